@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from tileir.core.dtype import DType
+from tileir.core.errors import TileError
 from tileir.poly.affine import Affine
 from tileir.semtree.ir import Assign, AsyncCopy, KernelFunction
 from tileir.semtree.lower.loops import with_zeros
@@ -27,12 +28,12 @@ LOOP = stripe.Block(
             location=(stripe.Device("LOCAL"),),
         ),
     ),
-    statements=(stripe.Block(tags=stripe.Tags.of("copy")), stripe.Block()),
-    tags=stripe.Tags.of(pipeline=3),
+    statements=(stripe.Block(instruction=stripe.Copy()), stripe.Block()),
+    instruction=stripe.Pipeline(3),
 )
 
 
-def test_the_tag_says_how_many_iterations_have_memory() -> None:
+def test_the_pipeline_says_how_many_iterations_have_memory() -> None:
     assert stages_of(LOOP) == 3
     assert stages_of(attrs.evolve(LOOP, indices=(stripe.Index("p", 2), stripe.Index("k", 4)))) == 3
 
@@ -40,17 +41,27 @@ def test_the_tag_says_how_many_iterations_have_memory() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        attrs.evolve(LOOP, tags=stripe.Tags()),
-        attrs.evolve(LOOP, tags=stripe.Tags.of(pipeline=1)),
+        attrs.evolve(LOOP, instruction=None),
         attrs.evolve(LOOP, indices=()),
-        attrs.evolve(LOOP, constraints=(Affine.index("k"),)),
-        attrs.evolve(LOOP, statements=LOOP.statements[::-1]),
-        attrs.evolve(LOOP, statements=LOOP.statements[1:]),
-        attrs.evolve(LOOP, refinements=(attrs.evolve(LOOP.refinements[0], location=()),)),
     ],
 )
 def test_other_loops_are_ordinary_ones(other: stripe.Block) -> None:
     assert stages_of(other) == 0
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (attrs.evolve(LOOP, constraints=(Affine.index("k"),)), "no constraints"),
+        (attrs.evolve(LOOP, indices=(stripe.Index("k", 4, Affine.index("o")),)), "no indices that depend"),
+        (attrs.evolve(LOOP, statements=LOOP.statements[::-1]), "these first"),
+        (attrs.evolve(LOOP, statements=LOOP.statements[1:]), "blocks that copy ahead"),
+        (attrs.evolve(LOOP, refinements=(attrs.evolve(LOOP.refinements[0], location=()),)), "memory of the group"),
+    ],
+)
+def test_pipelines_that_cannot_run_ahead_are_an_error(other: stripe.Block, words: str) -> None:
+    with pytest.raises(TileError, match=f"TIL502.*the pipeline steps must .*{words}"):
+        stages_of(other)
 
 
 def copied(body: str) -> KernelFunction:

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from tileir.stripe.bindings import WORDS as BINDINGS
-from tileir.stripe.tags import LIFETIMES, PLACES, ROLES, SCHEDULE
+from tileir.stripe.instructions import COPY, INSTRUCTIONS, RoleKind
+from tileir.stripe.tags import LIFETIMES, PLACES, SCHEDULE
 
 ROOT = Path(__file__).parents[2]
 STAGES = ("stripe", "passes", "semtree")
 SOURCES = [path for stage in STAGES for path in sorted((ROOT / "src/tileir" / stage).rglob("*.py"))]
-WORDS = {*SCHEDULE, *BINDINGS, *PLACES, *LIFETIMES}
+ROLES = {kind.value for kind in RoleKind}
+WORDS = {*SCHEDULE, *BINDINGS, *INSTRUCTIONS, *PLACES, *LIFETIMES}
 METHODS = {"add", "remove", "get", "of"}
 OTHER_WORDS = {"main", "out", "p", "t", "a", "b", "range", "stride"}
 
@@ -23,13 +25,13 @@ def test_the_manual_names_them_all() -> None:
     text = (ROOT / "docs/stripe.md").read_text(encoding="utf-8")
     section = text[text.index("A scheduled program tells") : text.index("Here is a row sum for groups")]
     words = {word.partition("=")[0] for word in re.findall(r"`([a-z_]+(?:=[0-9]+)?)`", section)}
-    assert words - OTHER_WORDS == {*SCHEDULE, *BINDINGS}
+    assert words - OTHER_WORDS == {*SCHEDULE, *BINDINGS, *INSTRUCTIONS, COPY, *ROLES}
 
 
 def test_the_manual_has_the_roles_of_products() -> None:
     text = (ROOT / "docs/stripe.md").read_text(encoding="utf-8")
-    bullet = text[text.index("- a block tagged `multiply`") :].partition("\n- ")[0]
-    assert set(re.findall("`([a-z_]+)`", bullet)) - {"multiply"} == set(ROLES)
+    bullet = text[text.index("- a block that is a `Product`") :].partition("\n- ")[0]
+    assert set(re.findall("`([a-z_]+)`", bullet)) - {"multiply"} == ROLES
 
 
 def is_about_tags(node: ast.expr) -> bool:

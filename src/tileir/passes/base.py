@@ -22,6 +22,7 @@ from tileir.schedule.remarks import listener, refused, strongest
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.flattening import with_blocks
+from tileir.stripe.instructions import INSTRUCTIONS
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.tags import KERNEL, MAIN, PLACES
 
@@ -97,7 +98,7 @@ def at_least(least: int) -> Callable[[object, attrs.Attribute[int], int], None]:
     return check
 
 
-_PARTS: Final = tuple(word for word in PLACES if word != KERNEL)
+_PARTS: Final = (*(word for word in PLACES if word != KERNEL), *INSTRUCTIONS)
 """Tags that a pass cannot set: where a block stands says them. Each kernel has the one that is left out anyway."""
 
 
@@ -240,7 +241,7 @@ def _called(step: Pass, program: Program) -> Program:
 
 def selected(block: Block, reqs: Iterable[str]) -> bool:
     """Return whether a block, but for kernels, carries every tag of ``reqs``; no tags select every block."""
-    return block.tags.has_all(reqs)
+    return block.words.has_all(reqs)
 
 
 def selected_kernel(kernel: Block, reqs: Iterable[str]) -> bool:

@@ -148,6 +148,7 @@ class _Emitter:
             refinements=(*node.allocations, *(_named(view, name) for view, name in written.items())),
             statements=(*node.statements, *children),
             tags=node.tags,
+            instruction=node.instruction,
         )
 
     def _with_what_is_read_in_what_is_written(

@@ -132,6 +132,7 @@ class Node:
     constraints: tuple[Affine, ...] = ()
     name: str = ""
     tags: stripe.Tags = stripe.Tags()
+    instruction: stripe.Instruction | None = None
 
 
 def analyse(kernel: stripe.Block) -> Nest | Refused:

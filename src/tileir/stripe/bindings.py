@@ -59,6 +59,7 @@ def of_older_json(data: dict[str, object]) -> dict[str, object]:
     """
     tags = data.get("tags")
     items = tags.get("items") if isinstance(tags, dict) else None
+    data = {"role": None, **data}
     if not isinstance(tags, dict) or not isinstance(items, list) or not {"binding", "serial"}.isdisjoint(data):
         return data
     words = [item[0] for item in items if isinstance(item, list) and item[1:] == [None]]

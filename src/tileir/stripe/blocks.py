@@ -34,8 +34,15 @@ from tileir.core.ops import Aggregation, Op, merges
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.poly.affine import Affine
+from tileir.stripe import instructions
 from tileir.stripe.bindings import SERIAL, bindings_of, of_older_json
 from tileir.stripe.bindings import Binding as Binding
+from tileir.stripe.instructions import Copy as Copy
+from tileir.stripe.instructions import Instruction as Instruction
+from tileir.stripe.instructions import Pipeline as Pipeline
+from tileir.stripe.instructions import Product as Product
+from tileir.stripe.instructions import Role as Role
+from tileir.stripe.instructions import instruction_words, role_words
 from tileir.stripe.shapes import Device as Device
 from tileir.stripe.shapes import Dim as Dim
 from tileir.stripe.shapes import Location as Location
@@ -106,8 +113,8 @@ class Refinement:
 class Index:
     """An index of a block; see the module text for its values.
 
-    ``binding`` says what its values become in a kernel, and changes no result. With ``serial``, the points of the block
-    run in their order.
+    ``binding`` says what its values become in a kernel, and changes no result, nor does ``role``, in a product of
+    matrices. With ``serial``, the points of the block run in their order.
     """
 
     name: str
@@ -116,20 +123,22 @@ class Index:
     binding: Binding | None = None
     serial: bool = False
     tags: Tags = Tags()
+    role: Role | None = None
 
     of_older_json: ClassVar = staticmethod(of_older_json)
 
     @property
     def words(self) -> Tags:
-        """What text says of it: its tags, and the words for its binding and order."""
-        if not self.serial and self.binding is None:
+        """What text says of it: its tags, and the words for its binding, order and role."""
+        if not self.serial and self.binding is None and self.role is None:
             return self.tags
-        return self.tags.add(*([SERIAL] if self.serial else []), *([self.binding.value] if self.binding else []))
+        own = [*([SERIAL] if self.serial else []), *([self.binding.value] if self.binding else [])]
+        return self.tags.add(*own, **({} if self.role is None else role_words(self.role)))
 
     @property
     def is_marked(self) -> bool:
-        """Whether anything says how it runs, or what it is for: a binding, its order, or a tag."""
-        return self.serial or self.binding is not None or bool(self.tags.items)
+        """Whether anything says how it runs, or what it is for: a binding, its order, a role, or a tag."""
+        return self.serial or bool(self.binding or self.role or self.tags.items)
 
     @property
     def is_plain(self) -> bool:
@@ -268,6 +277,14 @@ class Block:
     tags: Tags = Tags()
     deps: tuple[int, ...] = ()
     reduction: Reduction | None = None
+    instruction: Instruction | None = None
+
+    of_older_json: ClassVar = staticmethod(instructions.of_older_json)
+
+    @property
+    def words(self) -> Tags:
+        """What text says of it: its tags, and the word for its instruction."""
+        return self.tags if self.instruction is None else self.tags.add(**instruction_words(self.instruction))
 
     def refinement(self, name: str) -> Refinement:
         """Return the refinement called ``name``; a KeyError is a defect of the caller."""

@@ -98,6 +98,7 @@ def _form(block: stripe.Block, outer: Mapping[str, int]) -> object:
         _exact(block.tags),
         block.deps,
         block.reduction,
+        block.instruction,
         statements,
     )
 

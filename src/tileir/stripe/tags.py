@@ -15,15 +15,6 @@ TagValue: TypeAlias = bool | int | float | str | None
 INSIDE: Final = "inside"
 ADVANCE: Final = "advance"
 PADDED: Final = "padded"
-PIPELINE: Final = "pipeline"
-COPY: Final = "copy"
-MULTIPLY: Final = "multiply"
-LANE: Final = "lane"
-ELEMENT: Final = "element"
-TILE_HIGH: Final = "tile_high"
-TILE_ROW: Final = "tile_row"
-TILE_COLUMN: Final = "tile_column"
-DEPTH: Final = "depth"
 SWIZZLE_SHIFT: Final = "swizzle_shift"
 SWIZZLE_MASK: Final = "swizzle_mask"
 
@@ -45,18 +36,11 @@ PLACES: Final = (PROGRAM, MAIN, KERNEL, LOOP, WHILE, BODY, BRANCH, THEN, ELSE)
 LIFETIMES: Final = (USER, TEMPORARY)
 """Words by which text says whether callers see memory; the memory of programs has none of them as tags."""
 
-ROLES: Final = (LANE, ELEMENT, TILE_HIGH, TILE_ROW, TILE_COLUMN, DEPTH)
-"""The indices of a block tagged :data:`MULTIPLY`: which part of its operands each moves along."""
-
 SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
     {
         INSIDE: "the place that data give is in bounds; on loads and stores",
         ADVANCE: "hands a step's results on to the next step; on kernels of loops",
         PADDED: "what constraints keep from being stored is zero; on blocks",
-        PIPELINE: "copies that many iterations ahead, less one; on blocks",
-        COPY: "copies ahead, inside of a pipeline; on blocks",
-        MULTIPLY: "a product of matrices by the fragment of that name; on blocks",
-        **dict.fromkeys(ROLES, "a part of the operands of such a product; on indices"),
         SWIZZLE_SHIFT: "how far bits of a place are moved before they are mixed in; on allocations",
         SWIZZLE_MASK: "which of them are mixed in; on allocations",
     }

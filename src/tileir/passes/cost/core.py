@@ -20,7 +20,6 @@ from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-from tileir.stripe.tags import MULTIPLY, PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +81,7 @@ def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
     Matrix instructions take all points of a thread at once.
     """
     loops = (*scope.outer, *scope.loops)
-    whole = MULTIPLY in scope.block.tags
+    whole = isinstance(scope.block.instruction, stripe.Product)
     unrolled = {
         loop.number: loop.range
         for loop in loops
@@ -134,7 +133,7 @@ class _Counter:
                         self._compute(dtype, op.info.weight_in(dtype), moved, fused=op is Op.FMA)
                 case stripe.Convert(input=source, into=into, dtype=dtype):
                     self.moving[into] = self.moving[source]
-                    if MULTIPLY in block.tags:
+                    if isinstance(block.instruction, stripe.Product):
                         continue
                     self._compute(max(dtype, dtypes[source], key=lambda each: each.itemsize), 1, self.moving[into])
                 case stripe.Store(source=source, into=into):
@@ -180,7 +179,7 @@ class _Counter:
         """Count instructions; ``fused`` ones multiply and add."""
         computing = accumulator(dtype)
         instructions = self._copies(moved) * self._vectors(moved, dtype)
-        if MULTIPLY in self.scope.block.tags:
+        if isinstance(self.scope.block.instruction, stripe.Product):
             rate = self.machine.matrix_rate(self._operand()) / 2
         else:
             rate = self.machine.instructions(computing) if fused else self.machine.plain_instructions(computing)
@@ -233,7 +232,7 @@ class _Counter:
         """Return a thread's share of what local memory moves: what several threads read alike moves once."""
         different, _ = self._different(access)
         together = different * nbytes
-        if MULTIPLY not in self.scope.block.tags:
+        if not isinstance(self.scope.block.instruction, stripe.Product):
             together = -(-together // BANK_BYTES) * BANK_BYTES
         return together / self.machine.width
 
@@ -289,7 +288,9 @@ class _Counter:
 
     def _stage(self) -> None:
         """Count the wait of an iteration whose blocks hand elements on through local memory."""
-        if PIPELINE in self.scope.block.tags or not any(loop.repeats for loop in self.scope.loops):
+        if isinstance(self.scope.block.instruction, stripe.Pipeline) or not any(
+            loop.repeats for loop in self.scope.loops
+        ):
             return
         accesses = [a for child in self.scope.children for each in child.walk() for a in each.accesses.values()]
         local = [access for access in accesses if access.root.location == LOCAL]

@@ -174,11 +174,9 @@ def divisor_at_least(value: int, least: int) -> int:
     return next((d for d in range(max(1, least), value) if value % d == 0), value)
 
 
-def index(
-    name: str, size: int, binding: stripe.Binding | None = None, *tags: str, **values: stripe.TagValue
-) -> stripe.Index:
+def index(name: str, size: int, binding: stripe.Binding | None = None) -> stripe.Index:
     """Return an index that starts at 0."""
-    return stripe.Index(name, size, None, binding, tags=stripe.Tags.of(*tags, **values))
+    return stripe.Index(name, size, None, binding)
 
 
 def part(index: stripe.Index, stride: int = 1) -> Affine:

@@ -195,6 +195,7 @@ def _inner(block: Block, splits: Mapping[str, _Split], tags: Tags) -> Block:
         refinements=tuple(_point(view, splits, absolute) for view in block.refinements),
         comments=(),
         tags=tags,
+        instruction=None,
         deps=(),
     )
 

@@ -17,6 +17,7 @@ from tileir.semtree.lower.barriers import THREAD, Touch
 from tileir.semtree.lower.dot import dot_index, dot_product
 from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
 from tileir.semtree.lower.offsets import LANE, OffsetBuilder
+from tileir.semtree.lower.product import fragment_of
 from tileir.semtree.lower.running import RunningLanes
 from tileir.semtree.lower.specials import lower_special
 from tileir.semtree.lower.values import backward_run, cast, reversed_lanes, uniform, widened, zero
@@ -123,6 +124,9 @@ class BlockLowering:
         """
         values = dict(bound)
         terms = dot_index(block)
+        if fragment_of(block, self.target) is not None:
+            message = f"block {block.name or '(unnamed)'} multiplies matrices, but no threads share its points"
+            raise fail("TIL502", f"{message}: the fragment is for groups")
         plan = plan_loops(block, parent_indices, values, self.counter, terms)
         views = self.views(block, parent_views, values, thread)
         scope = _Scope(views, values, {}, plan.lanes, RunningLanes.of(block, plan.lanes, self.names))

@@ -1,8 +1,8 @@
-"""Loops tagged ``pipeline`` whose local arrays are filled some iterations before they are read.
+"""Pipelines: loops whose local arrays are filled some iterations before they are read.
 
 The arrays are allocated by the block itself, so that iterations do not share them, and each of as many iterations as
-the tag says can have its own. Blocks tagged ``copy`` fill them: they run one iteration less than that ahead. Their
-copies become asynchronous ones, of which each iteration makes a group.
+the pipeline has stages can have its own. Blocks that copy ahead fill them: they run one iteration less than that ahead.
+Their copies become asynchronous ones, of which each iteration makes a group.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import LOCAL
@@ -22,7 +23,6 @@ from tileir.semtree.lower.views import View, swizzle_of
 from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import COPY, PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,14 +32,24 @@ if TYPE_CHECKING:
 
 
 def stages_of(block: stripe.Block) -> int:
-    """Return how many iterations of a block have arrays of their own; 0 where the block is no such loop."""
-    stages = block.tags.get(PIPELINE)
+    """Return how many iterations of a block have arrays of their own; 0 where the block is no such loop.
+
+    Raises:
+        TileError: TIL502, it is a pipeline, but its iterations depend on more than their numbers, it allocates other
+            memory than a group's, or its copies do not come first.
+    """
     moving = [index for index in block.indices if index.range > 1]
-    plain = bool(moving) and all(index.affine is None for index in moving) and not block.constraints
-    own = all(r.location and r.location[0].name == LOCAL for r in _allocations(block))
-    copies = [COPY in inner.tags for inner in block.blocks]
-    ordered = copies == sorted(copies, reverse=True) and any(copies)
-    return stages if isinstance(stages, int) and stages >= 2 and plain and own and ordered else 0
+    if not isinstance(block.instruction, stripe.Pipeline) or not moving:
+        return 0
+    what = f"the pipeline {block.name or '(unnamed)'}"
+    if block.constraints or any(index.affine is not None for index in moving):
+        raise fail("TIL502", f"{what} must have no constraints, and no indices that depend on others")
+    if not all(r.location and r.location[0].name == LOCAL for r in _allocations(block)):
+        raise fail("TIL502", f"{what} must allocate nothing but memory of the group")
+    copies = [isinstance(inner.instruction, stripe.Copy) for inner in block.blocks]
+    if not any(copies) or copies != sorted(copies, reverse=True):
+        raise fail("TIL502", f"{what} must have blocks that copy ahead, and these first")
+    return block.instruction.stages
 
 
 def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
@@ -134,11 +144,13 @@ class Pipeline:
         return sem.Declare(variable, sem.Apply(Op.MOD, (number, self.blocks.offsets.constant(stages))))
 
     def _copies(self, point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
-        fills = [inner for inner in self.block.blocks if COPY in inner.tags]
+        fills = [inner for inner in self.block.blocks if isinstance(inner.instruction, stripe.Copy)]
         return list(asynchronous(tuple(self._run(fills, point, slot))))
 
     def _others(self, point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
-        return self._run([inner for inner in self.block.blocks if COPY not in inner.tags], point, slot)
+        return self._run(
+            [inner for inner in self.block.blocks if not isinstance(inner.instruction, stripe.Copy)], point, slot
+        )
 
     def _run(self, children: list[stripe.Block], point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
         values = dict(self.bound)

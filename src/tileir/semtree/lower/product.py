@@ -1,24 +1,25 @@
-"""Phases tagged ``multiply`` as instructions that multiply matrices.
+"""Phases that are products of matrices as instructions that multiply these.
 
-Such a block is an ordinary one, in which each thread adds up the elements that it holds; the tag's value names a
-fragment (:mod:`tileir.core.fragments`). Tags say which of its indices is which: ``lane`` and ``element``, whose values
-are the first of the bits of the thread's and of the element's number that the index stands for, one for each run of the
-fragment's layout; ``tile_row`` and ``tile_column``, which number fragments (and ``tile_high`` rows of these); and
-``depth``. Sums that constraints turn away may be computed all the same: they are not used.
+Such a block is an ordinary one, in which each thread adds up the elements that it holds; its instruction names a
+fragment (:mod:`tileir.core.fragments`). Roles say which of its indices is which: ``LANE`` and ``ELEMENT``, whose bits
+are the first ones of the thread's and of the element's number that the index stands for, one for each run of the
+fragment's layout; ``TILE_ROW`` and ``TILE_COLUMN``, which number fragments (and ``TILE_HIGH`` rows of these); and
+``DEPTH``. Sums that constraints turn away may be computed all the same: they are not used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.fragments import FRAGMENTS, usable
+from tileir.core.errors import fail
+from tileir.core.fragments import usable
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
-from tileir.stripe import tags
+from tileir.stripe.instructions import Role, RoleKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,38 +29,58 @@ if TYPE_CHECKING:
     from tileir.semtree.lower.offsets import OffsetBuilder
     from tileir.semtree.lower.views import View
 
+TILE_HIGH: Final = Role(RoleKind.TILE_HIGH)
+TILE_ROW: Final = Role(RoleKind.TILE_ROW)
+TILE_COLUMN: Final = Role(RoleKind.TILE_COLUMN)
+DEPTH: Final = Role(RoleKind.DEPTH)
+
 
 def product(
     block: stripe.Block, views: Mapping[str, View], names: Mapping[str, str], target: Target, offsets: OffsetBuilder
 ) -> sem.MatrixMultiply | None:
-    """Return the instruction for a block, or None where it is not just that.
+    """Return the instruction for a block, or None where the device has none.
 
     ``names`` holds the variable that stands for each index in the offsets of ``views``.
+
+    Raises:
+        TileError: TIL502, the block is not what the fragment does.
     """
-    fragment = FRAGMENTS.get(str(block.tags.get(tags.MULTIPLY)))
+    fragment = fragment_of(block, target)
+    if fragment is None:
+        return None
+    what = f"block {block.name or '(unnamed)'} asks for the fragment {fragment.name}, but"
     reads = [views[r.name] for r in block.refinements if r.direction is stripe.Direction.IN]
     sums = [views[r.name] for r in block.refinements if r.direction is stripe.Direction.INOUT]
-    if fragment is None or len(reads) != 2 or len(sums) != 1 or not only_multiplies(block):
-        return None
-    if fragment not in usable(target.fragments, rounded=target.approximate):
-        return None
+    if len(reads) != 2 or len(sums) != 1 or not only_multiplies(block):
+        raise fail("TIL502", f"{what} does not just add products of two tensors to a third")
     roles = _Roles.of(block, names, fragment)
     column = roles.first("n")
     left, right = sorted(reads, key=lambda view: bool(roles.step(view, column)))
-    if (left.shape.dtype, right.shape.dtype, sums[0].shape.dtype) != fragment.dtypes:
-        return None
-    if not roles.are_whole(block) or not roles.fit(left, right, sums[0]):
-        return None
+    dtypes = (left.shape.dtype, right.shape.dtype, sums[0].shape.dtype)
+    if dtypes != fragment.dtypes:
+        raise fail("TIL502", f"{what} multiplies {dtypes[0].value} by {dtypes[1].value} to {dtypes[2].value}")
+    if not roles.are_whole(block):
+        raise fail("TIL502", f"{what} its indices do not stand for all of its threads, elements and depth")
+    if not roles.fit(left, right, sums[0]):
+        raise fail("TIL502", f"{what} its indices move elsewhere in memory than those of the fragment")
     a, b = roles.step(left, roles.first("m")), roles.step(right, column)
     variables = tuple(names[index.name] for index in roles.found.values() if index.name in names)
-    start, depth = sem.Type(fragment.c.dtype), (tags.DEPTH, 0)
+    start = sem.Type(fragment.c.dtype)
     return sem.MatrixMultiply(
         fragment.name,
         roles.tile,
         sem.Subscript(sums[0].array, _start(sums[0], variables, offsets), start),
-        sem.MatrixOperand(_first(left, variables, offsets), (a, roles.step(left, depth)), *left.swizzle),
-        sem.MatrixOperand(_first(right, variables, offsets), (roles.step(right, depth), b), *right.swizzle),
+        sem.MatrixOperand(_first(left, variables, offsets), (a, roles.step(left, DEPTH)), *left.swizzle),
+        sem.MatrixOperand(_first(right, variables, offsets), (roles.step(right, DEPTH), b), *right.swizzle),
     )
+
+
+def fragment_of(block: stripe.Block, target: Target) -> Fragment | None:
+    """Return the fragment that a block asks for, if the device has it."""
+    if not isinstance(block.instruction, stripe.Product):
+        return None
+    wanted = block.instruction.fragment
+    return next((each for each in usable(target.fragments, rounded=target.approximate) if each.name == wanted), None)
 
 
 def only_multiplies(block: stripe.Block) -> bool:
@@ -74,87 +95,83 @@ def only_multiplies(block: stripe.Block) -> bool:
 
 @attrs.frozen(eq=False, repr=False)
 class _Roles:
-    """Which indices of a block stand for what: a tag and its value, 0 where it has none."""
+    """Which indices of a block stand for what."""
 
     fragment: Fragment
-    found: Mapping[tuple[str, int], stripe.Index]
-    variables: Mapping[tuple[str, int], str]
+    found: Mapping[Role, stripe.Index]
+    variables: Mapping[Role, str]
 
     @classmethod
     def of(cls, block: stripe.Block, names: Mapping[str, str], fragment: Fragment) -> _Roles:
-        """Look at the tags of a block's indices."""
-        found: dict[tuple[str, int], stripe.Index] = {}
-        for index in block.indices:
-            for role in tags.ROLES:
-                if role in index.tags:
-                    value = index.tags.get(role)
-                    found[role, value if isinstance(value, int) else 0] = index
+        """Look at the roles of a block's indices."""
+        found = {index.role: index for index in block.indices if index.role is not None}
         return cls(fragment, found, {role: names[i.name] for role, i in found.items() if i.name in names})
 
     @property
-    def runs(self) -> dict[tuple[str, int], Run]:
+    def runs(self) -> dict[Role, Run]:
         """What the fragment's layout asks for."""
         layout = self.fragment.sums
-        lanes = {(tags.LANE, run.start): run for run in layout.thread_runs()}
-        return {**lanes, **{(tags.ELEMENT, run.start): run for run in layout.element_runs()}}
+        lanes = {Role(RoleKind.LANE, run.start): run for run in layout.thread_runs()}
+        return {**lanes, **{Role(RoleKind.ELEMENT, run.start): run for run in layout.element_runs()}}
 
     @property
     def tile(self) -> tuple[int, int, int]:
         """Rows, columns and depth."""
         rows, columns, _ = self.fragment.mnk
-        high, tall, wide, depth = (self.range(r) for r in (tags.TILE_HIGH, tags.TILE_ROW, tags.TILE_COLUMN, tags.DEPTH))
+        high, tall, wide, depth = (self.range(r) for r in (TILE_HIGH, TILE_ROW, TILE_COLUMN, DEPTH))
         return high * tall * rows, wide * columns, depth
 
-    def range(self, role: str) -> int:
+    def range(self, role: Role) -> int:
         """Return the range of an index, 1 where there is none."""
-        return self.found[role, 0].range if (role, 0) in self.found else 1
+        return self.found[role].range if role in self.found else 1
 
-    def first(self, axis: str) -> tuple[str, int]:
+    def first(self, axis: str) -> Role | None:
         """Return what moves from a row or column to the next one."""
-        return next((role for role, run in self.runs.items() if run.axis == axis and run.bit == 0), ("", 0))
+        return next((role for role, run in self.runs.items() if run.axis == axis and run.bit == 0), None)
 
-    def step(self, view: View, role: tuple[str, int]) -> int:
+    def step(self, view: View, role: Role | None) -> int:
         """Return how far one step of an index moves in a view."""
-        return int(view.offset.coefficient(self.variables[role])) if role in self.variables else 0
+        variable = None if role is None else self.variables.get(role)
+        return 0 if variable is None else int(view.offset.coefficient(variable))
 
     def are_whole(self, block: stripe.Block) -> bool:
         """Return whether indices stand for all bits, those of threads for the lowest ones of their numbers."""
-        own = {role: index.range for role, index in self.found.items() if role[0] in (tags.LANE, tags.ELEMENT)}
+        own = {role: index.range for role, index in self.found.items() if role.kind.has_bits}
         stride, strides = 1, {}
         for index in reversed(block.indices):
             if index.binding is stripe.Binding.THREAD:
                 strides[index.name] = stride
                 stride *= index.range
         ordered = all(
-            strides.get(index.name) == 1 << start for (role, start), index in self.found.items() if role == tags.LANE
+            strides.get(index.name) == 1 << role.bit for role, index in self.found.items() if role.kind is RoleKind.LANE
         )
         whole = own == {role: run.extent for role, run in self.runs.items()}
-        return whole and ordered and self.range(tags.DEPTH) % self.fragment.mnk[2] == 0
+        return whole and ordered and self.range(DEPTH) % self.fragment.mnk[2] == 0
 
     def fit(self, left: View, right: View, sums: View) -> bool:
         """Return whether all views go with the indices as the instruction asks."""
         (rows, columns, _), held = self.fragment.mnk, self.fragment.sums.held
         row, column = self.step(left, self.first("m")), self.step(right, self.first("n"))
-        tall, wide = self.range(tags.TILE_ROW), self.range(tags.TILE_COLUMN)
+        tall, wide = self.range(TILE_ROW), self.range(TILE_COLUMN)
         wanted = {
-            left: {(tags.TILE_ROW, 0): rows * row, (tags.TILE_HIGH, 0): tall * rows * row},
-            right: {(tags.TILE_COLUMN, 0): columns * column},
+            left: {TILE_ROW: rows * row, TILE_HIGH: tall * rows * row},
+            right: {TILE_COLUMN: columns * column},
             sums: {
-                (tags.TILE_COLUMN, 0): held,
-                (tags.TILE_ROW, 0): wide * held,
-                (tags.TILE_HIGH, 0): tall * wide * held,
+                TILE_COLUMN: held,
+                TILE_ROW: wide * held,
+                TILE_HIGH: tall * wide * held,
             },
         }
         for role, run in self.runs.items():
             view, unit = (left, row) if run.axis == "m" else (right, column)
             wanted[view][role] = unit << run.bit
-            if role[0] == tags.ELEMENT:
+            if role.kind is RoleKind.ELEMENT:
                 wanted[sums][role] = 1 << run.start
         return all(
             self.step(view, role) == steps.get(role, 0)
             for view, steps in wanted.items()
             for role in self.variables
-            if role[0] != tags.DEPTH or view is sums
+            if role != DEPTH or view is sums
         )
 
 

@@ -18,9 +18,8 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Touch, with_barriers
 from tileir.semtree.lower.loops import plan_loops, point_count, thread_indices
 from tileir.semtree.lower.pipeline import Pipeline, stages_of
-from tileir.semtree.lower.product import product
+from tileir.semtree.lower.product import fragment_of, product
 from tileir.stripe import ir as stripe
-from tileir.stripe import tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,7 +146,8 @@ class GroupLowering:
         values = dict(bound)
         team, start = self._team(block, values)
         touches: list[Touch] = []
-        if tags.MULTIPLY in block.tags and (found := self._product(block, parents, outer, values, team)) is not None:
+        found = self._product(block, parents, outer, values, team)
+        if found is not None:
             return attrs.evolve(found, statements=(*start, *found.statements))
         with self.blocks.noting(team, touches):
             body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]
@@ -164,9 +164,12 @@ class GroupLowering:
         values: Mapping[str, Affine],
         team: Team,
     ) -> Phase | None:
-        """Return an instruction that does a block, run by all threads; None where there is none."""
-        if team.threads != self.threads or block.blocks:
+        """Return an instruction that does a block, run by all threads; None where the device has none."""
+        if fragment_of(block, self.blocks.target) is None:
             return None
+        if team.threads != self.threads:
+            message = f"block {block.name or '(unnamed)'} multiplies matrices with {team.threads} threads"
+            raise fail("TIL502", f"{message} of the {self.threads} of a group: all of them have to take part")
         bound = dict(values)
         for index in block.indices:
             if index.name not in bound:

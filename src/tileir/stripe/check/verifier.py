@@ -14,6 +14,7 @@ from tileir.stripe.check.order import check_dependencies, check_order, check_pla
 from tileir.stripe.check.program import can_nest, check_program
 from tileir.stripe.check.scope import Scope, scopes
 from tileir.stripe.check.views import check_access, check_bounds, check_sources
+from tileir.stripe.instructions import instruction_faults
 from tileir.stripe.ir import Block, scalar_output
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.reductions import reduction_faults
@@ -138,6 +139,12 @@ def check_texts(scope: Scope) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL503", f"the tags {names} in {scope.place} must be words, sorted, each once")
 
 
+def check_instruction(scope: Scope) -> Iterator[Diagnostic]:
+    """Instructions and the roles of indices go together, and are no tags."""
+    for fault in instruction_faults(scope.block, None if scope.parent is None else scope.parent.block):
+        yield Diagnostic("TIL505", f"in {scope.place}: {fault}")
+
+
 def check_reduction(scope: Scope) -> Iterator[Diagnostic]:
     """Blocks that reduce have a state of the dtypes that their rule says, and run in order."""
     if scope.block.reduction is not None:
@@ -195,6 +202,7 @@ CHECKS: Final[tuple[Callable[[Scope], Iterator[Diagnostic]], ...]] = (
     check_names,
     check_texts,
     check_indices,
+    check_instruction,
     check_reduction,
     check_annotations,
     check_dependencies,

@@ -19,6 +19,7 @@ from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.text.writer import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
 from tileir.stripe.flattening import flattened
+from tileir.stripe.instructions import COPY, Copy, Pipeline, Product, instruction_of, role_of
 from tileir.stripe.ir import (
     Block,
     Buffer,
@@ -39,6 +40,7 @@ from tileir.stripe.text.token_parser import MAX_SHOWN, HopelessError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.stripe.blocks import Index
     from tileir.stripe.ir import Location, Statement, Tags, TagValue
 
 T = TypeVar("T")
@@ -133,7 +135,13 @@ class _Parser(HeaderParser):
             if (into := scalar_output(statement)) is not None:
                 scalars[into] = scalar_dtype(statement, views)
         self.advance()
-        return attrs.evolve(header, statements=tuple(statements), tags=tags, deps=deps)
+        instruction, tags = instruction_of(tags)
+        indices = tuple(map(_with_role, header.indices)) if isinstance(instruction, Product) else header.indices
+        if isinstance(instruction, Pipeline):
+            statements = list(map(_with_copy, statements))
+        return attrs.evolve(
+            header, indices=indices, statements=tuple(statements), tags=tags, deps=deps, instruction=instruction
+        )
 
     def _statement(self, number: int, scalars: dict[str, DType | None], depth: int) -> Statement:
         """Read ``number: [deps] #tags statement``; ``scalars``, those defined before, give intrinsics their dtype."""
@@ -256,3 +264,16 @@ class _Parser(HeaderParser):
             self.separator(")")
         self.expect(")")
         return tuple(operands)
+
+
+def _with_copy(statement: Statement) -> Statement:
+    """Return a statement of a pipeline, of blocks with the word for copies as such."""
+    if not isinstance(statement, Block) or (COPY, None) not in statement.tags.items or statement.instruction:
+        return statement
+    return attrs.evolve(statement, tags=statement.tags.remove(COPY), instruction=Copy())
+
+
+def _with_role(index: Index) -> Index:
+    """Return an index of a product with the role that a word says."""
+    role, tags = role_of(index.tags)
+    return index if role is None else attrs.evolve(index, role=role, tags=tags)

@@ -201,7 +201,8 @@ def _block_header(block: Block) -> str:
 
 def _prefix(number: int, statement: Statement) -> str:
     deps = f"[{listed(statement.deps)}] " if statement.deps else ""
-    return f"{number}: {deps}{_tags(statement.tags)}"
+    words = statement.words if isinstance(statement, Block) else statement.tags
+    return f"{number}: {deps}{_tags(words)}"
 
 
 def _block(writer: Writer, block: Block, number: int) -> None:

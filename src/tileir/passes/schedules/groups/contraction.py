@@ -13,7 +13,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-from tileir.stripe.tags import PIPELINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -189,8 +188,8 @@ class _Builder:
         places = self._places()
         staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
         fills.append(self._multiply(sums, staged, first))
-        tags = stripe.Tags.of(**{PIPELINE: self.tiles.stages}) if staging.shape.ahead else stripe.Tags()
-        return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), tags=tags)
+        ahead = stripe.Pipeline(self.tiles.stages) if staging.shape.ahead else None
+        return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), instruction=ahead)
 
     def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
         """Return what a thread adds to its tile for one staged part of the reduction."""

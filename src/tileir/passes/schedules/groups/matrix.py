@@ -13,19 +13,11 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
+from tileir.stripe.instructions import Role, RoleKind
 from tileir.stripe.tags import (
-    COPY,
-    DEPTH,
-    ELEMENT,
-    LANE,
-    MULTIPLY,
     PADDED,
-    PIPELINE,
     SWIZZLE_MASK,
     SWIZZLE_SHIFT,
-    TILE_COLUMN,
-    TILE_HIGH,
-    TILE_ROW,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +144,7 @@ class _Builder:
         thread, along, fragment = Binding.THREAD, min(plan.tall, plan.across), plan.fragment
         axes = {"m": row, "n": column}
         lanes = [
-            (run, sch.index(names.fresh(f"{axes[run.axis]}_thread"), run.extent, thread, **{LANE: run.start}))
+            (run, sch.index(names.fresh(f"{axes[run.axis]}_thread"), run.extent, thread))
             for run in reversed(fragment.sums.thread_runs())
         ]
         team = (
@@ -164,13 +156,13 @@ class _Builder:
         paired = Binding.LANE if _pairs(nest, plan) else Binding.UNROLL
         elements = [
             (run, sch.index(names.fresh(f"{axes[run.axis]}_{_word(run)}"), run.extent,
-                            paired if _neighbours(run) else Binding.UNROLL, **{ELEMENT: run.start}))
+                            paired if _neighbours(run) else Binding.UNROLL))
             for run in reversed(fragment.sums.element_runs())
         ]  # fmt: skip
         own = (
-            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, Binding.UNROLL, TILE_HIGH),
-            sch.index(names.fresh(f"{row}_tile"), along // fragment.mnk[0], Binding.UNROLL, TILE_ROW),
-            sch.index(names.fresh(f"{column}_tile"), plan.wide // fragment.mnk[1], Binding.UNROLL, TILE_COLUMN),
+            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, Binding.UNROLL),
+            sch.index(names.fresh(f"{row}_tile"), along // fragment.mnk[0], Binding.UNROLL),
+            sch.index(names.fresh(f"{column}_tile"), plan.wide // fragment.mnk[1], Binding.UNROLL),
             *(index for _, index in elements),
         )
         pair = next((index for run, index in elements if _neighbours(run)), None)
@@ -245,7 +237,7 @@ class _Builder:
         """Return the loop over the reduction; copies may run ahead of the products."""
         plan, segment = self.plan, sch.the_reduction(self.nest)
         others = tuple(i for i in segment.loops if i is not plan.loop)
-        depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth, None, DEPTH)
+        depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth)
         row = self._above * plan.across + self._row
         panels = ((plan.left, plan.rows, row), (plan.right, plan.columns, self._column))
         stages, copies, uses = [], [], {use: sums}
@@ -257,14 +249,24 @@ class _Builder:
             uses[panel.use] = _staged(panel.use, stage, axes, stripe.Direction.IN)
         own = (i if i is self.pair else i.bound(None) for i in self.own)
         multiply = Node(
-            sch.present((*self.team, depth, *own)),
+            self._with_roles(sch.present((*self.team, depth, *own)), depth),
             statements=segment.statements,
             uses=tuple(uses[use] for use in segment.uses),
             constraints=self._ends,
-            tags=segment.tags.add(**{MULTIPLY: plan.fragment.name}),
+            tags=segment.tags,
+            instruction=stripe.Product(plan.fragment.name),
         )
-        tags = stripe.Tags.of(**{PIPELINE: plan.stages}) if plan.stages > 1 else stripe.Tags()
-        return Node(sch.present((*others, self.step)), tuple(stages), (*copies, multiply), tags=tags)
+        ahead = stripe.Pipeline(plan.stages) if plan.stages > 1 else None
+        return Node(sch.present((*others, self.step)), tuple(stages), (*copies, multiply), instruction=ahead)
+
+    def _with_roles(self, indices: tuple[stripe.Index, ...], depth: stripe.Index) -> tuple[stripe.Index, ...]:
+        """Return the indices of the product, which know what they move along."""
+        roles = {depth.name: Role(RoleKind.DEPTH)}
+        for index, kind in zip(self.own, (RoleKind.TILE_HIGH, RoleKind.TILE_ROW, RoleKind.TILE_COLUMN), strict=False):
+            roles[index.name] = Role(kind)
+        for run, index in self.parts:
+            roles[index.name] = Role(RoleKind.LANE if index in self.team else RoleKind.ELEMENT, run.start)
+        return tuple(attrs.evolve(index, role=roles.get(index.name)) for index in indices)
 
     def _stage(self, panel: Panel, extent: int) -> stripe.Refinement:
         """Return the allocation of a tile of an input: swizzled, so that what is read together has its own banks."""
@@ -312,7 +314,7 @@ class _Builder:
         if tests:
             load = Node(children=(load,), constraints=tuple(tests), tags=stripe.Tags.of(PADDED))
         around = Node(sch.present(loops), children=(load,))
-        return Node(sch.present(team), children=(around,), tags=stripe.Tags.of(COPY))
+        return Node(sch.present(team), children=(around,), instruction=stripe.Copy() if plan.stages > 1 else None)
 
     def _finish(self, use: Use, sums: Use) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""

@@ -17,7 +17,7 @@ from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-from tileir.stripe.tags import COPY, PADDED
+from tileir.stripe.tags import PADDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,8 +127,7 @@ class Staging:
         if ends:
             load = Node(children=(load,), constraints=tuple(ends), tags=stripe.Tags.of(PADDED))
         around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
-        tags = stripe.Tags.of(COPY) if self.shape.ahead else stripe.Tags()
-        return Node(sch.present(team), children=(around,), tags=tags)
+        return Node(sch.present(team), children=(around,), instruction=stripe.Copy() if self.shape.ahead else None)
 
     def _lanes(self, use: Use, axis: str) -> int:
         """Return how many neighbours along an axis one load can stage: whole vectors that are aligned."""

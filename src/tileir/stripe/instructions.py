@@ -1,0 +1,171 @@
+"""What blocks are in the instructions of a device, beside what they mean; and the words by which text says so.
+
+The blocks mean the same without, and that is how devices run them that have no such instruction.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.fragments import FRAGMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.stripe.blocks import Block, Index
+    from tileir.stripe.tags import Tags, TagValue
+
+
+@attrs.frozen(cache_hash=True)
+class Product:
+    """A product of matrices by the fragment of that name: :class:`Index.role` says what its indices move along."""
+
+    fragment: str
+
+
+@attrs.frozen(cache_hash=True)
+class Pipeline:
+    """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
+
+    Each iteration has its own local memory, which the block allocates; ``stages`` of them do at a time.
+    """
+
+    stages: int
+
+
+@attrs.frozen(cache_hash=True)
+class Copy:
+    """Copies ahead, in a block with :class:`Pipeline`."""
+
+
+Instruction: TypeAlias = Product | Pipeline | Copy
+
+PRODUCT: Final = "multiply"
+PIPELINE: Final = "pipeline"
+COPY: Final = "copy"
+
+INSTRUCTIONS: Final = (PRODUCT, PIPELINE)
+"""Words by which text says what instruction a block is; blocks have none of them as tags.
+
+In a pipeline there is :data:`COPY`, too; elsewhere that is a tag.
+"""
+
+
+class RoleKind(enum.Enum):
+    """What an index of a product moves along; the value is the word of text."""
+
+    LANE = "lane"
+    """The threads that run a fragment together, from a bit of their number on."""
+
+    ELEMENT = "element"
+    """What a thread holds of a fragment, from a bit of its number on."""
+
+    TILE_HIGH = "tile_high"
+    """Fragments of rows, of a second index of rows."""
+
+    TILE_ROW = "tile_row"
+    """Fragments of rows."""
+
+    TILE_COLUMN = "tile_column"
+    """Fragments of columns."""
+
+    DEPTH = "depth"
+    """What is summed up."""
+
+    __hash__ = object.__hash__
+
+    @property
+    def has_bits(self) -> bool:
+        """Whether a bit belongs to it."""
+        return self in (RoleKind.LANE, RoleKind.ELEMENT)
+
+
+@attrs.frozen(cache_hash=True)
+class Role:
+    """What an index of a product moves along; ``bit`` is 0 where none belongs to it."""
+
+    kind: RoleKind
+    bit: int = 0
+
+
+def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
+    """Return the word of text for an instruction, with its value."""
+    match instruction:
+        case Product(fragment=fragment):
+            return {PRODUCT: fragment}
+        case Pipeline(stages=stages):
+            return {PIPELINE: stages}
+        case Copy():
+            return {COPY: None}
+
+
+def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
+    """Return the instruction that a word among ``tags`` stands for, the first one of several, and the other tags.
+
+    Words with another value than they should have are left among the others, where the verifier tells of them.
+    """
+    match {name: value for name, value in tags.items if name in INSTRUCTIONS}:
+        case {"multiply": str(fragment)}:
+            return Product(fragment), tags.remove(PRODUCT)
+        case {"pipeline": int(stages)} if not isinstance(stages, bool):
+            return Pipeline(stages), tags.remove(PIPELINE)
+        case _:
+            return None, tags
+
+
+def role_words(role: Role) -> dict[str, TagValue]:
+    """Return the word of text for a role, with its value."""
+    return {role.kind.value: role.bit if role.kind.has_bits else None}
+
+
+def role_of(tags: Tags) -> tuple[Role | None, Tags]:
+    """Return the role that a word among the ``tags`` of an index of a product stands for, and the other tags."""
+    for kind in RoleKind:
+        if kind.value in tags:
+            bit = tags.get(kind.value)
+            if kind.has_bits and isinstance(bit, int) and not isinstance(bit, bool):
+                return Role(kind, bit), tags.remove(kind.value)
+            if not kind.has_bits and bit is None:
+                return Role(kind), tags.remove(kind.value)
+    return None, tags
+
+
+def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
+    """Yield what is wrong with the instruction of a block in another one, and with the roles of its indices."""
+    copies = around is not None and isinstance(around.instruction, Pipeline)
+    for word in (name for name, _ in block.tags.items if name in INSTRUCTIONS or (copies and name == COPY)):
+        yield f"a block must not have the tag {word}: say instruction={_CLASSES[word]} instead"
+    match block.instruction:
+        case Product(fragment=name):
+            if name not in FRAGMENTS:
+                yield f"there is no fragment {name!r} to multiply matrices by"
+            yield from _role_faults(block.indices)
+            return
+        case Pipeline(stages=stages) if stages < 2:
+            yield f"a pipeline has two stages at least, not {stages}"
+        case Copy() if not copies:
+            yield "a block that copies ahead stands in a block with a pipeline"
+    for index in block.indices:
+        if index.role is not None:
+            yield f"index {index.name!r} has a role, but the block is no product of matrices"
+
+
+def _role_faults(indices: Sequence[Index]) -> Iterator[str]:
+    roles = [index.role for index in indices if index.role is not None]
+    for role in dict.fromkeys(role for role in roles if roles.count(role) > 1):
+        yield f"several indices have the role {role.kind.value}, and from the same bit on"
+    words = {kind.value for kind in RoleKind}
+    for index in indices:
+        for word in (name for name, _ in index.tags.items if name in words):
+            yield f"index {index.name!r} of a product must not have the tag {word}: say role=Role(…) instead"
+
+
+_CLASSES: Final = {PRODUCT: "Product(…)", PIPELINE: "Pipeline(…)", COPY: "Copy()"}
+
+
+def of_older_json(data: dict[str, object]) -> dict[str, object]:
+    """Return the JSON of a block as it is now, of one from before reductions and instructions."""
+    return {"reduction": None, "instruction": None, **data}
