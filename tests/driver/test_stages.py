@@ -97,7 +97,7 @@ def test_a_target_with_facts_is_lowered_by_them() -> None:
     choice = choice_of("nvidia-hopper")
     text = stage_text(function, types, "sem", passes=None, device=None, choice=choice)
     assert "index(i32)" in text
-    assert "multiply(16, 8, 16)" in text
+    assert "multiply(mma_m16n8k16_f16)" in text
     assert "async A_stage" in text
     code = listing(function, types, None, passes=None, device=opencl_device().id, choice=choice)
     assert re.search(r"\bint \w+ = get_local_id\(0\);", code)
