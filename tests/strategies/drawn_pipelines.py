@@ -93,10 +93,18 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "dtypes": ("dot_m1n8k2_i16",),
     "loc": ("DSP", "L2"),
     "locs": ("SRAM", "DRAM"),
+    "match": ("{}", "{loops=(i,j)}", "{loops=(i,j),reductions=(k)}", "{kernel=kernel_0}"),
     "mem_loc": ("LOCAL", "SRAM", "L1"),
     "order": ("(1,0)", "(0,1)"),
+    "parameters": ("()", "({name=rows,value=2})"),
     "prefix": ("SRAM",),
     "sizes": ("2", "(2,3)", "(2,2,2)"),
+    "steps": (
+        "(split{loop=i,by=2,into=(block,row),tail=peel},jam{loops=(row)},bind{loop=row,to=unroll})",
+        "(split{loop=i1,by=2,into=(block,lane),tail=peel},jam{loops=(lane)},bind{loop=lane,to=vector})",
+        "(reorder{loops=(j,i)},bind{loop=j,to=grid})",
+        "(split{loop=k,by=2,into=(part,term)})",
+    ),
     "stencils": ("({idxs=({name=m,size=2,outs=-1},{name=k,size=-1,outs=0})})",),
     "xfer_loc": ("DMA", "()"),
 }
