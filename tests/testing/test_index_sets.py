@@ -11,7 +11,7 @@ from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.pipelines.catalog import parse_pipeline
-from tileir.stripe.ir import Block, Index, Program, Tags
+from tileir.stripe.ir import Block, Index, Program
 from tileir.stripe.lower.lowering import lower
 from tileir.testing.index_leaves import stores
 from tileir.testing.index_sets import difference, races, tuples
@@ -93,7 +93,7 @@ def test_a_dependence_between_points_that_may_run_at_once() -> None:
     assert races(right) == ()
 
     def unordered(block: Block) -> Block:
-        indices = tuple(attrs.evolve(index, tags=Tags()) for index in block.indices)
+        indices = tuple(attrs.evolve(index, serial=False) for index in block.indices)
         inner = tuple(unordered(s) if isinstance(s, Block) else s for s in block.statements)
         return attrs.evolve(block, indices=indices, statements=inner)
 
