@@ -15,12 +15,15 @@ from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.pipelines.catalog import resolve_pipeline
 from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.groups.matrix import Panel, swizzle_of
 from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.schedule.nest import Use
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import AsyncCopy, Barrier, DeclareArray, KernelFunction, MatrixMultiply, Region
 from tileir.semtree.rewrite import statements
 from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.ir import Direction, Index
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -163,3 +166,23 @@ def test_f32_is_rounded_only_for_fast_mathematics() -> None:
     for given, count in ((target, 0), (target.with_approximations(), 1)):
         found = compile_stages(PRODUCT, types, given, passes=resolve_pipeline("gpu", given))
         assert len(products(found)) == count
+
+
+@pytest.mark.parametrize("along_loop", [False, True])
+@pytest.mark.parametrize("dtype", [DType.F64, DType.F32, DType.F16, DType.I8])
+@pytest.mark.parametrize("width", [8, 16, 32, 64, 128, 256])
+def test_swizzles_move_no_bits_to_themselves(width: int, dtype: DType, along_loop: bool) -> None:
+    """Tiles of 16 columns, as fragments of MFMA have them, are narrower than a line of banks."""
+    use = Use("X", "X", (), (), dtype, Direction.IN)
+    shift, mask = swizzle_of(Panel(use, Index("i", width), along_loop), width)
+    assert shift >= 0
+    assert mask & (mask << shift) == 0
+    assert mask < width
+
+
+def test_columns_of_a_narrow_tile_have_banks_of_their_own() -> None:
+    use = Use("X", "X", (), (), DType.F32, Direction.IN)
+    for width in (16, 32, 64):
+        shift, mask = swizzle_of(Panel(use, Index("i", width), along_loop=False), width)
+        places = [row * width + column for row in range(4) for column in range(8)]
+        assert len({(place ^ ((place >> shift) & mask)) % 32 for place in places}) == 32

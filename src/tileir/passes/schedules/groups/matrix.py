@@ -368,7 +368,8 @@ def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
     dtype, size = panel.use.dtype, panel.use.dtype.itemsize
     if dtype is DType.F32 and not panel.along_loop:
         rows, across = _BANKS
-        return width.bit_length() - across.bit_length(), (rows - 1) * across
+        pieces = max(1, min(rows, width // across))  # of a narrow tile several rows lie in one line of banks
+        return max(width, rows * across).bit_length() - across.bit_length(), (pieces - 1) * across
     piece = _PIECE // size
     pieces = max(1, min(width // piece, _LINE // _PIECE))
     apart = max(1, _LINE // (width * size))
