@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-BRIEF, FAST, MUTATION, THOROUGH = "brief", "fast", "mutation", "thorough"
+BRIEF, FAST, HALF, MUTATION, THOROUGH = "brief", "fast", "half", "mutation", "thorough"
 
 _USUAL = 100
 
@@ -17,14 +17,17 @@ _USUAL = 100
 def register_profiles() -> None:
     """Make the profiles known and load the fast one, which draws the same examples in each run.
 
-    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``brief`` draws a tenth, for
-    further versions of Python after one that drew them all; ``mutation`` a fifth, and a failure is not made smaller.
+    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``half`` draws half of
+    them; ``brief`` a tenth, for further versions of Python; ``mutation`` a fifth, and a failure is not made smaller.
     """
     # How long an example takes says more about the machine's load than about the code.
     quiet = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
     settings.register_profile(FAST, max_examples=_USUAL, deadline=None, derandomize=True, suppress_health_check=quiet)
     settings.register_profile(
         BRIEF, max_examples=_USUAL // 10, deadline=None, derandomize=True, suppress_health_check=quiet
+    )
+    settings.register_profile(
+        HALF, max_examples=_USUAL // 2, deadline=None, derandomize=True, suppress_health_check=quiet
     )
     settings.register_profile(
         MUTATION,
