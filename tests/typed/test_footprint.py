@@ -112,3 +112,10 @@ def test_what_is_no_result() -> None:
         with pytest.raises(TileError) as caught:
             footprint(function, output, box)
         assert caught.value.diagnostics[0].code == code
+
+
+@pytest.mark.parametrize("access", ["i, i + j", "i, j - i", "i, 3 - j"])
+def test_boxes_of_skewed_indices_stay_within_the_tensor(access: str) -> None:
+    text = f"function (A[M, N]) -> (R) {{ R[ : ] = +(A[{access}]); }}"
+    function = infer(parse(text), {"A": TensorType(DType.F32, (2, 4))})
+    assert footprint(function, "R", ()) == {"A": (((0, 2), (0, 4)),)}

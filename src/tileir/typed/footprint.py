@@ -156,15 +156,19 @@ def _of_contraction(contraction: Contraction, box: Box, shapes: Mapping[str, Sha
         return
     last = {name: extent - 1 for name, extent in domain.ranges}
     for access, polynomials in zip(contraction.inputs, domain.accesses[1:], strict=True):
-        yield access.tensor, tuple(_interval(polynomial, last) for polynomial in polynomials)
+        shape = shapes[access.tensor]
+        yield access.tensor, tuple(_interval(p, last, size) for p, size in zip(polynomials, shape, strict=True))
 
 
-def _interval(polynomial: Affine, last: Mapping[str, int]) -> tuple[int, int]:
-    """Return the values of a polynomial over a box of indices, each from 0 to its last value."""
+def _interval(polynomial: Affine, last: Mapping[str, int], size: int) -> tuple[int, int]:
+    """Return the values of a polynomial over a box of indices, each from 0 to its last value, within an axis.
+
+    The box may have points that the contraction has not: of skewed indices they lie outside of the tensor.
+    """
     ends = [factor * last.get(name, 0) for name, factor in polynomial.terms]
     low = polynomial.offset + sum(min(end, 0) for end in ends)
     high = polynomial.offset + sum(max(end, 0) for end in ends)
-    return int(low), int(high) + 1
+    return max(0, int(low)), min(size, int(high) + 1)
 
 
 def _reshaped(box: Box, shape: Shape, source: Shape) -> Box:
