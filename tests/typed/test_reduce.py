@@ -45,7 +45,7 @@ def test_tile_says_the_same(case: TupleCase) -> None:
     again = infer(raised, {"X": TensorType(case.dtype, case.data.shape)})
     before, after = (interpret(each, {"X": case.data}) for each in (case.function, again))
     for old, new in zip(before.values(), after.values(), strict=True):
-        np.testing.assert_array_equal(old, new)
+        assert (old.dtype, old.shape, old.tobytes()) == (new.dtype, new.shape, new.tobytes())  # NaN is itself, too
 
 
 def typed(text: str, *shape: int) -> Any:
