@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
+from tileir.schedule.allocations import allocation, identity_of
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import Leaf, Loop, Replaced, leaves, map_uses, walk, with_loops_replaced
@@ -17,7 +18,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.dtype import DType
     from tileir.schedule.sizes import Known
     from tileir.schedule.tree import Item, Tree
 
@@ -118,7 +118,7 @@ class Stage:
         axes = self.order or tuple(range(len(footprint.sizes)))
         if sorted(axes) != list(range(len(footprint.sizes))):
             return refused("TR714", order=", ".join(map(str, self.order)), axes=len(footprint.sizes))
-        found = allocation(self.into, uses[0].dtype, [footprint.sizes[axis] for axis in axes], self.level)
+        found = allocation(self.into, uses[0].dtype, [footprint.sizes[axis] for axis in axes], self.level.location)
 
         def staged(use: Use) -> Use:
             if use.root != self.tensor:
@@ -186,7 +186,7 @@ class Accumulate:
         footprint = _Footprint.of(uses, _inner(loop.body))
         if isinstance(footprint, Refused):
             return footprint
-        found = allocation(self.into, uses[0].dtype, footprint.sizes, self.level)
+        found = allocation(self.into, uses[0].dtype, footprint.sizes, self.level.location)
 
         def own(use: Use) -> Use:
             if use.root != self.memory:
@@ -253,21 +253,6 @@ class Place:
             )
 
         return attrs.evolve(tree, body=within(tree.body), allocations=placed(tree.allocations))
-
-
-def allocation(name: str, dtype: DType, sizes: tuple[int, ...] | list[int], level: Level) -> stripe.Refinement:
-    """Return dense memory of these sizes."""
-    shape = stripe.TensorShape.dense(dtype, sizes)
-    zero = (Affine(),) * len(sizes)
-    return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=level.location)
-
-
-def identity_of(use: Use, into: str) -> stripe.Constant:
-    """Return the constant that changes nothing when it is merged through ``use``."""
-    assert use.aggregation is not None
-    value = use.aggregation.identity(use.dtype)
-    typed = bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else int(value)
-    return stripe.Constant(into, use.dtype, typed)
 
 
 def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping[str, int]) -> tuple[Affine, ...]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
+from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import Staging
 from tileir.poly.affine import Affine
+from tileir.schedule.allocations import allocation
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -75,7 +76,7 @@ class _Builder:
         threads = product(i.range for i in self.team)
         writes = [use for use in self.segment.uses if use.direction.writes]
         sums = {
-            use: memory(
+            use: allocation(
                 self.names.fresh(f"{use.root}_tile"),
                 use.dtype,
                 (threads, self.tiles.rows, self.tiles.vectors * self.tiles.lanes),
@@ -159,7 +160,7 @@ class _Builder:
 
     def _shared_memory(self, use: Use) -> stripe.Refinement:
         extents = (self.tiles.parts, self.tiles.height, self.tiles.width)
-        return memory(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
+        return allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
 
     def _shared(self, use: Use, found: stripe.Refinement) -> _Place:
         return _Place(use, found, self._row, self._column)
@@ -218,7 +219,9 @@ class _Builder:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
         *unrolled, lane = self.own
         lanes = sch.present((lane,))
-        own = {r.name: memory(r.name, r.shape.dtype, (self.tiles.lanes,), sch.REGISTER) for r in self.nest.allocations}
+        own = {
+            r.name: allocation(r.name, r.shape.dtype, (self.tiles.lanes,), sch.REGISTER) for r in self.nest.allocations
+        }
         children: list[Node] = []
         for segment in self.nest.segments:
             if segment.loops:

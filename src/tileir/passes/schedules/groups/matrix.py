@@ -8,8 +8,9 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
+from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
+from tileir.schedule.allocations import allocation
 from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -173,7 +174,7 @@ class _Builder:
         """Return the tree."""
         (use,) = (use for use in sch.the_reduction(self.nest).uses if use.direction.writes)
         extents = (self.plan.threads, *(i.range for i in self.own))
-        held = memory(self.names.fresh(f"{use.root}_tile"), use.dtype, extents, sch.REGISTER)
+        held = allocation(self.names.fresh(f"{use.root}_tile"), use.dtype, extents, sch.REGISTER)
         sums = self._sum(use, held)
         start = Node(sch.present(self.team), children=(identity_block(sums, self.own),))
         return Node(self.grid, (held,), (start, self._steps(use, sums), self._finish(use, sums)))
@@ -272,7 +273,7 @@ class _Builder:
         """Return the allocation of a tile of an input: swizzled, so that what is read together has its own banks."""
         extents = (extent, self.plan.depth) if panel.along_loop else (self.plan.depth, extent)
         dtype = panel.use.dtype
-        stage = memory(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
+        stage = allocation(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
         shift, mask = swizzle_of(panel, extents[1])
         return attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask})) if mask else stage
 
@@ -321,7 +322,7 @@ class _Builder:
         pairs = self._vector
         unrolled = tuple(i for i in self.own if i not in pairs)
         room = 1 if self.pair is None else self.pair.range
-        own = {r.name: memory(r.name, r.shape.dtype, (room,), sch.REGISTER) for r in self.nest.allocations}
+        own = {r.name: allocation(r.name, r.shape.dtype, (room,), sch.REGISTER) for r in self.nest.allocations}
         children: list[Node] = []
         for segment in self.nest.segments:
             if segment.loops:

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
+from tileir.schedule.allocations import allocation, identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -15,7 +16,6 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.core.dtype import DType
     from tileir.core.text.names import NameScope
 
 
@@ -104,9 +104,9 @@ class _Builder:
         accumulators = tuple(
             _Accumulator(
                 use,
-                memory(names.fresh(f"{use.root}_lanes"), use.dtype, (plan.unroll, plan.lanes), sch.REGISTER),
-                memory(names.fresh(f"{use.root}_part"), use.dtype, (kept,), sch.REGISTER),
-                memory(names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL),
+                allocation(names.fresh(f"{use.root}_lanes"), use.dtype, (plan.unroll, plan.lanes), sch.REGISTER),
+                allocation(names.fresh(f"{use.root}_part"), use.dtype, (kept,), sch.REGISTER),
+                allocation(names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL),
             )
             for use in writes
         )
@@ -116,7 +116,7 @@ class _Builder:
         """Return the tree."""
         cut = next(n for n, s in enumerate(self.nest.segments) if s.loops)
         before, reduction, after = self.nest.segments[:cut], self.nest.segments[cut], self.nest.segments[cut + 1 :]
-        own = tuple(memory(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations)
+        own = tuple(allocation(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations)
         start, end = [self._output(s) for s in before], [self._output(s) for s in after]
         private = tuple(m for a in self.accumulators for m in (a.wide, a.narrow))
         parts = self._parts(reduction)
@@ -275,19 +275,9 @@ class _Builder:
         return self._team(part, merges)
 
 
-def memory(name: str, dtype: DType, extents: tuple[int, ...], location: stripe.Location) -> stripe.Refinement:
-    """Return an allocation."""
-    zero = (Affine(),) * len(extents)
-    shape = stripe.TensorShape.dense(dtype, extents)
-    return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=location)
-
-
 def identity_block(use: Use, indices: Iterable[stripe.Index]) -> Node:
     """Return a block that sets accumulators to what changes no value that is merged into them."""
-    assert use.aggregation is not None
-    value = use.aggregation.identity(use.dtype)
-    typed = bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else int(value)
-    statements = (stripe.Constant("identity", use.dtype, typed), stripe.Store("identity", use.name))
+    statements = (identity_of(use, "identity"), stripe.Store("identity", use.name))
     plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
     return Node(sch.present(indices), statements=statements, uses=(plain,))
 

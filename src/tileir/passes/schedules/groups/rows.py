@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.reduction import identity_block, memory, merge_block
+from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
+from tileir.schedule.allocations import allocation
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -116,14 +117,14 @@ class _Builder:
         kept = {}
         for row in plan.rows:
             vectors = -(-row.range // (plan.threads * plan.lanes))
-            kept[row] = memory(names.fresh(f"{row.root}_row"), row.dtype, (team, vectors, plan.lanes), sch.REGISTER)
+            kept[row] = allocation(names.fresh(f"{row.root}_row"), row.dtype, (team, vectors, plan.lanes), sch.REGISTER)
         held = {row.root for row in plan.rows}
         owned, shared = {}, []
         for r in nest.allocations:
             if r.shape.elements == 1:
-                owned[r.name] = memory(r.name, r.shape.dtype, (team,), sch.REGISTER)
+                owned[r.name] = allocation(r.name, r.shape.dtype, (team,), sch.REGISTER)
             elif r.name not in held:
-                shared.append(memory(r.name, r.shape.dtype, (plan.beside, *r.shape.sizes), sch.LOCAL))
+                shared.append(allocation(r.name, r.shape.dtype, (plan.beside, *r.shape.sizes), sch.LOCAL))
         local = frozenset(r.name for r in nest.allocations)
         builder = cls(nest, plan, names, part, place, lane, sch.present(grid), values, ends, owned, kept, local)
         builder.shared.extend(shared)
@@ -185,7 +186,7 @@ class _Builder:
         results = [use for use in segment.uses if use.merges]
         wide = {}
         for use in results:
-            array = memory(self.names.fresh(f"{use.root}_lanes"), use.dtype, (self.plan.lanes,), sch.REGISTER)
+            array = allocation(self.names.fresh(f"{use.root}_lanes"), use.dtype, (self.plan.lanes,), sch.REGISTER)
             self.private.append(array)
             wide[use] = attrs.evolve(use, root=array.name, access=(sch.part(self.lane),), strides=(1,), sizes=())
         self.pending += [identity_block(use, (self.lane,)) for use in wide.values()]
@@ -281,8 +282,8 @@ class _Builder:
         self, use: Use, source: Use, part: Affine, count: int, more: stripe.Index | None = None
     ) -> stripe.Refinement:
         """Merge elements in a register, put that into local memory at ``part`` of ``count``, and return the memory."""
-        register = memory(self.names.fresh(f"{use.root}_part"), use.dtype, (), sch.REGISTER)
-        array = memory(self.names.fresh(f"{use.root}_shared"), use.dtype, (self.plan.beside, count), sch.LOCAL)
+        register = allocation(self.names.fresh(f"{use.root}_part"), use.dtype, (), sch.REGISTER)
+        array = allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, (self.plan.beside, count), sch.LOCAL)
         self.private.append(register)
         self.shared.append(array)
         own = attrs.evolve(use, name=register.name, root=register.name, access=(), strides=(), sizes=())

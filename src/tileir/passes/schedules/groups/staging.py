@@ -12,8 +12,8 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.reduction import memory
 from tileir.poly.affine import Affine, total
+from tileir.schedule.allocations import allocation
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -89,7 +89,7 @@ class Staging:
 
     def memory(self, use: Use) -> stripe.Refinement:
         """Return the allocation of a tile of an input."""
-        return memory(self.names.fresh(f"{use.root}_stage"), use.dtype, self.shape.layout(use), sch.LOCAL)
+        return allocation(self.names.fresh(f"{use.root}_stage"), use.dtype, self.shape.layout(use), sch.LOCAL)
 
     def staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
         """Return a use of the tile in place of the input; ``places`` are where in the tile each index is."""

@@ -13,6 +13,7 @@ from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.stagger import staggered
 from tileir.passes.regions.inside import cut, span_inside
 from tileir.poly.affine import Affine
+from tileir.schedule.allocations import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
@@ -180,9 +181,7 @@ class _Builder:
 
     def _set(self, use: Use, tile: tuple[stripe.Index, ...]) -> Node:
         """Set every lane to the identity."""
-        assert use.aggregation is not None
-        value = use.aggregation.identity(use.dtype)
-        constant = stripe.Constant("identity", use.dtype, _typed(value, use))
+        constant = identity_of(use, "identity")
         plain = attrs.evolve(use, aggregation=None, direction=stripe.Direction.OUT)
         return Node(tile, statements=(constant, stripe.Store("identity", use.name)), uses=(plain,))
 
@@ -218,9 +217,3 @@ def _run(
 def _at_vector(use: Use, vector: stripe.Index, lane: stripe.Index) -> Use:
     """Return the use of an accumulator at another number of vectors."""
     return attrs.evolve(use, access=(sch.part(vector, lane.range) + sch.part(lane),))
-
-
-def _typed(value: int | float, use: Use) -> bool | int | float:
-    if use.dtype.is_bool:
-        return bool(value)
-    return float(value) if use.dtype.is_float else value
