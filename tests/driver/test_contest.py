@@ -8,7 +8,8 @@ import pytest
 import tileir
 from tileir.core.errors import BackendError
 from tileir.driver.compilation import Request
-from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.compiler import passes_of
+from tileir.driver.programs import function_of
 from tileir.driver.tuning import contest
 from tileir.driver.tuning.contest import Contest
 from tileir.passes.pipelines.catalog import parse_pipeline

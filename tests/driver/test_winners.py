@@ -7,7 +7,8 @@ import pytest
 
 import tileir
 from tileir.driver.compilation import Request
-from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.compiler import passes_of
+from tileir.driver.programs import function_of
 from tileir.driver.tuning.winners import (
     TUNING,
     WINNER,

@@ -53,16 +53,20 @@ def printed(code: str, namespace: dict[str, Any]) -> str:
 
 
 def command_output(command: str, folder: Path) -> str:
-    """Run a ``tileir`` command in a folder and return what it writes to both streams."""
-    words = shlex.split(command)
-    assert words[0] == "tileir"
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        encoding="utf-8",
-        timeout=120,
-    )
-    return done.stdout
+    """Run ``tileir`` commands, each fed by the one before ``|``, in a folder; return what the last one writes."""
+    output = ""
+    for part in command.split(" | "):
+        words = shlex.split(part)
+        assert words[0] == "tileir"
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=folder,
+            input=output,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            encoding="utf-8",
+            timeout=120,
+        )
+        output = done.stdout
+    return output

@@ -131,6 +131,8 @@ _RUNNING: Final = {
     "TIL709": "an update that a step cannot make",
     "TIL710": "a derivative of or by something that the function does not have",
     "TIL711": "an input that cannot be bound",
+    "TIL712": "a program of a stage that is not taken here",
+    "TIL713": "types that a program does not have",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",

@@ -12,7 +12,7 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
 from tileir.driver.arguments import integer_of, is_number
-from tileir.driver.compiler import function_of
+from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import ir as tile
 from tileir.tile.sizing import sizing_inputs
@@ -22,8 +22,10 @@ from tileir.typed.inference.numbers import number_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from tileir.driver.programs import Source
 
-def bind(source: tile.Function | str, values: Mapping[str, object] | None = None, /, **named: object) -> tile.Function:
+
+def bind(source: Source, values: Mapping[str, object] | None = None, /, **named: object) -> tile.Function:
     """Return ``source`` with some of its inputs fixed: they are constants of the program, and no inputs any more.
 
     It computes what ``source`` does where it is passed these values: an array keeps its dtype, a Python number adapts
@@ -31,7 +33,7 @@ def bind(source: tile.Function | str, values: Mapping[str, object] | None = None
     later changes of an array do not show.
 
     Args:
-        source: A function, or its text.
+        source: A Tile function, its text, its JSON or its file; or a typed function.
         values: Arrays or numbers by the names of inputs.
         named: The same, as keywords.
 

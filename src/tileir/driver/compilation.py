@@ -20,19 +20,21 @@ from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.source_digest import source_digest
 from tileir.semtree.ir import KernelFunction, Program
+from tileir.tile.ir import Function as TileFunction
 from tileir.tile.traversal import arrays
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.numbers import takes_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from tileir.core.array_value import ArrayValue
     from tileir.core.targets.target import Target
+    from tileir.driver import programs
     from tileir.passes.base import Pass
     from tileir.runtime.disk_cache import DiskCache
     from tileir.runtime.interface import Compiler, DeviceInfo, Library
     from tileir.schedule.remarks import Remark
-    from tileir.tile import ir as tile
     from tileir.typed import ir as typed
 
 T = TypeVar("T")
@@ -49,10 +51,10 @@ NAMED_KERNELS: Final = 3
 
 @attrs.frozen(eq=False, slots=False)
 class Request:
-    """All that decides which kernels a function becomes.
+    """All that decides which kernels a program becomes.
 
     Attributes:
-        function: What is compiled.
+        program: What is compiled.
         types: Dtype and shape of each input.
         target: Facts of the device.
         passes: The passes, or the text, JSON or name of a pipeline; None for those of the target.
@@ -61,7 +63,7 @@ class Request:
 
     """
 
-    function: tile.Function
+    program: programs.Program
     types: Mapping[str, typed.TensorType]
     target: Target
     passes: tuple[Pass, ...] | str | None
@@ -69,8 +71,8 @@ class Request:
     default: bool = False
 
     def stages(self) -> Stages:
-        """Take the function all the way down."""
-        return compile_stages(self.function, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant)
+        """Take the program all the way down."""
+        return compile_stages(self.program, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant)
 
     @property
     def tolerant(self) -> bool:
@@ -99,13 +101,15 @@ class Request:
 
         Pipelines count as they are written, so that a program that the cache has needs no passes.
         """
+        if isinstance(self.program, Program):  # nothing is to be done for it
+            return None
         sources = source_digest("tileir")
         passes = self._passes_text()
         if sources is None or passes is None:
             return None
         types = (f"{name}: {self.types[name]!r}" for name in sorted(self.types))
         try:
-            described = identity(self.function), to_json(self.target), to_json(self.scheduling or self.target)
+            described = identity(self.program), to_json(self.target), to_json(self.scheduling or self.target)
         except TileError:  # nested too deeply
             return None
         return digest_of(sources, *described, passes, *types)
@@ -148,6 +152,8 @@ class Compilation:
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:
         """What each step of the pipeline did to each kernel, or why it refused: the passes run again to tell."""
+        if isinstance(self.request.program, Program):
+            return ()
         return remarks_of(self.request.pipeline, self.stages.stripe, tolerant=self.request.tolerant)
 
 
@@ -166,10 +172,10 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
             except (TileError, KeyError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
     stages = request.stages()
-    arguments = _arguments(request, stages.typed)
+    arguments = _arguments(request, stages.graph)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None and not stages.skipped:
-        frame = to_json(_without_arrays(attrs.evolve(stages.sem, kernels=()), request.function))
+        frame = to_json(_without_arrays(attrs.evolve(stages.sem, kernels=()), request.program))
         about = {"device": request.target.name, "kernels": _named(stages.sem.kernels)}
         parts = {"frame": frame, "kernels": kernels}
         disk.put(PROGRAM, key, parts if arguments is None else {**parts, "arguments": to_json(arguments)}, about)
@@ -181,18 +187,18 @@ def _restored(request: Request, parts: Mapping[str, bytes]) -> Compilation:
     with collection_paused():
         decoded = {document: from_json(document, KernelFunction) for document in dict.fromkeys(documents)}
         frame = from_json(parts["frame"], Program)
-    frame = _with_arrays(frame, request.function)
+    frame = _with_arrays(frame, request.program)
     program = attrs.evolve(frame, kernels=tuple(decoded[document] for document in documents))
     arguments = from_json(parts["arguments"], TypedFunction) if "arguments" in parts else None
     return Compilation(request, program, arguments, parts["kernels"])
 
 
-def _without_arrays(program: Program, function: tile.Function) -> Program:
+def _without_arrays(program: Program, source: programs.Program) -> Program:
     """Return a program whose buffers have digests in place of the constant arrays of the function.
 
     Whoever asks for the program has these, so the cache needs no copy.
     """
-    digests = {array.data: array.digest.encode() for array in arrays(function) if len(array.data) > _INLINE}
+    digests = {array.data: array.digest.encode() for array in _arrays(source) if len(array.data) > _INLINE}
     buffers = tuple(
         attrs.evolve(buffer, data=digests[buffer.data]) if buffer.data in digests else buffer
         for buffer in program.buffers
@@ -200,17 +206,24 @@ def _without_arrays(program: Program, function: tile.Function) -> Program:
     return attrs.evolve(program, buffers=buffers) if digests else program
 
 
-def _with_arrays(program: Program, function: tile.Function) -> Program:
+def _with_arrays(program: Program, source: programs.Program) -> Program:
     """Return a program with the constant arrays of the function in place of their digests."""
-    known = {array.digest.encode(): array.data for array in arrays(function) if len(array.data) > _INLINE}
+    known = {array.digest.encode(): array.data for array in _arrays(source) if len(array.data) > _INLINE}
     buffers = tuple(
         attrs.evolve(buffer, data=known[buffer.data]) if buffer.data in known else buffer for buffer in program.buffers
     )
     return attrs.evolve(program, buffers=buffers) if known else program
 
 
-def _arguments(request: Request, function: typed.Function) -> typed.Function | None:
+def _arrays(source: programs.Program) -> Iterable[ArrayValue]:
+    """Return the constant arrays of a Tile function; programs of other stages, which few compile, are kept whole."""
+    return arrays(source) if isinstance(source, TileFunction) else ()
+
+
+def _arguments(request: Request, function: typed.Function | None) -> typed.Function | None:
     """Return what calls need of a typed function to convert numbers; None where it reads all that it is passed."""
+    if function is None:
+        return None
     if not takes_numbers(function) and len(function.inputs) == len(request.types):
         return None
     return attrs.evolve(function, outputs=(), operations=(), labels=())

@@ -9,32 +9,34 @@ import attrs
 
 from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
-from tileir.core.errors import ArgumentError, Diagnostic, SkippedPassWarning
+from tileir.core.errors import SkippedPassWarning, fail
+from tileir.driver.programs import program_of, stage_name
 from tileir.passes.base import for_target, run, run_at_once
 from tileir.passes.recovery import run_without_failing
 from tileir.schedule.remarks import Remarks, listening
+from tileir.semtree import ir as sem
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.simplify.simplifier import simplify as simplify_kernel
 from tileir.semtree.transform.in_place import reuse_in_place
 from tileir.semtree.transform.interleaving import interleave
 from tileir.semtree.transform.sharing import share_kernels
+from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
-from tileir.tile.ir import Function
-from tileir.tile.parser import parse
+from tileir.tile.ir import Function as TileFunction
 from tileir.typed.inference.inference import infer
+from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tileir.core.errors import TileError
     from tileir.core.targets.target import Target
+    from tileir.driver.programs import Program, Source
     from tileir.passes.base import Pass
     from tileir.passes.recovery import Skipped
     from tileir.schedule.remarks import Remark
-    from tileir.semtree import ir as sem
-    from tileir.stripe.ir import Program as StripeProgram
-    from tileir.tile import ir as tile
     from tileir.typed import ir as typed
 
 
@@ -44,33 +46,88 @@ _MOST_SHOWN: Final = 1000
 
 @attrs.frozen
 class Stages:
-    """One function at every stage of its way down to kernels; ``skipped`` are passes that failed and were left out."""
+    """One program at every stage of its way down to kernels, from the one at which it came in.
 
-    tile: tile.Function
-    typed: typed.Function
-    stripe: StripeProgram
-    scheduled: StripeProgram
+    Attributes:
+        source: As it came in.
+        graph: The typed function; None where the program came in at a later stage.
+        flat: The Stripe program before any pass; None likewise.
+        passed: The same after all passes; None likewise.
+        sem: The kernels, their buffers and launches.
+        skipped: Passes that failed and were left out.
+
+    """
+
+    source: Program
+    graph: typed.Function | None
+    flat: StripeProgram | None
+    passed: StripeProgram | None
     sem: sem.Program
     skipped: tuple[Skipped, ...] = ()
 
+    @property
+    def tile(self) -> TileFunction:
+        """The function as it was written."""
+        if isinstance(self.source, TileFunction):
+            return self.source
+        raise _absent(self.source, "Tile function")
 
-def function_of(source: object, name: str = "<text>") -> tile.Function:
-    """Return ``source`` itself, or the function that it is the text of.
+    @property
+    def typed(self) -> typed.Function:
+        """The function with dtypes and shapes, simplified."""
+        if self.graph is None:
+            raise _absent(self.source, "typed function")
+        return self.graph
+
+    @property
+    def stripe(self) -> StripeProgram:
+        """The Stripe program before any pass."""
+        if self.flat is None:
+            raise _absent(self.source, "Stripe program")
+        return self.flat
+
+    @property
+    def scheduled(self) -> StripeProgram:
+        """The Stripe program after all passes."""
+        if self.passed is None:
+            raise _absent(self.source, "Stripe program")
+        return self.passed
+
+
+def _absent(source: Program, wanted: str) -> TileError:
+    return fail("TIL712", f"this came in as {stage_name(source)}: there is no {wanted} of it")
+
+
+def typed_of(program: Program, types: Mapping[str, typed.TensorType]) -> TypedFunction:
+    """Return a program as a typed function, simplified.
 
     Raises:
-        ParseError: The text is wrong.
-        ArgumentError: TIL707, it is neither a function nor a text.
+        TileError: The function is wrong, or does not fit the types; TIL712, it is of a later stage.
     """
-    if isinstance(source, str):
-        return parse(source, name)
-    if not isinstance(source, Function):
-        message = f"pass a function or its text, not a value of type {type(source).__name__}"
-        raise ArgumentError((Diagnostic("TIL707", message),))
-    return source
+    match program:
+        case TileFunction():
+            return prepared(infer(program, types))
+        case TypedFunction():
+            return prepared(program)
+        case _:
+            raise _absent(program, "typed function")
+
+
+def stripe_of(program: Program, types: Mapping[str, typed.TensorType]) -> StripeProgram:
+    """Return a program as Stripe, before any pass.
+
+    Raises:
+        TileError: As :func:`typed_of`; TIL712, it is a program of the semtree.
+    """
+    if isinstance(program, StripeProgram):
+        return program
+    if isinstance(program, TileFunction | TypedFunction):
+        return lower_to_stripe(typed_of(program, types))
+    raise _absent(program, "Stripe program")
 
 
 def compile_stages(
-    source: tile.Function | str,
+    source: Source,
     arguments: Mapping[str, typed.TensorType],
     target: Target,
     *,
@@ -78,10 +135,10 @@ def compile_stages(
     tolerant: bool = False,
     dump: Callable[[str, StripeProgram], None] | None = None,
 ) -> Stages:
-    """Take a function from text to kernels.
+    """Take a program from the stage at which it comes in to kernels; one of the semtree stays as it is.
 
     Args:
-        source: A function, or its text.
+        source: A program, its text or JSON, or a file with one of these.
         arguments: Dtype and shape of each input, by name.
         target: Facts of the device.
         passes: The Stripe passes to apply, or the text, JSON or name of a pipeline; by default the target's.
@@ -94,10 +151,12 @@ def compile_stages(
         CancelledError: Nobody wants the kernels any more, as :func:`tileir.core.cancelling.cancelled_if` tells.
     """
     with collection_paused():
-        function = function_of(source)
-        graph = prepared(infer(function, arguments))
+        origin = program_of(source)
+        if isinstance(origin, sem.Program):
+            return Stages(origin, None, None, None, origin)
+        graph = None if isinstance(origin, StripeProgram) else typed_of(origin, arguments)
         checkpoint()
-        program = lower_to_stripe(graph)
+        program = stripe_of(origin, arguments) if graph is None else lower_to_stripe(graph)
         steps = passes_of(passes, target)
         skipped: tuple[Skipped, ...] = ()
         if dump is not None:
@@ -109,7 +168,7 @@ def compile_stages(
         if skipped:
             _warn(skipped, arguments, target)
         kernels = _finished(share_kernels(lower_to_semtree(scheduled, target)))
-        return Stages(function, graph, program, scheduled, kernels, skipped)
+        return Stages(origin, graph, program, scheduled, kernels, skipped)
 
 
 def remarks_of(steps: tuple[Pass, ...], program: StripeProgram, *, tolerant: bool = False) -> tuple[Remark, ...]:

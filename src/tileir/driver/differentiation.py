@@ -10,8 +10,8 @@ import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
 from tileir.driver.arguments import bind, is_number, split, tensor_type, tensor_types
-from tileir.driver.compiler import function_of
 from tileir.driver.jit import jit
+from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import differentiation as derived
 from tileir.tile.integers import integers

@@ -15,11 +15,10 @@ from tileir.driver.arguments import (
     memory_checked,
     out_of_memory,
     passed_values,
-    tensor_types,
 )
 from tileir.driver.compilation import PROGRAM, Compilation, Request, ready
-from tileir.driver.compiler import function_of
 from tileir.driver.pending import PendingCall
+from tileir.driver.programs import input_names, output_names, program_of, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.runtime.arrays import check_inputs, check_outputs, separated
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.target import Target
     from tileir.driver.explain.dispatch import Dispatch
+    from tileir.driver.programs import Program, Source
     from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.arrays import Array
@@ -66,7 +66,7 @@ class Executable:
     @property
     def tile(self) -> tile.Function:
         """The function as it was written."""
-        return self._compilation.request.function
+        return self._compilation.stages.tile
 
     @property
     def typed(self) -> typed.Function:
@@ -112,12 +112,12 @@ class Executable:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs, in declared order."""
-        return tuple(tensor.name for tensor in self.tile.inputs)
+        return input_names(self._compilation.request.program)
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the results, in declared order."""
-        return tuple(output.name for output in self.tile.outputs)
+        return output_names(self._compilation.request.program)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays, in declared order or by tensor name.
@@ -287,7 +287,7 @@ class Executable:
 
 
 def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
-    source: tile.Function | str,
+    source: Source,
     arguments: Any = (),
     *,
     device: str | DeviceInfo | None = None,
@@ -296,13 +296,15 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     target: Named | None = None,
     passes: tuple[Pass, ...] | str | None = None,
 ) -> Executable:
-    """Compile a function for one device and signature.
+    """Compile a program for one device and signature.
 
     Args:
-        source: A function, or its text.
+        source: A Tile function, a typed one, a program of Stripe or of the semtree; its text, its JSON, or the
+            :class:`pathlib.Path` of a file with either. Passes apply to all but the last, which is compiled as it is.
         arguments: What describes the inputs, in a mapping by name or a sequence in declared order: arrays, shapes
             (f32), (dtype, shape) pairs, texts such as ``"f32[2, 3]"``, dtypes (without axes), numbers or
-            :class:`TensorType`; a lone array or type describes the first input.
+            :class:`TensorType`; a lone array or type describes the first input. Programs that have types need no
+            description, but for the numbers of a typed function.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
         options: How to compile.
@@ -315,13 +317,13 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
         BackendError: There is no such device, or it refused a kernel.
     """
     check_options(options)
-    function = function_of(source)
-    types = tensor_types(function, arguments)
-    return compile_for(function, types, context or default_context(), device, options, passes, choice_of(target))
+    program = program_of(source)
+    types = types_of(program, arguments)
+    return compile_for(program, types, context or default_context(), device, options, passes, choice_of(target))
 
 
 def compile_for(
-    function: tile.Function,
+    program: Program,
     types: Mapping[str, typed.TensorType],
     context: Context,
     device: str | DeviceInfo | None,
@@ -329,14 +331,14 @@ def compile_for(
     passes: tuple[Pass, ...] | str | None = None,
     choice: Target | TargetChoice | None = None,
 ) -> Executable:
-    """Compile a function whose inputs have known types; its schedule counts on no more threads than may run.
+    """Compile a program whose inputs have known types; its schedule counts on no more threads than may run.
 
     Where nobody names passes, those that tuning found for it are taken, else those of the target.
     """
     chosen = context.device(device)
     wanted = context.options if options is None else options
     disk = None if wanted.quick else context.disk_cache
-    request = _requested(function, types, context, chosen, wanted, passes, choice)
+    request = _requested(program, types, context, chosen, wanted, passes, choice)
     resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
     def prepare(compilation: Compilation, library: Library) -> Plan:
@@ -348,7 +350,7 @@ def compile_for(
 
 
 def is_stored(
-    function: tile.Function,
+    program: Program,
     types: Mapping[str, typed.TensorType],
     context: Context,
     device: str | DeviceInfo | None,
@@ -360,12 +362,12 @@ def is_stored(
     disk = context.disk_cache
     if disk is None or wanted.quick:
         return False
-    key = _requested(function, types, context, context.device(device), wanted, None, choice).key
+    key = _requested(program, types, context, context.device(device), wanted, None, choice).key
     return key is not None and disk.holds(PROGRAM, key)
 
 
 def _requested(
-    function: tile.Function,
+    program: Program,
     types: Mapping[str, typed.TensorType],
     context: Context,
     chosen: DeviceInfo,
@@ -373,13 +375,13 @@ def _requested(
     passes: tuple[Pass, ...] | str | None,
     choice: Target | TargetChoice | None,
 ) -> Request:
-    """Return all that decides which kernels a function becomes."""
+    """Return all that decides which kernels a program becomes."""
     device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
     target = scheduling_target(None, device_target, wanted.threads)
     scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
     if wanted.quick and choice is None and target.pipeline == _PROCESSORS:
         scheduling = attrs.evolve(target, pipeline=_QUICK)
-    request = Request(function, dict(types), target, passes, scheduling, default=passes is None)
+    request = Request(program, dict(types), target, passes, scheduling, default=passes is None)
     if passes is None and context.disk_cache is not None and not wanted.quick:
         request = tuned(request, context.disk_cache, context.compiler(chosen, wanted), chosen)
     return request

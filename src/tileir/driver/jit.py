@@ -16,23 +16,27 @@ from tileir.driver.arguments import (
     passed_values,
     split,
     tensor_type,
-    tensor_types,
 )
-from tileir.driver.compiler import function_of
 from tileir.driver.executable import Executable, compile_for, is_stored
+from tileir.driver.programs import input_names, output_names, program_of, types_of
 from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs, to_array
 from tileir.runtime.context import Context, default_context
+from tileir.stripe.ir import Program as StripeProgram
+from tileir.tile.ir import Function
 from tileir.tile.sizing import sizing_inputs
 from tileir.typed.inference.inference import infer
+from tileir.typed.ir import Function as TypedFunction
+from tileir.typed.ir import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from tileir.core.targets.target import Target
+    from tileir.driver.programs import Program, Source
     from tileir.driver.targets import Named, TargetChoice
     from tileir.runtime.interface import DeviceInfo, Options
-    from tileir.tile import ir as tile
+    from tileir.typed.ir import TensorType
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -61,7 +65,7 @@ class Jit:
     context keeps the most recently used ones.
     """
 
-    function: tile.Function
+    function: Program
     device: str | DeviceInfo | None
     options: Options | None
     target: Target | TargetChoice | None
@@ -77,7 +81,7 @@ class Jit:
 
     @_sizing.default
     def _inputs_of_sizes(self) -> frozenset[str]:
-        return sizing_inputs(self.function)
+        return sizing_inputs(self.function) if isinstance(self.function, Function) else frozenset()
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays; see :meth:`tileir.Executable.__call__`."""
@@ -99,7 +103,7 @@ class Jit:
         context = self._context
         if self._key(arrays) in context.programs:
             return True
-        types = tensor_types(self.function, arrays)
+        types = types_of(self.function, arrays)
         return is_stored(self.function, types, context, self.device, self.options, self.target)
 
     def _key(self, values: Sequence[Any]) -> Hashable:
@@ -121,7 +125,7 @@ class Jit:
         context = self._context
 
         def make() -> Executable:
-            types = tensor_types(self.function, values)
+            types = types_of(self.function, values)
             return compile_for(self.function, types, context, self.device, self._options, None, self.target)
 
         executable: Executable = context.programs.get(self._key(values), make)
@@ -136,17 +140,18 @@ class Jit:
 
 
 def jit(
-    source: tile.Function | str,
+    source: Source,
     device: str | DeviceInfo | None = None,
     *,
     context: Context | None = None,
     options: Options | None = None,
     target: Named | None = None,
 ) -> Jit:
-    """Return a callable that compiles ``source``, a function or its text, for the arrays that it is called with.
+    """Return a callable that compiles ``source`` for the arrays that it is called with.
 
     Args:
-        source: A function, or its text.
+        source: A program, its text, its JSON or its file, as for :func:`tileir.compile`. One that has types is compiled
+            when it is called first, and takes no other arrays.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and of the bounded cache of executables; by default the process-wide one.
         options: How to compile.
@@ -156,16 +161,16 @@ def jit(
         TileError: The text or function is wrong, whatever the arrays are, or the target is.
     """
     check_options(options)
-    function = function_of(source)
-    names = tuple(tensor.name for tensor in function.inputs)
-    return Jit(function, device, options, choice_of(target), context or default_context(), names)
+    program = program_of(source)
+    names = input_names(program)
+    return Jit(program, device, options, choice_of(target), context or default_context(), names)
 
 
-def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any:
-    """Run a function through the interpreter, which defines its meaning; no device is used.
+def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
+    """Run a program through the interpreter of its stage, which defines its meaning; no device is used.
 
     Args:
-        source: A function, or its text.
+        source: A program, its text, its JSON or its file, as for :func:`tileir.compile`.
         arrays: A mapping by tensor name, a sequence in declared order, or one array for the first input.
         named: Inputs by tensor name.
 
@@ -176,17 +181,32 @@ def evaluate(source: tile.Function | str, arrays: Any = (), **named: Any) -> Any
         TileError: The function is wrong or does not fit the arrays.
         ArgumentError: A value is missing, unknown or no array.
     """
-    from tileir.typed.interpreter import interpret  # programs that are compiled do without
-
-    function = function_of(source)
-    names = [tensor.name for tensor in function.inputs]
+    program = program_of(source)
+    names = input_names(program)
     positional, by_name = split(arrays)
     values = bind(names, positional, {**by_name, **named})
-    given = dict(zip(names, values, strict=True))
-    types = tensor_types(function, values)
-    graph = infer(function, types)
     with memory_checked():
-        checked = check_inputs(graph.inputs, passed_values(graph, types, given))
-        results = interpret(graph, {tensor.name: array for tensor, array in zip(graph.inputs, checked, strict=True)})
-    ordered = tuple(results[name] for name in graph.outputs)
+        results = _interpreted(program, types_of(program, values), dict(zip(names, values, strict=True)))
+    ordered = tuple(results[name] for name in output_names(program))
     return ordered[0] if len(ordered) == 1 else ordered
+
+
+def _interpreted(
+    program: Program, types: Mapping[str, TensorType], given: Mapping[str, object]
+) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the results of the interpreter of a program's stage; programs that are compiled load none of them."""
+    if isinstance(program, Function | TypedFunction):
+        from tileir.typed.interpreter import interpret
+
+        graph = infer(program, types) if isinstance(program, Function) else program
+        checked = check_inputs(graph.inputs, passed_values(graph, types, given))
+        return interpret(graph, {tensor.name: array for tensor, array in zip(graph.inputs, checked, strict=True)})
+    tensors = [Value(name, kind.dtype, kind.shape) for name, kind in types.items()]
+    arrays = dict(zip(types, check_inputs(tensors, [given[name] for name in types]), strict=True))
+    if isinstance(program, StripeProgram):
+        from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
+
+        return interpret_stripe(program, arrays)
+    from tileir.semtree.interpret.interpreter import run_program
+
+    return run_program(program, arrays)

@@ -13,19 +13,19 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind, is_number, memory_checked
-from tileir.driver.compiler import function_of
 from tileir.driver.jit import Jit, jit
+from tileir.driver.programs import input_names, output_names, program_of
 from tileir.runtime.arrays import TensorSpec, check_inputs, to_array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from tileir.driver.executable import Executable
+    from tileir.driver.programs import Source
     from tileir.driver.targets import Named
     from tileir.runtime.arrays import Array
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo, Options
-    from tileir.tile import ir as tile
 
 
 @attrs.define(eq=False, repr=False)
@@ -75,7 +75,7 @@ class Stepper:
         with self._lock:
             buffers = self._buffers
             values |= buffers.front
-            given = [values[tensor.name] for tensor in self._function.inputs]
+            given = [values[name] for name in input_names(self._jit.function)]
             executable = self._jit.specialise(*given)
             self._check(executable)
             updated = {result: buffers.back[name] for name, result in self.updates.items()}
@@ -106,10 +106,6 @@ class Stepper:
                 copies = [array.copy() for array in check_inputs(types, list(state.values()))]
             self._buffers.front.update(zip(state, copies, strict=True))
 
-    @property
-    def _function(self) -> tile.Function:
-        return self._jit.function
-
     def _check(self, executable: Executable) -> None:
         """Refuse a program whose results cannot be the next state.
 
@@ -130,7 +126,7 @@ class Stepper:
 
 
 def stepper(
-    source: tile.Function | str,
+    source: Source,
     updates: Mapping[str, str],
     state: Mapping[str, Any],
     device: str | DeviceInfo | None = None,
@@ -142,7 +138,7 @@ def stepper(
     """Return a callable that keeps part of what ``source`` returns for its next call, such as a step of training.
 
     Args:
-        source: A function, or its text.
+        source: A program, in the forms that :func:`tileir.jit` takes.
         updates: Names of inputs, each with the name of the result that is its value in the next call.
         state: The first value of each of these inputs; arrays are copied.
         device: As for :func:`tileir.jit`, which compiles the function; so are the others.
@@ -158,13 +154,12 @@ def stepper(
     """
     _check_mapping("updates", updates)
     _check_mapping("state", state)
-    function = function_of(source)
-    inputs = [tensor.name for tensor in function.inputs]
-    results = [output.name for output in function.outputs]
+    program = program_of(source)
+    inputs, results = input_names(program), output_names(program)
     _refuse(_faulty_updates(updates, inputs, results), "TIL709")
     missing = (f"state has no value for {name!r}" for name in updates if name not in state)
     _refuse([*_unknown("no update of", state, updates), *missing], "TIL705")
-    compiled = jit(function, device, context=context, options=options, target=target)
+    compiled = jit(program, device, context=context, options=options, target=target)
     with memory_checked():
         front = {name: to_array(name, state[name]).copy(order="C") for name in updates}
         back = {name: array.copy() for name, array in front.items()}

@@ -11,9 +11,9 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind, split, tensor_types
-from tileir.driver.compiler import function_of
 from tileir.driver.differentiation import chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device
+from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile.differentiation import vjp
 from tileir.typed.inference.inference import infer

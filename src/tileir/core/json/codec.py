@@ -62,7 +62,7 @@ def identity(node: AttrsInstance) -> bytes:
 def _document(node: AttrsInstance, encoded: Callable[[object], object]) -> bytes:
     try:
         with collection_paused():
-            document = {"format": _format(type(node)), "node": encoded(node), "version": VERSION}
+            document = {"format": format_of(type(node)), "node": encoded(node), "version": VERSION}
             return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     except RecursionError:
         raise fail("TIL602", "the nodes are nested too deeply for JSON; split the expression") from None
@@ -96,7 +96,7 @@ def from_json(data: bytes | str, cls: type[T]) -> T:
     return node
 
 
-def _format(cls: type) -> str:
+def format_of(cls: type) -> str:
     """Return the name of a class in the package of its stage, whatever the module there."""
     return ".".join((*cls.__module__.split(".")[:2], cls.__name__))
 
@@ -104,8 +104,8 @@ def _format(cls: type) -> str:
 def _decode_document(document: object, cls: type[T]) -> T:
     if not isinstance(document, dict) or document.keys() != {"format", "node", "version"}:
         raise FormatError('expected an object with the keys "format", "node" and "version"')
-    if document["format"] not in (_format(cls), f"{cls.__module__}.{cls.__name__}"):  # the second was written before
-        raise FormatError(f"the format is {document['format']!r:.80}; expected {_format(cls)!r}")
+    if document["format"] not in (format_of(cls), f"{cls.__module__}.{cls.__name__}"):  # the second was written before
+        raise FormatError(f"the format is {document['format']!r:.80}; expected {format_of(cls)!r}")
     if document["version"] != VERSION or type(document["version"]) is not int:
         raise FormatError(f"the version is {document['version']!r:.80}; this release of tileir reads {VERSION}")
     try:

@@ -10,7 +10,8 @@ from tileir.core.targets.target import Target
 from tileir.driver.arguments import tensor_types
 from tileir.driver.checking.checker import check_function
 from tileir.driver.checking.shrinking import smallest
-from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.compiler import passes_of
+from tileir.driver.programs import function_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.runtime.context import default_context
 from tileir.typed.inference.inference import infer
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.driver.checking.findings import Finding
+    from tileir.driver.programs import Source
     from tileir.driver.targets import Named
     from tileir.passes.base import Pass
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
-    from tileir.tile import ir as tile
     from tileir.typed.ir import TensorType
 
 
 def check_passes(
-    source: tile.Function | str,
+    source: Source,
     arguments: Any = (),
     passes: tuple[Pass, ...] | str | None = None,
     *,
@@ -45,7 +46,7 @@ def check_passes(
     Kernels are watched for races, and undefined memory shows in what is computed from it.
 
     Args:
-        source: A function, or its text.
+        source: A Tile function, its text, its JSON or its file; or a typed function.
         arguments: What describes the inputs, as for :func:`tileir.compile`. Their values are not used.
         passes: The passes to check, or the text, JSON or name of a pipeline; by default those of the target.
         device: A device or its id, whose facts passes and lowering get; by default what the context chooses.

@@ -8,13 +8,13 @@ import click
 
 from tileir.core.errors import fail
 from tileir.driver.binding import bind
-from tileir.driver.cli.values import load, read_function
+from tileir.driver.cli.values import load, read_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tileir.tile.ir import Function
+    from tileir.driver.programs import Program
 
 bind_option = click.option(
     "--bind",
@@ -25,14 +25,14 @@ bind_option = click.option(
 )
 
 
-def read_bound(file: Path, bindings: Sequence[str]) -> Function:
-    """Return the function of a file with the inputs bound that the command line names.
+def read_bound(file: Path, bindings: Sequence[str]) -> Program:
+    """Return the program of a file with the inputs bound that the command line names.
 
     Raises:
         TileError: TIL901, a file cannot be read; TIL902, a binding is not of the form NAME=VALUE; as
             :func:`tileir.bind`.
     """
-    function = read_function(file)
+    program = read_program(file)
     values: dict[str, object] = {}
     for binding in bindings:
         name, equals, text = binding.partition("=")
@@ -41,4 +41,4 @@ def read_bound(file: Path, bindings: Sequence[str]) -> Function:
         if name in values:
             raise fail("TIL902", f"--bind {binding}: {name!r} is bound twice")
         values[name] = load(name, text)
-    return bind(function, values)
+    return bind(program, values) if values else program

@@ -15,13 +15,14 @@ from tileir.core.protocols import mistakes
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.targets import target_options
 from tileir.driver.explain.stages import need_types
+from tileir.driver.programs import output_names, size_of
 from tileir.driver.targets import choice_of, settings_of
 
 if TYPE_CHECKING:
     from tileir.core.targets.target import Target
+    from tileir.driver.programs import Program
     from tileir.driver.targets import TargetChoice
     from tileir.passes.base import Pass
-    from tileir.tile.ir import Function
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
@@ -49,16 +50,16 @@ def check(
     With --passes, run it before and after each pass, on numbers that are added up exactly, and print the first pass
     that changes a result. NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
     """
-    function = cli_values.read_function(file)
+    program = cli_values.read_program(file)
     if passes is None:
         if values or module or target or settings or device:
             raise click.UsageError("types, targets and devices are for --passes PIPELINE")
-        names = ", ".join(output.name for output in function.outputs)
-        count = len(function.statements)
-        click.echo(f"{file}: {count} statement{'' if count == 1 else 's'}, results {names}")
+        count, what = size_of(program)
+        names = ", ".join(output_names(program))
+        click.echo(f"{file}: {count} {what}{'' if count == 1 else 's'}, results {names}")
         return 0
     steps = passes if module is None else _pipeline(passes, module)
-    return _checked(file, function, values, steps, choice_of(target, settings_of(settings)), device)
+    return _checked(file, program, values, steps, choice_of(target, settings_of(settings)), device)
 
 
 @click.command()
@@ -74,13 +75,13 @@ def bisect(
     It is printed with the smallest shapes found that show it, the kernel and the element. NAME=f32[3,4] says dtype and
     dims of an input, NAME=array.npy takes them from a file.
     """
-    function = cli_values.read_function(file)
-    return _checked(file, function, values, None, choice_of(target, settings_of(settings)), device)
+    program = cli_values.read_program(file)
+    return _checked(file, program, values, None, choice_of(target, settings_of(settings)), device)
 
 
 def _checked(
     file: Path,
-    function: Function,
+    program: Program,
     values: tuple[str, ...],
     passes: tuple[Pass, ...] | str | None,
     choice: Target | TargetChoice | None,
@@ -88,9 +89,9 @@ def _checked(
 ) -> int:
     from tileir.driver.checking.check import check_passes  # only who checks loads the interpreters
 
-    types = cli_values.types(function, values)
-    need_types(function, types)
-    finding = check_passes(function, types, passes, target=choice, device=device)
+    types = cli_values.types(program, values)
+    need_types(program, types)
+    finding = check_passes(program, types, passes, target=choice, device=device)
     click.echo(f"{file}: {'no pass changes a result' if finding is None else finding}")
     return 0 if finding is None else 1
 

@@ -48,11 +48,11 @@ def explain_(
 
     NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
     """
-    function = read_bound(file, bindings)
-    types = cli_values.types(function, values)
-    need_types(function, types)
+    program = read_bound(file, bindings)
+    types = cli_values.types(program, values)
+    need_types(program, types)
     choice = choice_of(target, settings_of(settings))
-    found = explain(function, types, device=device, target=choice, passes=passes, after=after, measure=measure)
+    found = explain(program, types, device=device, target=choice, passes=passes, after=after, measure=measure)
     if json_:
         click.echo(found.to_json(remarks=remarks or all_remarks))
         return

@@ -10,6 +10,7 @@ import click
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.differentiation import gradient
+from tileir.driver.programs import function_of
 from tileir.tile.printer import to_text
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def grad(
     all shapes, and takes all but indices for floats; where NAME=f32[3,4] says dtype and dims, or NAME=array.npy a file
     to take them from, gradients are written out for these.
     """
-    function = read_bound(file, bindings)
-    types = cli_values.types(function, values)
-    result = gradient(function, wrt=_names(wrt), of=_names(of), arguments=types or None, ties=ties)
+    program = read_bound(file, bindings)
+    types = cli_values.types(program, values)
+    result = gradient(function_of(program), wrt=_names(wrt), of=_names(of), arguments=types or None, ties=ties)
     click.echo(to_text(result), nl=False)
 
 

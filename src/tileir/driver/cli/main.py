@@ -125,13 +125,13 @@ def print_(
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
     """
-    function = read_bound(file, bindings)
-    types = cli_values.types(function, values)
+    program = read_bound(file, bindings)
+    types = cli_values.types(program, values)
     choice = choice_of(target, settings_of(settings))
     if after is None:
-        text = stage_text(function, types, stage, passes=passes, device=device, choice=choice)
+        text = stage_text(program, types, stage, passes=passes, device=device, choice=choice)
     else:
-        text = texts_after(function, types, after, passes=passes, device=device, choice=choice)
+        text = texts_after(program, types, after, passes=passes, device=device, choice=choice)
     click.echo(text, nl=False)
 
 
@@ -156,10 +156,10 @@ def emit(
     device: str | None,
 ) -> None:
     """Compile FILE for a device and print the generated code."""
-    function = read_bound(file, bindings)
+    program = read_bound(file, bindings)
     choice = choice_of(target, settings_of(settings))
-    types = cli_values.types(function, values)
-    text = listing(function, types, form, passes=passes, device=device, choice=choice)
+    types = cli_values.types(program, values)
+    text = listing(program, types, form, passes=passes, device=device, choice=choice)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -192,14 +192,14 @@ def run_(
     device: str | None,
 ) -> None:
     """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5."""
-    function = read_bound(file, bindings)
-    arrays = cli_values.arrays(function, values)
-    destinations = cli_values.destinations(function, outputs)
+    program = read_bound(file, bindings)
+    arrays = cli_values.arrays(program, values)
+    destinations = cli_values.destinations(program, outputs)
     choice = choice_of(target, settings_of(settings))
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("compiling")
-        call = cli_values.callable_for(function, arrays, interpret=interpret, device=device, target=choice)
+        call = cli_values.callable_for(program, arrays, interpret=interpret, device=device, target=choice)
         progress.update(task, description="running")
         results = call()
         progress.update(task, description="writing")

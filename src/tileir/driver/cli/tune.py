@@ -69,9 +69,9 @@ def tune_(
 
     NAME=f32[3,4] says dtype and dims of an input; its values are random.
     """
-    function = read_bound(file, bindings)
-    types = cli_values.types(function, values)
-    need_types(function, types)
+    program = read_bound(file, bindings)
+    types = cli_values.types(program, values)
+    need_types(program, types)
     choice = choice_of(target, settings_of(settings))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -82,7 +82,7 @@ def tune_(
             bar.update(task, description=f"{at.phase}{best}", completed=at.done, total=at.total)
 
         found = tuning.tune(
-            function, types, device=device, target=choice, time_limit=time_limit, top=top, resume=resume, progress=show
+            program, types, device=device, target=choice, time_limit=time_limit, top=top, resume=resume, progress=show
         )
     if json_:
         click.echo(json.dumps(_as_json(found), indent=2))

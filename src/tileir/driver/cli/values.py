@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,40 +15,40 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.text.names import nearest
-from tileir.driver.arguments import tensor_types, type_of_text
+from tileir.driver.arguments import type_of_text
 from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture
 from tileir.driver.jit import evaluate, jit
+from tileir.driver.programs import input_names, output_names, types_of
+from tileir.driver.texts import parse_any
 from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
-from tileir.tile.parser import parse
+from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tileir.core.targets.target import Target
+    from tileir.driver.programs import Program
     from tileir.driver.targets import TargetChoice
-    from tileir.tile.ir import Function
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Value = Array | bool | int | float
 
 
-def read_function(file: Path) -> Function:
-    """Return the function of a Tile file.
+def read_program(file: Path) -> Program:
+    """Return the program of a file, or for ``-`` of the standard input: text or JSON of any stage.
 
     Raises:
-        TileError: TIL901, the file cannot be read; or its text is wrong.
+        TileError: TIL901, the file cannot be read; or what it has is wrong.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise fail("TIL901", f"cannot read {file}: {error}") from None
-    return parse(text, str(file))
+    if str(file) != "-":
+        return parse_any(file)
+    return parse_any(sys.stdin.buffer.read())
 
 
-def _pairs(function: Function, values: Sequence[str]) -> dict[str, str]:
-    """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together."""
-    known = [tensor.name for tensor in function.inputs]
+def _pairs(program: Program, values: Sequence[str], has_types: bool = False) -> dict[str, str]:
+    """Split NAME=VALUE arguments; report unknown, repeated and malformed ones together, and those that are missing."""
+    known = list(input_names(program))
     found: dict[str, str] = {}
     faults = []
     for value in values:
@@ -60,18 +61,20 @@ def _pairs(function: Function, values: Sequence[str]) -> dict[str, str]:
             faults.append(f"input {name!r} is given twice")
         else:
             found[name] = text
-    faults.extend(f"input {name!r} is missing; add {name}=VALUE" for name in known if name not in found)
+    if not has_types:
+        faults.extend(f"input {name!r} is missing; add {name}=VALUE" for name in known if name not in found)
     if faults:
         raise TileError(Diagnostic("TIL902", fault) for fault in faults)
     return found
 
 
-def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
-    """Return the type of each input; none at all where no value is given, for stages that need none."""
-    if not values:
+def types(program: Program, values: Sequence[str]) -> dict[str, TensorType]:
+    """Return the type of each input; none at all where no value is given of a Tile function: it can be printed so."""
+    has_types = not isinstance(program, Function)
+    if not values and not has_types:
         return {}
     given: dict[str, object] = {}
-    for name, text in _pairs(function, values).items():
+    for name, text in _pairs(program, values, has_types).items():
         try:
             described = type_of_text(text)
         except TileError as error:
@@ -80,7 +83,7 @@ def types(function: Function, values: Sequence[str]) -> dict[str, TensorType]:
             forms = "f32[3, 4], or f32[] for a number"
             raise fail("TIL902", f"input {name!r}: write dtype and sizes as in {forms}, not {text[:64]!r}")
         given[name] = described or load(name, text)
-    return tensor_types(function, given)
+    return types_of(program, given)
 
 
 def _resembles_type(text: str) -> bool:
@@ -105,9 +108,9 @@ def type_of(array: Array) -> TensorType:
     return TensorType(dtype, tuple(array.shape))
 
 
-def arrays(function: Function, values: Sequence[str]) -> dict[str, Value]:
+def arrays(program: Program, values: Sequence[str]) -> dict[str, Value]:
     """Return the array or number for each input."""
-    return {name: load(name, text) for name, text in _pairs(function, values).items()}
+    return {name: load(name, text) for name, text in _pairs(program, values).items()}
 
 
 def load(name: str, text: str) -> Value:
@@ -174,13 +177,13 @@ def number_of(text: str) -> bool | int | float | None:
     return None
 
 
-def destinations(function: Function, outputs: Sequence[str]) -> dict[str, Path]:
+def destinations(program: Program, outputs: Sequence[str]) -> dict[str, Path]:
     """Return where each named result goes; those without a name go to results in declared order.
 
     Raises:
         TileError: TIL902, a result that does not exist or has a file already, or a file of no known kind.
     """
-    names = [output.name for output in function.outputs]
+    names = output_names(program)
     result: dict[str, Path] = {}
     for text in outputs:
         name, equals, path = text.partition("=")
@@ -226,22 +229,22 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def callable_for(
-    function: Function,
+    program: Program,
     arrays: Mapping[str, Value],
     *,
     interpret: bool,
     device: str | None,
     target: Target | TargetChoice | None = None,
 ) -> Callable[[], dict[str, Array]]:
-    """Compile a function for these arrays; what is returned runs it and gives the results by name."""
-    names = [output.name for output in function.outputs]
+    """Compile a program for these arrays; what is returned runs it and gives the results by name."""
+    names = output_names(program)
 
     def by_name(results: Any) -> dict[str, Array]:
         return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
 
     if interpret:
-        return lambda: by_name(evaluate(function, dict(arrays)))
-    executable = jit(function, device, target=target).specialise(**arrays)
+        return lambda: by_name(evaluate(program, dict(arrays)))
+    executable = jit(program, device, target=target).specialise(**arrays)
     return lambda: by_name(executable(**arrays))
 
 

@@ -9,20 +9,18 @@ import attrs
 from tileir.core.errors import fail
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
-from tileir.driver.arguments import tensor_types
 from tileir.driver.compilation import Request
-from tileir.driver.compiler import function_of
+from tileir.driver.compiler import stripe_of
+from tileir.driver.programs import program_of, refuse_semtree, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.schedule.remarks import Remarks, listening
 from tileir.stripe.ir import Launch
-from tileir.stripe.lower.lowering import lower
-from tileir.typed.inference.inference import infer
-from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
+    from tileir.driver.programs import Source
     from tileir.driver.targets import Named
     from tileir.passes.base import Pass
     from tileir.passes.cost.prediction import KernelCost
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo
     from tileir.schedule.remarks import Remark
     from tileir.stripe.ir import Program
-    from tileir.tile import ir as tile
 
 
 @attrs.frozen
@@ -87,7 +84,7 @@ class Explanation:
 
 
 def explain(
-    source: tile.Function | str,
+    source: Source,
     arguments: Any = (),
     *,
     device: str | DeviceInfo | None = None,
@@ -100,7 +97,7 @@ def explain(
     """Return what a function costs on a device.
 
     Args:
-        source: A function, or its text.
+        source: What costs are asked of, in the forms that :func:`tileir.compile` takes; no program of the semtree.
         arguments: What describes the inputs, as for :func:`tileir.compile`.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices; by default the process-wide one.
@@ -116,20 +113,21 @@ def explain(
             a loop or branch is to be measured.
         BackendError: There is no such device, or it refused a kernel.
     """
-    function = function_of(source)
-    types = tensor_types(function, arguments)
+    origin = program_of(source)
+    refuse_semtree(origin)
+    types = types_of(origin, arguments)
     owner = context or default_context()
     choice = choice_of(target)
     chosen = None if isinstance(choice, Target) and not measure else owner.device(device)
     modelled = choice if isinstance(choice, Target) else scheduling_target(choice, _target_of(chosen), None)
-    request = Request(function, dict(types), _target_of(chosen, modelled), passes, modelled)
+    request = Request(origin, dict(types), _target_of(chosen, modelled), passes, modelled)
     if passes is None and chosen is not None and owner.disk_cache is not None:
         request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
     kept = Remarks()
     with listening(kept):
-        program = run(_until(request.pipeline, after), lower(prepared(infer(function, types))))
+        program = run(_until(request.pipeline, after), stripe_of(origin, types))
     found = attrs.evolve(explain_program(program, modelled), remarks=kept.all())
     if chosen is None or not measure:
         return found

@@ -7,27 +7,26 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import fail
 from tileir.core.text.names import nearest
-from tileir.driver.compiler import compile_stages, passes_of
+from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_of
 from tileir.driver.executable import compile_for
+from tileir.driver.programs import function_of, input_names
 from tileir.driver.targets import scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
+from tileir.semtree.ir import Program as SemProgram
 from tileir.semtree.text.printer import to_text as semtree_text
-from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.tile.printer import to_text as tile_text
-from tileir.typed.inference.inference import infer
 from tileir.typed.printer import to_text as typed_text
-from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.targets.target import Target
+    from tileir.driver.programs import Program
     from tileir.driver.targets import TargetChoice
     from tileir.runtime.interface import Library
-    from tileir.stripe.ir import Program
-    from tileir.tile.ir import Function
+    from tileir.stripe.ir import Program as StripeProgram
     from tileir.typed.ir import TensorType
 
 STAGES: Final = ("tile", "typed", "stripe", "scheduled", "sem")
@@ -37,7 +36,7 @@ ALL: Final = "all"
 
 
 def stage_text(
-    function: Function,
+    program: Program,
     types: Mapping[str, TensorType],
     stage: str,
     *,
@@ -45,26 +44,30 @@ def stage_text(
     device: str | None,
     choice: Target | TargetChoice | None = None,
 ) -> str:
-    """Return the text of ``function`` at one of :data:`STAGES`; those before ``scheduled`` need no device.
+    """Return the text of a program at one of :data:`STAGES`; those before ``scheduled`` need no device.
 
     Raises:
-        TileError: TIL902 where a stage after ``tile`` lacks the types of inputs.
+        TileError: TIL902 where a stage after ``tile`` lacks the types of inputs; TIL712, the program is of a later
+            stage.
     """
     if stage == "tile":
-        return tile_text(function)
-    need_types(function, types)
-    if stage in ("typed", "stripe"):
-        graph = prepared(infer(function, types))
-        return typed_text(graph) if stage == "typed" else stripe_text(lower_to_stripe(graph))
+        return tile_text(function_of(program))
+    need_types(program, types)
+    if stage == "typed":
+        return typed_text(typed_of(program, types))
+    if stage == "stripe":
+        return stripe_text(stripe_of(program, types))
+    if isinstance(program, SemProgram) and stage == "sem":
+        return semtree_text(program)
     target = scheduling_target(choice, default_context().device(device).target, None)
     steps = passes_of(passes, target)
     if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
-        return stripe_text(run(steps, lower_to_stripe(prepared(infer(function, types)))))
-    return semtree_text(compile_stages(function, types, target, passes=steps).sem)
+        return stripe_text(run(steps, stripe_of(program, types)))
+    return semtree_text(compile_stages(program, types, target, passes=steps).sem)
 
 
 def texts_after(
-    function: Function,
+    program: Program,
     types: Mapping[str, TensorType],
     after: str,
     *,
@@ -79,7 +82,7 @@ def texts_after(
     Raises:
         TileError: TIL902 where types of inputs are missing, or where no such pass runs.
     """
-    need_types(function, types)
+    need_types(program, types)
     steps = passes_of(passes, scheduling_target(choice, default_context().device(device).target, None))
     names = list(dict.fromkeys(name for step in steps for name in names_of(step)))
     if after not in (ALL, *names):
@@ -87,17 +90,17 @@ def texts_after(
     numbers = count(1)
     parts: list[str] = []
 
-    def dump(name: str, program: Program) -> None:
+    def dump(name: str, after_it: StripeProgram) -> None:
         number = next(numbers)
         if after in (ALL, *names_of(steps[number - 1])):
-            parts.append(f"// {number}: {name}\n{stripe_text(program)}")
+            parts.append(f"// {number}: {name}\n{stripe_text(after_it)}")
 
-    run(steps, lower_to_stripe(prepared(infer(function, types))), dump=dump)
+    run(steps, stripe_of(program, types), dump=dump)
     return "\n".join(parts)
 
 
 def listing(
-    function: Function,
+    program: Program,
     types: Mapping[str, TensorType],
     form: str | None,
     *,
@@ -112,20 +115,20 @@ def listing(
     Raises:
         BackendError: TIL806, the back end has no such form, or none at all.
     """
-    need_types(function, types)
+    need_types(program, types)
     context = default_context()
     chosen = context.device(device)
     if choice is None:
-        return compile_for(function, types, context, chosen, passes=passes).listing(form)
+        return compile_for(program, types, context, chosen, passes=passes).listing(form)
     target = scheduling_target(choice, chosen.target, None)
-    program = compile_stages(function, types, target, passes=passes_of(passes, target)).sem
-    library: Library = context.compiler(chosen).build(program.kernels)
+    kernels = compile_stages(program, types, target, passes=passes_of(passes, target)).sem.kernels
+    library: Library = context.compiler(chosen).build(kernels)
     return context.registry.backend(chosen.backend).listing(library, form)
 
 
-def need_types(function: Function, types: Mapping[str, TensorType]) -> None:
+def need_types(program: Program, types: Mapping[str, TensorType]) -> None:
     """Raise TIL902 where inputs have no types, and say how to give them."""
-    missing = [tensor.name for tensor in function.inputs if tensor.name not in types]
+    missing = [name for name in input_names(program) if name not in types]
     if missing:
         raise fail(
             "TIL902", f"say what {', '.join(missing)} are, as in {missing[0]}=f32[64,64] or {missing[0]}=array.npy"

@@ -10,6 +10,7 @@ import attrs
 
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
+from tileir.driver.programs import function_of
 from tileir.formula.edits import elements
 from tileir.formula.ir import Step
 from tileir.formula.printer import step_text
@@ -190,7 +191,7 @@ def explained(
     formula: CraftedFormula, made: FormulaFunction, arguments: Sequence[Any], measure: bool
 ) -> FormulaExplanation:
     """Return what became of a formula, as a function of pictures and live parameters, for values of these."""
-    crafted, function = made.crafted, made.call.function
+    crafted, function = made.crafted, function_of(made.call.function)
     names = [each.name for each in function.inputs]
     executable = formula.executable(*arguments[: len(formula.formula.inputs)])
     costs = explain(

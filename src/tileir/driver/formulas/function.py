@@ -9,6 +9,7 @@ import numpy as np
 
 from tileir.driver.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, in_strips
+from tileir.driver.programs import function_of
 from tileir.typed.inference.inference import infer
 from tileir.typed.reach import Reach, reach_of
 
@@ -48,7 +49,7 @@ class FormulaFunction:
         """Return how far results look around their places in such pictures; None where they depend on these."""
         shapes = tuple(array.shape for array in arrays)
         if shapes not in self._reaches:
-            function = self.call.function
+            function = function_of(self.call.function)
             names = [each.name for each in function.inputs]
             types = tensor_types(function, dict(zip(names, (*arrays, *self.passed), strict=True)))
             self._reaches[shapes] = reach_of(infer(function, types), names[: len(arrays)])

@@ -73,7 +73,7 @@ class Contest:
             BackendError: The device refused that.
         """
         inputs = random_inputs(request.types)
-        executable = compile_for(request.function, request.types, context, device, passes=request.pipeline)
+        executable = compile_for(request.program, request.types, context, device, passes=request.pipeline)
         results = executable(*inputs.values())
         expected = list(results) if isinstance(results, tuple) else [results]
         return cls(request, context, device, inputs, [np.empty_like(each) for each in expected], expected)
@@ -124,7 +124,7 @@ class Contest:
         return found
 
     def _compiled(self, passes: Passes) -> Executable:
-        return compile_for(self.request.function, self.request.types, self.context, self.device, passes=passes)
+        return compile_for(self.request.program, self.request.types, self.context, self.device, passes=passes)
 
     def _time(self, entrant: Entrant, seconds: float) -> float:
         """Return the median time of some runs, of three at least."""

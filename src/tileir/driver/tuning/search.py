@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import tensor_types
 from tileir.driver.compilation import Request
-from tileir.driver.compiler import function_of, passes_of
+from tileir.driver.compiler import passes_of
+from tileir.driver.programs import program_of, refuse_semtree, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.driver.programs import Source
     from tileir.driver.targets import Named
     from tileir.driver.tuning.winners import Trial
     from tileir.passes.base import Pass
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
-    from tileir.tile import ir as tile
 
 TIME_LIMIT: Final = 60.0
 """Seconds that a search takes at most where nobody says otherwise; a trial under way is finished."""
@@ -83,7 +83,7 @@ class Tuned:
 
 
 def tune(
-    source: tile.Function | str,
+    source: Source,
     arguments: Any = (),
     *,
     device: str | DeviceInfo | None = None,
@@ -97,7 +97,7 @@ def tune(
     """Find the fastest pipeline for a function, and keep it for later compilations.
 
     Args:
-        source: A function, or its text.
+        source: What to tune, in the forms that :func:`tileir.compile` takes; no program of the semtree.
         arguments: What describes the inputs, as for :func:`tileir.compile`; their values are random.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and of the cache on disk; by default the process-wide one.
@@ -115,14 +115,15 @@ def tune(
     """
     if not time_limit > 0 or top < 1:
         raise ArgumentError((Diagnostic("TIL707", "time_limit and top must be more than 0"),))
-    function = function_of(source)
-    types = tensor_types(function, arguments)
+    program = program_of(source)
+    refuse_semtree(program)
+    types = types_of(program, arguments)
     owner = context or default_context()
     chosen = owner.device(device)
     choice = choice_of(target)
     scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)
     passes = passes_of(None, scheduling or chosen.target)
-    request = Request(function, dict(types), chosen.target, passes, scheduling)
+    request = Request(program, dict(types), chosen.target, passes, scheduling)
     from tileir.driver.tuning.tuner import Tuner  # importing tileir must stay cheap
 
     return Tuner(request, owner, chosen, top, time.monotonic() + time_limit, time_limit, progress).run(resume)

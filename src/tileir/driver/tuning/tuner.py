@@ -14,6 +14,8 @@ import attrs
 
 from tileir.core.errors import TileError
 from tileir.core.targets.target_file import hardware_of
+from tileir.driver.compiler import stripe_of
+from tileir.driver.programs import output_names
 from tileir.driver.tuning.contest import Contest, Entrant
 from tileir.driver.tuning.search import Progress, Tuned
 from tileir.driver.tuning.winners import (
@@ -28,9 +30,6 @@ from tileir.driver.tuning.winners import (
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.pipelines.candidates import Search, chosen
 from tileir.passes.pipelines.pipeline import to_json as pipeline_json
-from tileir.stripe.lower.lowering import lower
-from tileir.typed.inference.inference import infer
-from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,7 +97,7 @@ class Tuner:
     def _search(self) -> list[Candidate]:
         stop = time.monotonic() + SEARCH_SHARE * self.time_limit
         target = self.request.scheduling or self.device.target
-        program = lower(prepared(infer(self.request.function, self.request.types)))
+        program = stripe_of(self.request.program, self.request.types)
         search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
         found = search.run(self.request.pipeline, lambda done, total: self._tell("searching", done, total))
         for failed in search.failed:
@@ -145,6 +144,6 @@ class Tuner:
         if winner.passes == self.request.pipeline:
             disk.remove(WINNER, self.key)
             return False
-        names = ", ".join(output.name for output in self.request.function.outputs)
+        names = ", ".join(output_names(self.request.program))
         note = f"{names}: {seconds * 1e3:.4g} ms instead of {usual * 1e3:.4g} ms"
         return store_winner(disk, self.key, winner.passes, f"{self.device.backend}: {self.device.name}", note)

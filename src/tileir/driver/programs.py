@@ -1,0 +1,191 @@
+"""What programs of all stages have in common: where they come from, what they are called with, what they return."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.driver.arguments import bind as bound
+from tileir.driver.arguments import is_number, split, tensor_type, tensor_types
+from tileir.semtree.ir import BufferRole
+from tileir.semtree.ir import Program as SemProgram
+from tileir.stripe.ir import Program as StripeProgram
+from tileir.tile.ir import Function as TileFunction
+from tileir.typed.ir import Function as TypedFunction
+from tileir.typed.ir import TensorType
+from tileir.typed.numbers import passed_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.typed.ir import Shape
+
+Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram
+"""A program at one of its stages."""
+
+Source: TypeAlias = Program | str | bytes | Path
+"""A program, its text or JSON, or the file that has one of these."""
+
+
+def program_of(source: object) -> Program:
+    """Return the program that ``source`` is, or is the text, the JSON or the file of; the text tells its stage.
+
+    Programs that somebody may have made by hand are checked; Tile functions are where they get their types.
+
+    Raises:
+        ParseError: The text is wrong.
+        VerifyError: The program breaks a rule of its stage.
+        TileError: TIL601 or TIL602, the JSON is wrong; TIL901, the file cannot be read.
+        ArgumentError: TIL707, it is none of these.
+    """
+    if isinstance(source, TileFunction):
+        return source
+    if isinstance(source, TypedFunction | StripeProgram | SemProgram):
+        from tileir.driver.texts import verify  # what came from Tile needs no check
+
+        verify(source)
+        return source
+    if isinstance(source, str | bytes | Path):
+        from tileir.driver.texts import parse_any
+
+        return parse_any(source)
+    message = (
+        f"pass a function, a program of Stripe or of the semtree, the text of one, or the pathlib.Path of its file,"
+        f" not a value of type {type(source).__name__}"
+    )
+    raise ArgumentError((Diagnostic("TIL707", message),))
+
+
+def function_of(source: object) -> TileFunction:
+    """Return the Tile function that ``source`` is, or means; a typed function is raised to Tile.
+
+    Raises:
+        TileError: As :func:`program_of`; TIL532, the typed function has an operation that Tile cannot express.
+        ArgumentError: TIL712, it is a program of a later stage.
+    """
+    program = program_of(source)
+    if isinstance(program, TileFunction):
+        return program
+    if isinstance(program, TypedFunction):
+        from tileir.typed.raising.raising import raise_to_tile
+
+        return raise_to_tile(program)
+    message = f"this takes functions of Tile, or typed ones: of {stage_name(program)} there is no way back to Tile"
+    raise ArgumentError((Diagnostic("TIL712", message),))
+
+
+def refuse_semtree(program: Program) -> None:
+    """Refuse a program whose schedule is made already.
+
+    Raises:
+        ArgumentError: TIL712.
+    """
+    if isinstance(program, SemProgram):
+        message = "this takes programs that passes can schedule: Tile functions, typed ones, and programs of Stripe"
+        raise ArgumentError((Diagnostic("TIL712", message),))
+
+
+def stage_name(program: Program) -> str:
+    """Return the words for the stage of a program."""
+    match program:
+        case TileFunction():
+            return "a Tile function"
+        case TypedFunction():
+            return "a typed function"
+        case StripeProgram():
+            return "a Stripe program"
+        case SemProgram():
+            return "a program of the semtree"
+        case _:
+            assert_never(program)
+
+
+def input_names(program: Program) -> tuple[str, ...]:
+    """Return the names of what a program is called with, in order; numbers of a typed function after its arrays."""
+    match program:
+        case TileFunction():
+            return tuple(tensor.name for tensor in program.inputs)
+        case TypedFunction():
+            return (*(value.name for value in program.inputs if value.number is None), *passed_numbers(program))
+        case StripeProgram():
+            return program.inputs
+        case SemProgram():
+            return _buffers(program, BufferRole.INPUT)
+        case _:
+            assert_never(program)
+
+
+def output_names(program: Program) -> tuple[str, ...]:
+    """Return the names of the results of a program, in order."""
+    match program:
+        case TileFunction():
+            return tuple(output.name for output in program.outputs)
+        case TypedFunction() | StripeProgram():
+            return program.outputs
+        case SemProgram():
+            return _buffers(program, BufferRole.OUTPUT)
+        case _:
+            assert_never(program)
+
+
+def size_of(program: Program) -> tuple[int, str]:
+    """Return how much a program has, and of what: statements, operations or kernels."""
+    match program:
+        case TileFunction():
+            return len(program.statements), "statement"
+        case TypedFunction():
+            return len(program.operations), "operation"
+        case StripeProgram() | SemProgram():
+            return len(program.kernels), "kernel"
+        case _:
+            assert_never(program)
+
+
+def types_of(program: Program, description: object) -> dict[str, TensorType]:
+    """Return the type of each input of a program.
+
+    Tile functions take their types from the description; programs of later stages have types, which it may leave out
+    but must not contradict. Only numbers that a typed function is called with must be described.
+
+    Raises:
+        ArgumentError: As :func:`tileir.driver.arguments.tensor_types`; TIL713, the program has another type.
+    """
+    if isinstance(program, TileFunction):
+        return tensor_types(program, description)
+    own = _own_types(program)
+    positional, named = split((description,) if isinstance(description, str) else description)
+    names = input_names(program)
+    if not positional and not named.keys() - set(names):
+        named = {**{name: kind for name, kind in own.items() if kind is not None}, **named}
+    values = bound(names, positional, named)
+    found = {name: tensor_type(name, value) for name, value in zip(names, values, strict=True)}
+    given = dict(zip(names, values, strict=True))
+    faults = [
+        f"{name!r} is {kind} in {stage_name(program)}, and was described as {found[name]}"
+        for name, kind in own.items()
+        if kind is not None and found[name] != kind and not is_number(given[name])
+    ]
+    if faults:
+        raise ArgumentError(Diagnostic("TIL713", fault) for fault in faults)
+    return {name: found[name] if own[name] is None else own[name] or found[name] for name in names}
+
+
+def _own_types(program: TypedFunction | StripeProgram | SemProgram) -> dict[str, TensorType | None]:
+    """Return the types that a program has; None for numbers, which adapt."""
+    known: Mapping[str, tuple[DType, Shape]]
+    match program:
+        case TypedFunction():
+            known = {value.name: (value.dtype, value.shape) for value in program.inputs if value.number is None}
+        case StripeProgram():
+            shapes = {each.name: each.shape for each in program.memory}
+            known = {name: (shapes[name].dtype, shapes[name].sizes) for name in program.inputs}
+        case SemProgram():
+            buffers = (buffer for buffer in program.buffers if buffer.role is BufferRole.INPUT)
+            known = {buffer.name: (buffer.dtype, buffer.shape) for buffer in buffers}
+    return {name: TensorType(*known[name]) if name in known else None for name in input_names(program)}
+
+
+def _buffers(program: SemProgram, role: BufferRole) -> tuple[str, ...]:
+    return tuple(buffer.name for buffer in program.buffers if buffer.role is role)

@@ -1,0 +1,132 @@
+"""Programs of all stages as text and back, and the rules of each stage."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.json.codec import format_of, from_json
+from tileir.semtree.ir import Program as SemProgram
+from tileir.stripe.ir import Program as StripeProgram
+from tileir.tile.ir import Function as TileFunction
+from tileir.tile.parser import parse as parse_tile
+from tileir.typed.ir import Function as TypedFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.driver.programs import Program
+
+_CLASSES: Final[Mapping[str, type[Program]]] = MappingProxyType(
+    {format_of(cls): cls for cls in (TileFunction, TypedFunction, StripeProgram, SemProgram)}
+)
+_SPACE: Final = re.compile(r"(?:\s+|//[^\n]*)*")
+_SEMTREE: Final = re.compile(r"program\s*\{")
+_STRIPE: Final = re.compile(r"program\s*\(")
+_FILE: Final = re.compile(r"[^\s(){}]+\.\w+")
+
+
+def parse_any(source: str | bytes | Path) -> Program:
+    """Return the program of a text, of JSON, or of a file with one of these; the text tells its stage.
+
+    Raises:
+        ParseError: The text is wrong.
+        VerifyError: The program breaks a rule of its stage.
+        TileError: TIL601 or TIL602, the JSON is wrong; TIL901, the file cannot be read.
+        ArgumentError: TIL707, the text is the name of a file.
+    """
+    name = "<text>"
+    if isinstance(source, Path):
+        name, source = str(source), read(source)
+    text = source if isinstance(source, str) else _decoded(source)
+    start = _SPACE.match(text)
+    body = text[start.end() :] if start else text
+    if body.startswith("{"):
+        return _from_json(text)
+    if _SEMTREE.match(body):
+        from tileir.semtree.text.parser import parse_program
+
+        return checked(parse_program(text, name))
+    if _STRIPE.match(body):
+        from tileir.stripe.text.parser import parse as parse_stripe
+
+        return checked(parse_stripe(text, name))
+    if _FILE.fullmatch(text.strip()):
+        message = f"{text.strip()!r:.80} is no program; to read one from that file, pass its pathlib.Path"
+        raise ArgumentError((Diagnostic("TIL707", message),))
+    return parse_tile(text, name)
+
+
+def read(file: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        TileError: TIL901, it cannot be read.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise fail("TIL901", f"cannot read {file}: {error}") from None
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise fail("TIL601", f"this is no text in UTF-8: {error}") from None
+
+
+def _from_json(text: str) -> Program:
+    """Return the program of a JSON document, which says what it is."""
+    import orjson
+
+    try:
+        document: object = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise fail("TIL601", f"this is not JSON: {error}") from None
+    named = document.get("format") if isinstance(document, dict) else None
+    kind = _CLASSES.get(named) if isinstance(named, str) else None
+    if kind is None:
+        raise fail("TIL602", f"$.format is {named!r:.80}; expected one of {', '.join(_CLASSES)}")
+    program: Program = from_json(text, kind)
+    return checked(program)
+
+
+def checked(program: Program) -> Program:
+    """Return a program that follows the rules of its stage.
+
+    Raises:
+        VerifyError: It breaks one.
+    """
+    verify(program)
+    return program
+
+
+def verify(program: Program) -> None:
+    """Check a program by the rules of its stage.
+
+    Raises:
+        VerifyError: It breaks rules; one diagnostic for each fault.
+    """
+    match program:
+        case TileFunction():
+            from tileir.tile.verifier import verify as verify_tile
+
+            verify_tile(program)
+        case TypedFunction():
+            from tileir.typed.verifier import verify as verify_typed
+
+            verify_typed(program)
+        case StripeProgram():
+            from tileir.stripe.check.verifier import verify as verify_stripe
+
+            verify_stripe(program)
+        case SemProgram():
+            from tileir.semtree.check.verifier import verify_program
+
+            verify_program(program)
+        case _:
+            assert_never(program)
