@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from strategies.passes import assert_same_meaning, programs
+from strategies.passes import arrays_for, assert_same_meaning, programs
 from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import expand_kernels, run
@@ -21,10 +22,15 @@ from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
 from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.tree import Loop, Tail, leaves, tree_of
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.stripe.bindings import Binding
+from tileir.stripe.interpret.interpreter import interpret
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tileir.schedule.script import Step
     from tileir.schedule.tree import Tree
     from tileir.stripe.ir import Block, Program
@@ -56,11 +62,33 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Split, st.just(loop), st.integers(1, 5), st.just(into), st.sampled_from(Tail)),
             st.builds(Reorder, st.permutations(part).map(tuple)),
             st.builds(Join, st.just((part * 2)[:2]), st.just(into[0])),
-            st.builds(Jam, st.just(part)),
+            st.builds(Jam, st.just(part), st.sampled_from([(), *((name,) for name in names)])),
             st.builds(Cut, st.just(loop), st.integers(1, 4), st.just(into)),
             st.builds(Bind, st.just(loop), st.sampled_from(Binding)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
+        )
+    )
+    return step
+
+
+@st.composite
+def steps_of_groups(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
+    """Draw a step of those that share out the points of a kernel to threads."""
+    names = list(dict.fromkeys(loop.name for loop in tree.loops()))
+    if not names:
+        return None
+    loop, into = draw(st.sampled_from(names)), (f"a{number}", f"b{number}")
+    roots = sorted({use.root for leaf in leaves(tree.body) for use in leaf.uses})
+    chain = draw(st.sampled_from(chains(tree)))
+    bindings = (Binding.THREAD, Binding.THREAD, Binding.THREAD, Binding.GRID, Binding.UNROLL)
+    step: Step = draw(
+        st.one_of(
+            st.builds(Split, st.just(loop), st.integers(2, 3), st.just(into), st.sampled_from(Tail)),
+            st.builds(Jam, st.just(chain[: draw(st.integers(1, len(chain)))])),
+            st.builds(Bind, st.just(loop), st.sampled_from(bindings)),
+            st.builds(Bind, st.just(loop), st.just(Binding.THREAD)),
+            st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.just(Level.LOCAL)),
         )
     )
     return step
@@ -73,6 +101,7 @@ class Drawn:
     name: ClassVar[str] = "drawn"
     data: st.DataObject
     most: int
+    steps: Callable[[Tree, int], st.SearchStrategy[Step | None]]
     done: list[object] = attrs.field(factory=list)
 
     def __call__(self, program: Program) -> Program:
@@ -83,7 +112,7 @@ class Drawn:
         if isinstance(tree, Refused):
             return (kernel,)
         for number in range(self.most):
-            step = self.data.draw(steps(tree, number))
+            step = self.data.draw(self.steps(tree, number))
             if step is None:
                 break
             new = applied(step, tree, Known())
@@ -94,11 +123,27 @@ class Drawn:
         return (kernel,) if isinstance(made, Refused) else made
 
 
-@examples(150)
-@given(program=programs(most=3), data=st.data(), most=st.integers(1, 8))
-def test_drawn_steps_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
+def assert_drawn_steps_keep(program: Program, drawn: Drawn) -> None:
     before = run([Accumulate()], program)
-    drawn = Drawn(data, most)
     after = run([drawn], before)  # which verifies
     assert_same_meaning(before, after)
-    lower_to_semtree(after, Target())
+    arrays = arrays_for(before)
+    found = run_program(lower_to_semtree(after, Target()), arrays, ALL_CHECKS)
+    for name, expected in interpret(before, arrays).items():
+        np.testing.assert_array_equal(found[name], expected)
+
+
+@examples(100)
+@given(program=programs(most=3), data=st.data(), most=st.integers(1, 8))
+def test_drawn_steps_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
+    assert_drawn_steps_keep(program, Drawn(data, most, steps))
+
+
+@examples(100)
+@given(
+    program=programs(most=2, kinds=("elementwise", "reduce", "product", "product", "window")),
+    data=st.data(),
+    most=st.integers(2, 10),
+)
+def test_threads_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
+    assert_drawn_steps_keep(program, Drawn(data, most, steps_of_groups))

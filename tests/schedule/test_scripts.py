@@ -129,7 +129,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "accumulate{memory=out, at=j, into=own}": ("TR715", {}),
     "jam{loops=(i)}, bind{loop=i, to=vector}": ("TR721", {"loop": "i"}),
     "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=l, to=vector}": ("TR722", {"loop": "l"}),
-    "bind{loop=i, to=thread}": ("TR726", {"to": "thread"}),
+    "bind{loop=i, to=dot}": ("TR726", {"to": "dot"}),
 }
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.poly.affine import Affine
+from tileir.schedule.groups import with_threads
 from tileir.schedule.nest import Node, emit
 from tileir.schedule.remarks import refused
-from tileir.schedule.tree import Leaf, Loop, leaves, map_leaves, walk
+from tileir.schedule.tree import Leaf, Loop, Tree, leaves, map_leaves, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from tileir.core.text.names import NameScope
     from tileir.schedule.remarks import Refused
-    from tileir.schedule.tree import Item, Tree
+    from tileir.schedule.tree import Item
 
 
 def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
@@ -28,7 +29,14 @@ def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
     for body in bodies:
         if (cut := _cut_lanes(body)) is not None:
             return refused("TR722", loop=cut)
-    return tuple(emit(_root(body, tree), tree.kernel) for body in bodies if body)
+    made = []
+    for body in bodies:
+        grouped = with_threads(attrs.evolve(tree, body=body), {})
+        if not isinstance(grouped, Tree):
+            return grouped
+        if body:
+            made.append(emit(_root(grouped.body, grouped), tree.kernel))
+    return tuple(made)
 
 
 def _grids_peeled(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) -> list[tuple[Item, ...]]:
@@ -155,14 +163,16 @@ def _node(item: Item) -> Node:
 
 
 def _rank(loop: Loop) -> int:
-    """Return which loops become one block: those of the grid, plain ones, and those of registers."""
+    """Return which loops become one block: those of the grid, plain ones, those of threads, and those of registers."""
     match loop.binding:
         case Binding.GRID:
             return 0
         case None:
             return 1
-        case _:
+        case Binding.THREAD:
             return 2
+        case _:
+            return 3
 
 
 def _index(loop: Loop) -> stripe.Index:

@@ -180,7 +180,13 @@ _SCRIPTS: Final = {
     "TR722": Reason("a test cuts the lanes of a vector: let all splits that lead to it peel their tails"),
     "TR724": _beside("the script is for another kernel"),
     "TR725": _beside("the script is for kernels with another number of loops or tensors"),
-    "TR726": Reason("scripts bind loops to the grid, to lanes, or unroll them"),
+    "TR726": Reason("scripts bind loops to the grid, to threads, to lanes, or unroll them"),
+    "TR727": Reason("loops over threads stand in one another with nothing between them"),
+    "TR728": Reason("a group of the target has fewer threads"),
+    "TR729": Reason("each thread would have memory that the threads of a group share: make it around them"),
+    "TR730": Reason("memory in registers belongs to one thread: it needs an axis for each loop over threads"),
+    "TR731": Reason("a thread would touch what another one wrote in memory that is not local"),
+    "TR732": Reason("the target has less local memory"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

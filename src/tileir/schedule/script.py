@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.schedule.emission import kernels_of
+from tileir.schedule.groups import with_threads
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Place, Stage
-from tileir.schedule.tree import Leaf, Loop, tree_of, walk, with_names
+from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from tileir.core.targets.template_expressions import Value
-    from tileir.schedule.tree import Tree
 
 Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | Place
 """What a script may say."""
@@ -124,4 +124,5 @@ def applied(step: Step, tree: Tree, known: Known) -> Tree | Refused:
             return refused("TR719", loop=loop.name, around=", ".join(each.name for each in below if each is not loop))
         if loop.binding is Binding.LANE and not (len(loop.body) == 1 and isinstance(loop.body[0], Leaf)):
             return refused("TR720", loop=loop.name)
-    return new
+    grouped = with_threads(new, known.values)
+    return new if isinstance(grouped, Tree) else grouped

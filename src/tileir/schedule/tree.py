@@ -10,6 +10,7 @@ were split with :attr:`Tail.PEEL` are cut off.
 from __future__ import annotations
 
 import enum
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -153,18 +154,27 @@ def leaves(items: tuple[Item, ...]) -> Iterator[Leaf]:
 
 
 def _bounds(items: tuple[Item, ...], ranges: Mapping[str, int]) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Return which part of each root is touched, as far as ranges of indices tell."""
+    """Return which part of each root is touched, as far as ranges of indices and single constraints tell."""
     found: dict[str, tuple[tuple[int, int], ...]] = {}
     for leaf in leaves(items):
         for use in leaf.uses:
             sizes = use.sizes or (1,) * len(use.access)
             reach = tuple(
-                (int(low), int(high) + size - 1)
-                for (low, high), size in zip((affine.bounds(ranges) for affine in use.access), sizes, strict=True)
+                (low, high + size - 1)
+                for affine, size in zip(use.access, sizes, strict=True)
+                for low, high in (_span(affine, leaf.constraints, ranges),)
             )
             before = found.get(use.root, reach)
             found[use.root] = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, reach, strict=True))
     return found
+
+
+def _span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) -> tuple[int, int]:
+    """Return bounds of an affine where tests are 0 or more: it is a test and a rest, which has bounds of its own."""
+    low, high = affine.bounds(ranges)
+    low = max(low, *((affine - test).bounds(ranges)[0] for test in tests)) if tests else low
+    high = min(high, *((affine + test).bounds(ranges)[1] for test in tests)) if tests else high
+    return math.ceil(low), math.floor(high)
 
 
 def map_leaves(items: tuple[Item, ...], mapping: Mapping[str, Affine], *tests: Affine) -> tuple[Item, ...]:

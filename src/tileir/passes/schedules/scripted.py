@@ -12,6 +12,8 @@ from tileir.passes.base import expand_kernels, unnamed
 from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.schedule.script import Parameter, Pattern, Script, Step
+from tileir.schedule.steps.loops import Bind
+from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from tileir.core.targets.target import Target
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")
+_OF_GROUPS: Final = ("GROUP_THREADS", "LOCAL_BYTES")
+"""Facts that bound the groups of threads of a script."""
+
 _FIRST: Final = "tileir.passes.schedules."
 """The rooms of the passes before which scripts have their turn."""
 
@@ -43,10 +48,12 @@ class Scripted:
         return expand_kernels(program, Script(self.steps, self.match, self.parameters).apply)
 
     def for_target(self, target: Target) -> Scripted:
-        """Return the pass with a parameter for each fact of a target that it names and that is a number."""
-        known = {name: value for name, value in facts(target).items() if type(value) is int}
+        """Return the pass with a parameter for each fact of a target that it names or needs, and that is a number."""
+        known = {name: value for name, value in facts(target).items() if type(value) is int and value > 0}
         own = {parameter.name for parameter in self.parameters}
         named = dict.fromkeys(_FACT.findall(to_text(written((self.steps, self.parameters)))))
+        if any(isinstance(step, Bind) and step.to is Binding.THREAD for step in self.steps):
+            named.update(dict.fromkeys(_OF_GROUPS))
         added = tuple(Parameter(name, known[name]) for name in named if name in known and name not in own)
         return attrs.evolve(self, parameters=(*added, *self.parameters)) if added else self
 

@@ -168,10 +168,12 @@ class Jam:
 
     Attributes:
         loops: Loops that stand in one another, the outermost first.
+        above: Loops around which they stay with all that is below.
     """
 
     name: ClassVar[str] = "jam"
     loops: tuple[str, ...]
+    above: tuple[str, ...] = ()
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with the loops around each of the leaves below them."""
@@ -184,24 +186,30 @@ class Jam:
         if isinstance(chain, Refused):
             return chain
         last = chain[-1]
-        arrays = {each.name: _expanded(each, chain) for each in _allocations((last,))}
-        items = _pushed(last.body, chain, arrays)
+        arrays = {each.name: _expanded(each, chain) for each in self._moved(last)}
+        items = self._pushed(last.body, chain, arrays)
         return Replaced(items, tuple(arrays[each.name] for each in last.allocations))
+
+    def _moved(self, loop: Loop) -> list[stripe.Refinement]:
+        """Return memory that is made outside of where the loops are going to be."""
+        inner = (item for item in loop.body if isinstance(item, Loop) and item.name not in self.above)
+        return [*loop.allocations, *(each for item in inner for each in self._moved(item))]
+
+    def _pushed(
+        self, items: tuple[Item, ...], chain: list[Loop], arrays: Mapping[str, stripe.Refinement]
+    ) -> tuple[Item, ...]:
+        result: list[Item] = []
+        for item in items:
+            if isinstance(item, Leaf) or item.name in self.above:
+                result += nested(chain, map_uses((item,), lambda use: _in_array(use, chain, arrays)))
+            else:
+                allocations = tuple(arrays[each.name] for each in item.allocations)
+                result.append(attrs.evolve(item, body=self._pushed(item.body, chain, arrays), allocations=allocations))
+        return tuple(result)
 
 
 def _allocations(items: tuple[Item, ...]) -> list[stripe.Refinement]:
     return [each for item in walk(items) if isinstance(item, Loop) for each in item.allocations]
-
-
-def _pushed(items: tuple[Item, ...], chain: list[Loop], arrays: Mapping[str, stripe.Refinement]) -> tuple[Item, ...]:
-    result: list[Item] = []
-    for item in items:
-        if isinstance(item, Leaf):
-            result += nested(chain, map_uses((item,), lambda use: _in_array(use, chain, arrays)))
-        else:
-            allocations = tuple(arrays[each.name] for each in item.allocations)
-            result.append(attrs.evolve(item, body=_pushed(item.body, chain, arrays), allocations=allocations))
-    return tuple(result)
 
 
 def _expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinement:
@@ -264,10 +272,10 @@ class Cut:
 
 @attrs.frozen
 class Bind:
-    """Run the iterations of a loop as groups of a grid, unrolled, or as lanes of a vector.
+    """Run the iterations of a loop as groups of a grid, as threads of a group, unrolled, or as lanes of a vector.
 
-    What does not fit is refused: groups whose iterations merge into the same elements, a grid inside of other loops,
-    lanes that do not write neighbours.
+    What does not fit is refused: groups or threads whose iterations merge into the same elements, a grid inside of
+    other loops, more threads than a group has, lanes that do not write neighbours.
 
     Attributes:
         loop: The loop.
@@ -283,11 +291,11 @@ class Bind:
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._bound(loop))
 
     def _bound(self, loop: Loop) -> Replaced | Refused:
-        if self.to in (Binding.THREAD, Binding.DOT):
+        if self.to is Binding.DOT:
             return refused("TR726", loop=loop.name, to=self.to.value)
         if loop.binding is not None:
             return refused("TR707", loop=loop.name, binding=loop.binding.value)
-        if self.to is Binding.GRID and (shared := shared_merge(loop)) is not None:
+        if self.to in (Binding.GRID, Binding.THREAD) and (shared := shared_merge(loop)) is not None:
             return refused("TR718", loop=loop.name, memory=shared)
         if self.to is Binding.LANE and (refusal := _no_vector(loop)) is not None:
             return refusal

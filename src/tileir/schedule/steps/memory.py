@@ -262,9 +262,12 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
     """
     ranges = {**{loop.name: loop.size for loop in tree.loops()}, **own}
     bounds = tree.bounds.get(root, ())
-    return tuple(
-        last - affine for affine, (_, last) in zip(access, bounds, strict=False) if affine.bounds(ranges)[1] > last
-    )
+    tests: list[Affine] = []
+    for affine, (first, last) in zip(access, bounds, strict=False):
+        low, high = affine.bounds(ranges)
+        tests += [affine - first] if low < first else []
+        tests += [last - affine] if high > last else []
+    return tuple(tests)
 
 
 def _inner_of(name: str, footprint: _Footprint) -> dict[str, int]:

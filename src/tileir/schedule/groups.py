@@ -1,0 +1,233 @@
+"""Threads of groups in a tree: what they may share, and memory in registers that each of them has for itself.
+
+Steps bind loops to threads one after the other; :func:`with_threads` tells after each of them whether a device could
+run the tree, and at the end gives memory in registers the axis over threads that lowering asks for.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.core.targets import hardware
+from tileir.poly.affine import Affine, total
+from tileir.schedule.allocations import allocation
+from tileir.schedule.nest import product
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.tree import Leaf, Loop, map_uses
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.core.targets.template_expressions import Value
+    from tileir.schedule.nest import Use
+    from tileir.schedule.tree import Item, Tree
+    from tileir.stripe import ir as stripe
+
+    Path: TypeAlias = tuple[Loop, ...]
+
+
+def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
+    """Return the tree with memory in registers for each thread of a group; itself where loops are bound to none.
+
+    Refused where threads stand in one another, hand on memory that is not local, or are more than ``GROUP_THREADS``,
+    and where local memory is larger than ``LOCAL_BYTES``, as far as ``facts`` tell of these.
+    """
+    if not any(_is_thread(loop) for loop in tree.loops()):
+        return tree
+    seen = list(_leaves(tree.body))
+    if (why := _against_nesting(seen) or _against_size(tree, seen, facts)) is not None:
+        return why
+    owned: dict[str, tuple[int, ...]] = {}
+    local = set()
+    for memory, path in _allocations(tree):
+        places = {device.name for device in memory.location or ()}
+        inside = any(_is_thread(loop) for loop in path)
+        if hardware.LOCAL in places:
+            local.add(memory.name)
+            if inside:
+                return refused("TR729", memory=memory.name)
+        elif not inside and hardware.SCRATCH not in places:
+            axes = _axes_of_threads(memory.name, seen)
+            if isinstance(axes, Refused):
+                return axes
+            owned[memory.name] = axes
+        elif inside:
+            local.add(memory.name)  # each thread has it, so that nobody hands it on
+    if (root := _handed_on(seen, local | owned.keys())) is not None:
+        return refused("TR731", memory=root)
+    return _Numbered(owned).tree(tree, seen)
+
+
+def _is_thread(loop: Loop) -> bool:
+    return loop.binding is Binding.THREAD and loop.size > 1
+
+
+def _team(path: Path) -> Path:
+    return tuple(loop for loop in path if _is_thread(loop))
+
+
+def _leaves(items: tuple[Item, ...], path: Path = ()) -> Iterator[tuple[Leaf, Path]]:
+    """Yield leaves with the loops around them, the outermost first."""
+    for item in items:
+        if isinstance(item, Leaf):
+            yield item, path
+        else:
+            yield from _leaves(item.body, (*path, item))
+
+
+def _allocations(tree: Tree) -> Iterator[tuple[stripe.Refinement, Path]]:
+    """Yield the memory of the kernel with the loops in which it is made."""
+    yield from ((memory, ()) for memory in tree.allocations)
+    pending: list[tuple[tuple[Item, ...], Path]] = [(tree.body, ())]
+    while pending:
+        items, path = pending.pop()
+        for item in items:
+            if isinstance(item, Loop):
+                inner = (*path, item)
+                yield from ((memory, inner) for memory in item.allocations)
+                pending.append((item.body, inner))
+
+
+def _against_nesting(seen: list[tuple[Leaf, Path]]) -> Refused | None:
+    """Return why loops over threads are not one block: they stand in one another with nothing between them."""
+    for _, path in seen:
+        numbers = [number for number, loop in enumerate(path) if _is_thread(loop)]
+        for outer, inner in pairwise(numbers):
+            between = path[outer]
+            if inner != outer + 1 or len(between.body) != 1 or between.allocations:
+                return refused("TR727", outer=path[outer].name, inner=path[inner].name)
+    return None
+
+
+def _against_size(tree: Tree, seen: list[tuple[Leaf, Path]], facts: Mapping[str, Value]) -> Refused | None:
+    threads, most = max(product(loop.size for loop in _team(path)) for _, path in seen), facts.get("GROUP_THREADS")
+    if isinstance(most, int) and threads > most:
+        return refused("TR728", threads=threads, most=most)
+    used = sum(
+        memory.shape.span * memory.shape.dtype.itemsize
+        for memory, _ in _allocations(tree)
+        if any(device.name == hardware.LOCAL for device in memory.location or ())
+    )
+    room = facts.get("LOCAL_BYTES", None if most is None else 0)
+    return refused("TR732", bytes=used, most=room) if isinstance(room, int) and used > room else None
+
+
+def _axes_of_threads(root: str, seen: list[tuple[Leaf, Path]]) -> tuple[int, ...] | Refused:
+    """Return the axes of memory along which the threads of a group lie, in the order of their loops."""
+    found = set()
+    for leaf, path in seen:
+        team = _team(path)
+        for use in (use for use in leaf.uses if use.root == root):
+            axes = tuple(use.access.index(at) for loop in team if (at := Affine.index(loop.name)) in use.access)
+            moving = {name for affine in use.access for name in affine.indices}
+            others = {n for axis, affine in enumerate(use.access) if axis not in axes for n in affine.indices}
+            names = {loop.name for loop in team}
+            if not names <= moving or names & others:
+                return refused("TR730", memory=root, threads=", ".join(names))
+            found.add((axes, tuple(loop.size for loop in team)))
+    if len(found) > 1:
+        return refused("TR730", memory=root, threads=", ".join(sorted({str(sizes) for _, sizes in found})))
+    return next((axes for axes, _ in found), ())
+
+
+def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
+    """Return memory from which a thread may read, or write, what another one wrote; None where there is none."""
+    touches: dict[str, list[_Touch]] = {}
+    for leaf, path in seen:
+        first = next((number for number, loop in enumerate(path) if _is_thread(loop)), None)
+        phase = id(leaf) if first is None else id(path[first])
+        again = any(loop.binding is not Binding.GRID and loop.size > 1 for loop in path[:first])
+        for use in (use for use in leaf.uses if use.root not in apart):
+            team = bool(_team(path))
+            touches.setdefault(use.root, []).append(_Touch(phase, use.direction.writes, team, again, _own(use, path)))
+    for root, found in touches.items():
+        meets = len({touch.phase for touch in found}) > 1 or any(touch.again for touch in found)
+        alone = len({touch.own for touch in found}) == 1 and found[0].own is not None
+        if meets and not alone and any(touch.writes for touch in found) and any(touch.team for touch in found):
+            return root
+    return None
+
+
+@attrs.frozen
+class _Touch:
+    """An access to memory: by which block of threads, whether again in loops around, and where each has its own."""
+
+    phase: int
+    writes: bool
+    team: bool
+    again: bool
+    own: tuple[int, Affine] | None
+
+
+def _own(use: Use, path: Path) -> tuple[int, Affine] | None:
+    """Return by how many elements neighbouring threads are apart, and where the first one is, if all have their own."""
+    address = total(affine * stride for affine, stride in zip(use.access, use.strides, strict=True))
+    steps, threads = set(), 1
+    for loop in reversed(_team(path)):
+        steps.add(divmod(int(address.coefficient(loop.name)), threads))
+        threads *= loop.size
+    rest = address.substitute({loop.name: Affine() for loop in _team(path)})
+    grid = {loop.name for loop in path if loop.binding is Binding.GRID}
+    if len(steps) != 1 or not set(rest.indices) <= grid:
+        return None
+    step, left = steps.pop()
+    return None if left or not step else (step, rest)
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Numbered:
+    """Replaces axes of memory along which threads lie by one for the number of the thread."""
+
+    owned: Mapping[str, tuple[int, ...]]
+
+    def tree(self, tree: Tree, seen: list[tuple[Leaf, Path]]) -> Tree:
+        """Return the tree with the memory of each thread behind its number."""
+        if not self.owned:
+            return tree
+        sizes = {
+            use.root: product(loop.size for loop in _team(path))
+            for leaf, path in seen
+            for use in leaf.uses
+            if use.root in self.owned
+        }
+        shapes = {memory.name: self._numbered(memory, sizes) for memory, _ in _allocations(tree)}
+        return attrs.evolve(
+            tree,
+            body=self._items(tree.body, (), shapes),
+            allocations=tuple(shapes[memory.name] for memory in tree.allocations),
+        )
+
+    def _numbered(self, memory: stripe.Refinement, threads: Mapping[str, int]) -> stripe.Refinement:
+        if memory.name not in self.owned:
+            return memory
+        sizes = (threads.get(memory.name, 1), *self._others(memory.name, memory.shape.sizes))
+        return allocation(memory.name, memory.shape.dtype, sizes, memory.location)
+
+    def _others(self, root: str, axes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(each for axis, each in enumerate(axes) if axis not in self.owned[root])
+
+    def _items(self, items: tuple[Item, ...], path: Path, shapes: Mapping[str, stripe.Refinement]) -> tuple[Item, ...]:
+        result: list[Item] = []
+        for item in items:
+            if isinstance(item, Loop):
+                memory = tuple(shapes[each.name] for each in item.allocations)
+                body = self._items(item.body, (*path, item), shapes)
+                result.append(attrs.evolve(item, body=body, allocations=memory))
+            else:
+                result += map_uses((item,), lambda use: self._use(use, path, shapes))
+        return tuple(result)
+
+    def _use(self, use: Use, path: Path, shapes: Mapping[str, stripe.Refinement]) -> Use:
+        if use.root not in self.owned:
+            return use
+        number = Affine()
+        for loop in _team(path):
+            number = number * loop.size + Affine.index(loop.name)
+        axes = self.owned[use.root]
+        access = tuple(affine for axis, affine in enumerate(use.access) if axis not in axes)
+        sizes = (1, *self._others(use.root, use.sizes)) if use.sizes else ()
+        return attrs.evolve(use, access=(number, *access), strides=shapes[use.root].shape.strides, sizes=sizes)
