@@ -21,6 +21,7 @@ from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
 from tileir.schedule.steps.memory import Level, Stage
+from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Loop, Tail, leaves, tree_of
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
@@ -67,6 +68,7 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Bind, st.just(loop), st.sampled_from(Binding)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
+            st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0])),
         )
     )
     return step
@@ -88,6 +90,7 @@ def steps_of_groups(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Jam, st.just(chain[: draw(st.integers(1, len(chain)))])),
             st.builds(Bind, st.just(loop), st.sampled_from(bindings)),
             st.builds(Bind, st.just(loop), st.just(Binding.THREAD)),
+            st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.just(Level.LOCAL)),
         )
     )

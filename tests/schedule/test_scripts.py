@@ -88,6 +88,24 @@ def test_facts_of_the_target_become_parameters() -> None:
     assert step.for_target(Target(vector_bytes=64)) == step
 
 
+SUMS = """script{steps=(
+    split{loop=k, by=8, into=(step, lane), tail=peel}, reorder{loops=(lane, step)},
+    rfactor{memory=S_acc, loop=lane, into=parts}, reorder{loops=(step, lane)},
+    bind{loop=lane, to=vector}, bind{loop=parts_start, to=vector}, bind{loop=parts_merge, to=unroll}
+)}"""
+
+
+@pytest.mark.parametrize("size", [8, 13, 16, 100])
+@pytest.mark.parametrize("how", ["+", "*", ">", "<"])
+def test_lanes_have_partial_results_of_their_own(size: int, how: str) -> None:
+    text = f"function (A[M, K]) -> (S) {{ S[i : M] = {how}(A[i, k]); }}"
+    values = np.random.default_rng(0).integers(1, 3, (5, size)).astype(np.int64 if how == "*" else np.float32)
+    reduced = {"+": np.sum, "*": np.prod, ">": np.max, "<": np.min}[how](values, axis=1)
+    rows = tileir.compile(text, {"A": values}, passes=f"accumulate,canonicalise,{SUMS}")
+    assert [remark.fired for remark in rows.remarks if remark.step == "script"] == [True]
+    np.testing.assert_array_equal(rows(values), reduced)
+
+
 def test_scripts_come_before_the_schedules_of_the_target() -> None:
     steps = with_scripts(Target(pipeline="cpu"), script(TILES))
     names = [step.name for step in steps]
@@ -118,6 +136,10 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "stage{tensor=D, at=i, into=copy}": ("TR713", {"tensor": "D"}),
     "stage{tensor=A, at=i, into=copy, order=(0, 0)}": ("TR714", {"axes": 2}),
     "accumulate{memory=A, at=k, into=part}": ("TR715", {"memory": "A"}),
+    "rfactor{memory=C, loop=k, into=parts}": ("TR715", {"memory": "C"}),
+    "rfactor{memory=C_acc, loop=k, into=j}": ("TR705", {"name": "j"}),
+    "split{loop=k, by=2, into=(p_start, q)}, rfactor{memory=C_acc, loop=q, into=p}": ("TR705", {"name": "p_start"}),
+    "bind{loop=k, to=unroll}, rfactor{memory=C_acc, loop=k, into=parts}": ("TR707", {"binding": "unroll"}),
     "place{memory=C, level=local}": ("TR716", {"memory": "C"}),
     "cut{loop=i, at=5, into=(a, b)}": ("TR717", {"size": 5}),
     "bind{loop=k, to=grid}": ("TR718", {"loop": "k"}),

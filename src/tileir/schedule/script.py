@@ -17,6 +17,7 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Place, Stage
+from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
@@ -24,7 +25,7 @@ from tileir.stripe.bindings import Binding
 if TYPE_CHECKING:
     from tileir.core.targets.template_expressions import Value
 
-Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | Place
+Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | RFactor | Place
 """What a script may say."""
 
 

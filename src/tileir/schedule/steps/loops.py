@@ -186,7 +186,7 @@ class Jam:
         if isinstance(chain, Refused):
             return chain
         last = chain[-1]
-        arrays = {each.name: _expanded(each, chain) for each in self._moved(last)}
+        arrays = {each.name: expanded(each, chain) for each in self._moved(last)}
         items = self._pushed(last.body, chain, arrays)
         return Replaced(items, tuple(arrays[each.name] for each in last.allocations))
 
@@ -201,7 +201,7 @@ class Jam:
         result: list[Item] = []
         for item in items:
             if isinstance(item, Leaf) or item.name in self.above:
-                result += nested(chain, map_uses((item,), lambda use: _in_array(use, chain, arrays)))
+                result += nested(chain, map_uses((item,), lambda use: in_array(use, chain, arrays)))
             else:
                 allocations = tuple(arrays[each.name] for each in item.allocations)
                 result.append(attrs.evolve(item, body=self._pushed(item.body, chain, arrays), allocations=allocations))
@@ -212,7 +212,7 @@ def _allocations(items: tuple[Item, ...]) -> list[stripe.Refinement]:
     return [each for item in walk(items) if isinstance(item, Loop) for each in item.allocations]
 
 
-def _expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinement:
+def expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinement:
     """Return an allocation with an axis for each loop, before its own."""
     sizes = (*(loop.size for loop in chain), *allocation.shape.sizes)
     shape = stripe.TensorShape.dense(allocation.shape.dtype, sizes)
@@ -220,7 +220,7 @@ def _expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refine
     return attrs.evolve(allocation, access=(Affine(),) * len(sizes), shape=shape, location=location)
 
 
-def _in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement]) -> Use:
+def in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement]) -> Use:
     """Return a use of memory that has become an array over the loops, at their iteration."""
     if use.root not in arrays:
         return use
