@@ -126,7 +126,7 @@ def main() -> None:
     cv, nd, exposure, data = map(importlib.import_module, ("cv2", "scipy.ndimage", "skimage.exposure", "skimage.data"))
     cv.setNumThreads(options.threads)
     columns, rows = map(int, options.size.split("x"))
-    photograph = np.asarray(data.astronaut(), np.float32) / np.float32(255)
+    photograph: Array = (np.asarray(data.astronaut()) / 255).astype(np.float32)
     photograph = cv.resize(photograph, (columns, rows), interpolation=cv.INTER_CUBIC) if columns != 512 else photograph
     peers = {**windows(cv, nd), **points(cv, exposure), **places(cv, columns, rows)}
     print("| function | first call, s | tileir, ms | peer, ms | peer / tileir |\n|---|---:|---:|---:|---:|")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,6 +23,9 @@ from tileir.stripe.lower.lowering import lower
 from tileir.tile.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 TILES = """script{
@@ -100,7 +103,8 @@ SUMS = """script{steps=(
 def test_lanes_have_partial_results_of_their_own(size: int, how: str) -> None:
     text = f"function (A[M, K]) -> (S) {{ S[i : M] = {how}(A[i, k]); }}"
     values = np.random.default_rng(0).integers(1, 3, (5, size)).astype(np.int64 if how == "*" else np.float32)
-    reduced = {"+": np.sum, "*": np.prod, ">": np.max, "<": np.min}[how](values, axis=1)
+    reducers: dict[str, Callable[..., Any]] = {"+": np.sum, "*": np.prod, ">": np.max, "<": np.min}
+    reduced = reducers[how](values, axis=1)
     rows = tileir.compile(text, {"A": values}, passes=f"accumulate,canonicalise,{SUMS}")
     assert [remark.fired for remark in rows.remarks if remark.step == "script"] == [True]
     np.testing.assert_array_equal(rows(values), reduced)

@@ -186,27 +186,30 @@ def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
     positional, by_name = split(arrays)
     values = bind(names, positional, {**by_name, **named})
     with memory_checked():
-        results = _interpreted(program, types_of(program, values), dict(zip(names, values, strict=True)))
-    ordered = tuple(results[name] for name in output_names(program))
+        ordered = _interpreted(program, types_of(program, values), dict(zip(names, values, strict=True)))
     return ordered[0] if len(ordered) == 1 else ordered
 
 
 def _interpreted(
     program: Program, types: Mapping[str, TensorType], given: Mapping[str, object]
-) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return the results of the interpreter of a program's stage; programs that are compiled load none of them."""
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return what the interpreter of a program's stage computes, in order; programs that are compiled load none."""
     if isinstance(program, Function | TypedFunction):
         from tileir.typed.interpreter import interpret
 
         graph = infer(program, types) if isinstance(program, Function) else program
         checked = check_inputs(graph.inputs, passed_values(graph, types, given))
-        return interpret(graph, {tensor.name: array for tensor, array in zip(graph.inputs, checked, strict=True)})
+        arrays = {tensor.name: array for tensor, array in zip(graph.inputs, checked, strict=True)}
+        results = interpret(graph, arrays)
+        return tuple(results[name] for name in graph.outputs)  # a typed result has a name that no input has
     tensors = [Value(name, kind.dtype, kind.shape) for name, kind in types.items()]
     arrays = dict(zip(types, check_inputs(tensors, [given[name] for name in types]), strict=True))
     if isinstance(program, StripeProgram):
         from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
 
-        return interpret_stripe(program, arrays)
-    from tileir.semtree.interpret.interpreter import run_program
+        results = interpret_stripe(program, arrays)
+    else:
+        from tileir.semtree.interpret.interpreter import run_program
 
-    return run_program(program, arrays)
+        results = run_program(program, arrays)
+    return tuple(results[name] for name in output_names(program))
