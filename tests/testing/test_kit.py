@@ -37,12 +37,16 @@ def kit(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run("-m", "tileir.testing", *arguments)
 
 
+AREAS = ("contractions", "copies", "dtypes", "errors", "events", "kernels", "libraries", "memory", "options", "works")
+"""What the tests of back ends lack on OpenCL: its drivers take minutes to build what all other areas compute, too."""
+
+
 @pytest.mark.once
-@pytest.mark.parametrize("name", ["llvm", "opencl", REFERENCE])
-def test_our_own_back_ends_pass(name: str) -> None:
-    done = kit(opencl_device.device().id if name == "opencl" else name)
+@pytest.mark.parametrize(("name", "areas"), [("llvm", ()), ("opencl", AREAS), (REFERENCE, AREAS)])
+def test_our_own_back_ends_pass(name: str, areas: tuple[str, ...]) -> None:
+    done = kit(opencl_device.device().id if name == "opencl" else name, *areas)
     assert done.returncode == 0, done.stdout + done.stderr
-    for area in ("contractions", "copies", "dtypes", "errors", "events", "functions", "generated", "kernels", "works"):
+    for area in areas or (*AREAS, "functions", "generated", "programs"):
         assert re.search(rf"^{area} +\d+ +0 ", done.stdout, re.MULTILINE), area
 
 
