@@ -14,13 +14,15 @@ from strategies.passes import arrays_for, assert_same_meaning, programs
 from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import expand_kernels, run
+from tileir.passes.fusion.makers import expanded_with_makers
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import applied
-from tileir.schedule.sizes import Known
+from tileir.schedule.sizes import Known, no_producer
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
 from tileir.schedule.steps.memory import Level, Stage
+from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Loop, Tail, leaves, tree_of
 from tileir.semtree.interpret.interpreter import run_program
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.schedule.script import Step
+    from tileir.schedule.sizes import Producers
     from tileir.schedule.tree import Tree
     from tileir.stripe.ir import Block, Program
 
@@ -110,7 +113,7 @@ class Drawn:
     def __call__(self, program: Program) -> Program:
         return expand_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: Block) -> tuple[Block, ...]:
+    def _kernel(self, kernel: Block, producer: Producers = no_producer) -> tuple[Block, ...]:
         tree = tree_of(kernel)
         if isinstance(tree, Refused):
             return (kernel,)
@@ -118,7 +121,7 @@ class Drawn:
             step = self.data.draw(self.steps(tree, number))
             if step is None:
                 break
-            new = applied(step, tree, Known())
+            new = applied(step, tree, Known(producer=producer))
             if not isinstance(new, Refused):
                 self.done.append(step)
                 tree = new
@@ -140,6 +143,36 @@ def assert_drawn_steps_keep(program: Program, drawn: Drawn) -> None:
 @given(program=programs(most=3), data=st.data(), most=st.integers(1, 8))
 def test_drawn_steps_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
     assert_drawn_steps_keep(program, Drawn(data, most, steps))
+
+
+@st.composite
+def steps_that_take_in(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
+    """Draw a step that takes in another kernel, or one that makes room for it."""
+    names = [loop.name for loop in tree.loops()]
+    if not names or draw(st.integers(0, 3)) == 0:
+        return draw(steps(tree, number)) if names else None
+    read = sorted({use.root for leaf in leaves(tree.body) for use in leaf.uses if not use.direction.writes})
+    root, loop = draw(st.sampled_from(read or [""])), draw(st.sampled_from(names))
+    at: Step = draw(st.builds(ComputeAt, st.just(root), st.just(loop), st.just(f"p{number}"), st.sampled_from(Level)))
+    return draw(st.sampled_from((at, at, Inline(root))))
+
+
+@attrs.define
+class DrawnWithMakers(Drawn):
+    """Applies drawn steps to each kernel, which may take in those before it."""
+
+    def __call__(self, program: Program) -> Program:
+        return expanded_with_makers(program, self._kernel)
+
+
+@examples(150)
+@given(
+    program=programs(most=4, kinds=("elementwise", "elementwise", "reduce", "product", "window", "choice", "cast")),
+    data=st.data(),
+    most=st.integers(1, 5),
+)
+def test_kernels_that_take_in_others_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
+    assert_drawn_steps_keep(program, DrawnWithMakers(data, most, steps_that_take_in))
 
 
 @examples(100)

@@ -187,6 +187,11 @@ _SCRIPTS: Final = {
     "TR730": Reason("memory in registers belongs to one thread: it needs an axis for each loop over threads"),
     "TR731": Reason("a thread would touch what another one wrote in memory that is not local"),
     "TR732": Reason("the target has less local memory"),
+    "TR733": Reason("no kernel before this one makes the tensor alone, of what is still there when this one runs"),
+    "TR734": Reason("the kernel that makes the tensor does not store one element at each point, in its place"),
+    "TR735": Reason("the kernel that makes the tensor has loops inside: compute it at a loop"),
+    "TR736": Reason("the kernel that makes the tensor sees it along other axes, or stores less than this one reads"),
+    "TR738": Reason("the kernel reads no tensor of this name"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -14,9 +14,10 @@ import attrs
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.groups import with_threads
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.sizes import Known, Size
+from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Place, Stage
+from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
@@ -25,7 +26,7 @@ from tileir.stripe.bindings import Binding
 if TYPE_CHECKING:
     from tileir.core.targets.template_expressions import Value
 
-Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | RFactor | Place
+Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | RFactor | Place | Inline | ComputeAt
 """What a script may say."""
 
 
@@ -85,10 +86,12 @@ class Script:
     match: Pattern = Pattern()
     parameters: tuple[Parameter, ...] = ()
 
-    def apply(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:
+    def apply(self, kernel: stripe.Block, producer: Producers = no_producer) -> tuple[stripe.Block, ...] | Refused:
         """Return the kernels that the steps make of a kernel, or why one of them, or the pattern, refuses.
 
-        The kernel has been scheduled by nobody yet.
+        Args:
+            kernel: It has been scheduled by nobody yet.
+            producer: Returns kernels that steps may compute there, as :class:`~tileir.schedule.sizes.Known` has them.
         """
         tree = self.match.named(kernel)
         if isinstance(tree, Refused):
@@ -100,7 +103,7 @@ class Script:
                 return size
             values[parameter.name] = size
         for number, step in enumerate(self.steps):
-            new = applied(step, tree, Known(values))
+            new = applied(step, tree, Known(values, producer))
             if isinstance(new, Refused):
                 return attrs.evolve(new, facts=(("step", f"{number} {step.name}"), *new.facts))
             tree = new

@@ -21,20 +21,33 @@ from tileir.core.targets.template_expressions import (
 from tileir.schedule.remarks import refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tileir.core.targets.template_expressions import Value
     from tileir.schedule.remarks import Refused
     from tileir.schedule.tree import Tree
+    from tileir.stripe import ir as stripe
 
 Size: TypeAlias = int | str
+Producers: TypeAlias = "Callable[[str], stripe.Block | None]"
+
+
+def no_producer(_: str) -> None:
+    """Return None: nothing is known of the kernels before."""
 
 
 @attrs.frozen
 class Known:
-    """Values that expressions may name beside the sizes of loops: parameters, and facts of the target."""
+    """What steps may speak of beside the loops and the memory of a kernel.
+
+    Attributes:
+        values: Parameters, and facts of the target, which expressions may name.
+        producer: Returns the kernel before this one that alone makes a tensor, by its name in the program; None where
+            there is none. What it reads is still there when this one runs, and this one writes none of it.
+    """
 
     values: Mapping[str, Value] = attrs.field(factory=dict)
+    producer: Producers = attrs.field(default=no_producer)
 
     def size(self, size: Size, tree: Tree) -> int | Refused:
         """Return the value of a size, which must be 1 or more."""

@@ -242,14 +242,22 @@ def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[I
 
 
 def with_names(tree: Tree, loops: Mapping[str, str], roots: Mapping[str, str]) -> Tree:
-    """Return the tree with other names for loops and for memory of the caller."""
+    """Return the tree with other names for loops and for memory."""
     if not loops and not roots:
         return tree
     mapping = {old: Affine.index(new) for old, new in loops.items()}
 
+    def held(memory: tuple[stripe.Refinement, ...]) -> tuple[stripe.Refinement, ...]:
+        return tuple(attrs.evolve(each, name=roots.get(each.name, each.name)) for each in memory)
+
     def called(items: tuple[Item, ...]) -> tuple[Item, ...]:
         return tuple(
-            attrs.evolve(item, name=loops.get(item.name, item.name), body=called(item.body))
+            attrs.evolve(
+                item,
+                name=loops.get(item.name, item.name),
+                body=called(item.body),
+                allocations=held(item.allocations),
+            )
             if isinstance(item, Loop)
             else item
             for item in items
@@ -258,6 +266,6 @@ def with_names(tree: Tree, loops: Mapping[str, str], roots: Mapping[str, str]) -
     body = map_uses(
         called(map_leaves(tree.body, mapping)), lambda use: attrs.evolve(use, root=roots.get(use.root, use.root))
     )
-    refinements = tuple(attrs.evolve(each, name=roots.get(each.name, each.name)) for each in tree.kernel.refinements)
-    kernel = attrs.evolve(tree.kernel, refinements=refinements)
-    return Tree(kernel, body, tree.allocations, {roots.get(root, root): reach for root, reach in tree.bounds.items()})
+    kernel = attrs.evolve(tree.kernel, refinements=held(tree.kernel.refinements))
+    bounds = {roots.get(root, root): reach for root, reach in tree.bounds.items()}
+    return Tree(kernel, body, held(tree.allocations), bounds)

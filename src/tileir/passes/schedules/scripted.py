@@ -9,10 +9,12 @@ import attrs
 
 from tileir.core.targets.target_file import facts
 from tileir.passes.base import expand_kernels, unnamed
+from tileir.passes.fusion.makers import expanded_with_makers
 from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.schedule.script import Parameter, Pattern, Script, Step
 from tileir.schedule.steps.loops import Bind
+from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
@@ -45,7 +47,10 @@ class Scripted:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with the kernels scheduled that the script is for."""
-        return expand_kernels(program, Script(self.steps, self.match, self.parameters).apply)
+        script = Script(self.steps, self.match, self.parameters)
+        if any(isinstance(step, Inline | ComputeAt) for step in self.steps):
+            return expanded_with_makers(program, script.apply)
+        return expand_kernels(program, script.apply)
 
     def for_target(self, target: Target) -> Scripted:
         """Return the pass with a parameter for each fact of a target that it names or needs, and that is a number."""

@@ -1,0 +1,152 @@
+"""Steps that compute what another kernel stores where this one reads it: inline and compute_at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from tileir.schedule.producers import Producer, with_one_root
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.steps.memory import Level, Stage
+from tileir.schedule.tree import Leaf, Replaced, leaves
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.schedule.sizes import Known
+    from tileir.schedule.tree import Item, Tree
+
+
+@attrs.frozen
+class Inline:
+    """Compute the elements of a tensor where they are read, instead of reading what another kernel stored.
+
+    Elements that are read several times are computed several times. That kernel goes where nobody else reads them.
+
+    Attributes:
+        tensor: What the kernel reads, and a kernel before it makes by statements alone.
+    """
+
+    name: ClassVar[str] = "inline"
+    tensor: str
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with the statements of the other kernel."""
+        found = _taken_in(tree, self.tensor, known)
+        if isinstance(found, Refused):
+            return found
+        tree, root, producer = found
+        if not producer.is_flat:
+            return refused("TR735", tensor=self.tensor)
+        names = tree.names()
+
+        def computed(leaf: Leaf) -> Replaced:
+            seen = any(use.root == root for use in leaf.uses)
+            return Replaced((producer.inlined(leaf, root, names) if seen else leaf,))
+
+        return attrs.evolve(tree, body=_with_leaves(tree.body, computed).items)
+
+
+@attrs.frozen
+class ComputeAt:
+    """Compute the part of a tensor that one iteration of a loop reads, in memory of its own.
+
+    So it is near when it is read, and no kernel has to store it before; what several iterations read each of them
+    computes. The loops over the part are called ``into`` with the number of the axis behind ``_``.
+
+    Attributes:
+        tensor: What the kernel reads, and a kernel before it makes.
+        at: The loop.
+        into: The name of the memory.
+        level: Where it lies.
+        order: The axes of the tensor in the order in which the memory has them; as the tensor has them where empty.
+    """
+
+    name: ClassVar[str] = "compute_at"
+    tensor: str
+    at: str
+    into: str
+    level: Level = Level.SCRATCH
+    order: tuple[int, ...] = ()
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with the other kernel at the beginning of the loop."""
+        found = _taken_in(tree, self.tensor, known)
+        if isinstance(found, Refused):
+            return found
+        tree, root, producer = found
+        staged = Stage(root, self.at, self.into, self.level, self.order)(tree, known)
+        if isinstance(staged, Refused):
+            return staged
+
+        def computed(leaf: Leaf) -> Replaced:
+            target = next((use for use in leaf.uses if use.root == self.into and use.direction.writes), None)
+            return Replaced((leaf,)) if target is None else producer.in_place_of(leaf, target)
+
+        new = _with_leaves(staged.body, computed)
+        return attrs.evolve(staged, body=new.items, allocations=(*staged.allocations, *new.allocations))
+
+
+def _taken_in(tree: Tree, tensor: str, known: Known) -> tuple[Tree, str, Producer] | Refused:
+    """Return a tree that knows what the producer of a tensor reads, how it sees the tensor, and the producer.
+
+    The producer has names of its own.
+    """
+    root, source = _view_of(tree, tensor)
+    if not root:
+        return refused("TR738", tensor=tensor, known=", ".join(tree.bounds))
+    kernel = known.producer(source)
+    if kernel is None:
+        return refused("TR733", tensor=tensor)
+    tree = with_one_root(tree, root)
+    uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == root]
+    if any(use.direction.writes for use in uses):
+        return refused("TR712", tensor=tensor)
+    if any(size > 1 for use in uses for size in use.sizes) or _chosen_by_data(tree, root):
+        return refused("TR713", loop="", tensor=tensor)
+    producer = Producer.of(kernel, source)
+    if isinstance(producer, Refused):
+        return producer
+    if not all(producer.holds(use, tree.bounds[root]) for use in uses):
+        return refused("TR736", tensor=tensor)
+    producer = producer.renamed_apart(tree.names())
+    inner = producer.tree
+    read = tuple(each for each in inner.kernel.refinements if each.direction is stripe.Direction.IN)
+    around = attrs.evolve(tree.kernel, refinements=(*tree.kernel.refinements, *read))
+    bounds = {**tree.bounds, **{each.name: inner.bounds[each.name] for each in read if each.name in inner.bounds}}
+    return attrs.evolve(tree, kernel=around, bounds=bounds), root, producer
+
+
+def _view_of(tree: Tree, tensor: str) -> tuple[str, str]:
+    """Return which view of a kernel is called so, or shows memory of the program that is, and that memory."""
+    used = {use.root for leaf in leaves(tree.body) for use in leaf.uses if use.direction.reads}
+    views = [each for each in tree.kernel.refinements if each.name in used and each.source]
+    called = [each for each in views if each.name == tensor] or [each for each in views if each.source == tensor]
+    return (called[0].name, called[0].source) if called else ("", "")
+
+
+def _chosen_by_data(tree: Tree, tensor: str) -> bool:
+    """Return whether data decide which element of a tensor is read."""
+    for leaf in leaves(tree.body):
+        names = {use.name for use in leaf.uses if use.root == tensor}
+        if any(isinstance(s, stripe.Load) and s.source in names and s.index is not None for s in leaf.statements):
+            return True
+    return False
+
+
+def _with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Replaced]) -> Replaced:
+    """Return items with something else in place of each leaf; memory for it is made by the loop around."""
+    done: list[Item] = []
+    memory: list[stripe.Refinement] = []
+    for item in items:
+        if isinstance(item, Leaf):
+            new = function(item)
+        else:
+            inner = _with_leaves(item.body, function)
+            loop = attrs.evolve(item, body=inner.items, allocations=(*item.allocations, *inner.allocations))
+            new = Replaced((loop,))
+        done += new.items
+        memory += new.allocations
+    return Replaced(tuple(done), tuple(memory))
