@@ -14,7 +14,7 @@ from tileir.driver.compiler import compile_stages
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.text.printer import to_text as sem_text
 from tileir.stripe.text.printer import to_text as stripe_text
-from tileir.typed.printer import to_text as typed_text
+from tileir.typed.text.printer import to_text as typed_text
 
 SOURCE = '''
 function (A[M, K], B[K, N], C[N]) -> (R, S) {

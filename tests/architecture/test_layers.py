@@ -92,5 +92,5 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/tile/ir.py", "tileir.tile.printer"),
         ("src/tileir/typed/inference/builtins.py", "tileir.typed.derivatives.builtins"),
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
-        ("src/tileir/typed/ir.py", "tileir.typed.printer"),
+        ("src/tileir/typed/ir.py", "tileir.typed.text.printer"),
     ]

@@ -20,6 +20,7 @@ from tileir.driver.programs import Program, function_of, output_names
 from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.typed.ir import Constant
+from tileir.typed.text.printer import to_text as typed_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,12 +41,12 @@ def executable() -> Executable:
 
 
 def _written(executable: Executable, stage: str) -> str:
-    """Return the text of a stage; that of typed functions is their JSON here."""
+    """Return the text of a stage."""
     program = getattr(executable, stage)
     if stage == "tile":
         return tileir.to_text(program)
     if stage == "typed":
-        return tileir.to_json(program).decode()
+        return typed_text(program)
     return semtree_text(program) if stage == "sem" else stripe_text(program)
 
 

@@ -11,7 +11,7 @@ from tileir.tile.functions import BUILTINS
 from tileir.tile.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.printer import to_text
+from tileir.typed.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from tileir.core.ops import Op
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import ArrayConstant, Elementwise, Function, Scan, ScanPart, ScanResult, Value
 from tileir.typed.loops import MAX_NESTING, loops_of
-from tileir.typed.printer import to_text
 from tileir.typed.simplify.simplifier import simplify
+from tileir.typed.text.printer import to_text
 from tileir.typed.verifier import verify
 
 F = DType.F32

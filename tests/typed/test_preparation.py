@@ -24,9 +24,9 @@ from tileir.typed.ir import (
     Upstream,
     Value,
 )
-from tileir.typed.printer import to_text
 from tileir.typed.simplify.preparation import prepared, unmarked
 from tileir.typed.simplify.simplifier import simplify
+from tileir.typed.text.printer import to_text
 from tileir.typed.verifier import verify
 
 F = DType.F32

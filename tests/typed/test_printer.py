@@ -9,7 +9,7 @@ from tileir.core.json.codec import from_json, to_json
 from tileir.tile.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-from tileir.typed.printer import to_text
+from tileir.typed.text.printer import to_text
 
 GOLDEN = """\
 function (

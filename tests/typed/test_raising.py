@@ -37,9 +37,9 @@ from tileir.typed.ir import (
     TensorType,
     Value,
 )
-from tileir.typed.printer import to_text as typed_text
 from tileir.typed.raising.raising import raise_to_tile
 from tileir.typed.simplify.simplifier import simplify
+from tileir.typed.text.printer import to_text as typed_text
 from tileir.typed.verifier import verify as verify_typed
 
 F32, I32, BOOL = DType.F32, DType.I32, DType.BOOL

@@ -21,8 +21,8 @@ from tileir.tile.builder_functions import gradient, jvp, reduce
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Reduce, TensorType
-from tileir.typed.printer import to_text
 from tileir.typed.raising.raising import raise_to_tile
+from tileir.typed.text.printer import to_text
 from tileir.typed.verifier import check_function, verify
 
 if TYPE_CHECKING:

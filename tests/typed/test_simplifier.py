@@ -20,10 +20,10 @@ from tileir.tile.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Cast, Constant, Elementwise, Function, Operation, Reshape, Scan, TensorType, Value
-from tileir.typed.printer import to_text
 from tileir.typed.simplify import simplifier_rules as rules
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.simplify.simplifier_rules import Site, rules_of
+from tileir.typed.text.printer import to_text
 from tileir.typed.verifier import check_function, verify
 
 FLOATS = [0.0, -0.0, 1.0, -1.5, 2.5, 3e38, 1e-45, float("inf"), float("-inf"), float("nan")]

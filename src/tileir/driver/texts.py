@@ -26,6 +26,16 @@ _CLASSES: Final[Mapping[str, type[Program]]] = MappingProxyType(
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*)*")
 _SEMTREE: Final = re.compile(r"program\s*\{")
 _STRIPE: Final = re.compile(r"program\s*\(")
+_TYPED: Final = re.compile(
+    r"""
+    function\s*\( \s*
+    (?: (?: [A-Za-z_][\w.']*+ | `[^`\n]*` ) \s*:  # the type of an input; without inputs that of a value
+      | \) \s*->\s* \( [^)]* \) \s* \{ (?: \s | //[^\n]* | \[\[ [^]\n]* \]\] )*+
+        (?: [A-Za-z_][\w.']*+ | `[^`\n]*` ) \s* (?: : | =\s*function\b )
+    )
+    """,
+    re.VERBOSE,
+)
 _FILE: Final = re.compile(r"[^\s(){}]+\.\w+")
 
 
@@ -54,6 +64,10 @@ def parse_any(source: str | bytes | Path) -> Program:
         from tileir.stripe.text.parser import parse as parse_stripe
 
         return checked(parse_stripe(text, name))
+    if _TYPED.match(body):
+        from tileir.typed.text.parser import parse as parse_typed
+
+        return checked(parse_typed(text, name))
     if _FILE.fullmatch(text.strip()):
         message = f"{text.strip()!r:.80} is no program; to read one from that file, pass its pathlib.Path"
         raise ArgumentError((Diagnostic("TIL707", message),))

@@ -25,7 +25,7 @@ from tileir.studio.linking import (
 )
 from tileir.studio.views import Region, StageEntry, StageView
 from tileir.tile.printer import to_text as tile_text
-from tileir.typed.printer import to_text as typed_text
+from tileir.typed.text.printer import to_text as typed_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,9 +21,8 @@ from tileir.tile.lexer import FLOAT, INDEX, INTEGER, NAME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.text.lexing import Token
+    from tileir.core.text.lexing import Cursor, Token
     from tileir.core.text.span import Span
-    from tileir.tile.cursor import Cursor
 
 _DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtype.value: dtype for dtype in DType})
 _WORDS: Final[Mapping[str, float]] = MappingProxyType({"inf": math.inf, "nan": math.nan})
@@ -69,12 +68,13 @@ class ConstantParser:
         if word in ("true", "false"):
             return cursor.advance().text == "true"
         if word in _DTYPES:
-            return self._array(_DTYPES[word])
+            return self.array(_DTYPES[word])
         if cursor.at("-") or cursor.at(INTEGER) or cursor.at(FLOAT) or word in _WORDS:
             return self._number()
         raise cursor.unexpected(_FORM)
 
-    def _array(self, dtype: DType) -> ArrayValue:
+    def array(self, dtype: DType) -> ArrayValue:
+        """Read an array, at the name of its dtype."""
         cursor = self.cursor
         start = cursor.advance().start
         cursor.expect("[", "'[' and the sizes of the array")

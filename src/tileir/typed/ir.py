@@ -388,7 +388,7 @@ class Function:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the text."""
-        from tileir.typed.printer import to_text  # it imports this module
+        from tileir.typed.text.printer import to_text  # it imports this module
 
         return preformatted(to_text(self))
 

@@ -33,7 +33,7 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.loops import MAX_NESTING, result_type, results_of
-from tileir.typed.number_steps import step_inputs
+from tileir.typed.number_steps import NumberArithmetic, step_inputs
 from tileir.typed.reductions import rule_of
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
@@ -102,6 +102,9 @@ def _check_numbers(function: Function) -> Iterator[Diagnostic]:
                 yield Diagnostic(
                     "TIL531", f"number {step.name!r} reads {name!r}, which is no number before it", step.span
                 )
+        if isinstance(step, NumberArithmetic) and len(step.inputs) != (arity := step.op.info.arity):
+            message = f"number {step.name!r} has {len(step.inputs)} operands, but {step.op.value} takes {arity}"
+            yield Diagnostic("TIL531", message, step.span)
         del later[step.name]
 
 

@@ -120,8 +120,9 @@ class Lexer:
             self._position, word = stop, match[match.lastgroup]
             if match.lastgroup != "unknown":
                 return Token(word if match.lastgroup == "sign" else match.lastgroup, word, start, stop)
-            self.unknown_stop = stop
-            self.faults.report(self.code, self.advice(word), Span(self.source, start, stop))
+            if stop > self.unknown_stop:  # after recovery it may be read again
+                self.unknown_stop = stop
+                self.faults.report(self.code, self.advice(word), Span(self.source, start, stop))
 
 
 @attrs.define

@@ -17,7 +17,7 @@ from tileir.semtree.ir import Program as SemProgram
 from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.tile.printer import to_text as tile_text
-from tileir.typed.printer import to_text as typed_text
+from tileir.typed.text.printer import to_text as typed_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

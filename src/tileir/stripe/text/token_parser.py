@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 
 import attrs
 
 from tileir.core.text import lexing
 from tileir.core.text.lexing import AbandonError
-from tileir.poly.affine import Affine
+from tileir.poly.reading import read_affine
 from tileir.stripe.dtypes import DTYPES
 from tileir.stripe.ir import Device, Tags
 from tileir.stripe.text.lexer import NAME, NUMBER, SCALAR, STRING, TAG, Lexer, after
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.core.text.lexing import Faults, Token
     from tileir.core.text.span import Source
-    from tileir.poly.affine import Rational
+    from tileir.poly.affine import Affine
     from tileir.stripe.ir import Location, TagValue
 
 T = TypeVar("T")
@@ -212,41 +211,7 @@ class TokenParser(lexing.Cursor):
 
     def affine(self) -> Affine:
         """Read ``constant ± coefficient*index ± …`` in any order."""
-        coefficients: dict[str, Rational] = {}
-        offset: Rational = 0
-        sign = self._sign()
-        while True:
-            factor: Rational = sign
-            token = self.token
-            if token.kind == NUMBER:
-                factor *= self._rational()
-                index = self._factor_index()
-            else:
-                index = self.name()
-            if index is None:
-                offset += factor
-            else:
-                coefficients[index] = coefficients.get(index, 0) + factor
-            if not (self.at("+") or self.at("-")):
-                return Affine.of(coefficients, offset)
-            sign = 1 if self.advance().text == "+" else -1
-
-    def _factor_index(self) -> str | None:
-        if not self.at("*"):
-            return None
-        self.advance()
-        return self.name()
-
-    def _rational(self) -> Rational:
-        numerator = self.integer()
-        if not self.at("/"):
-            return numerator
-        self.advance()
-        token = self.token
-        denominator = self.integer()
-        if denominator <= 0:
-            raise self.fault(token, "a denominator must be positive", "TIL104")
-        return Fraction(numerator, denominator)
+        return read_affine(self, NUMBER, self.integer, self.name)
 
     # --- pieces of headers ---
 

@@ -1,12 +1,13 @@
-"""Typed functions as text, for dumps, golden files and people. There is no parser: Tile text is the way in."""
+"""Typed functions as text, which :mod:`tileir.typed.text.parser` reads back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer, listed
 from tileir.tile.constant_printer import value_text
+from tileir.tile.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -28,19 +29,25 @@ from tileir.typed.ir import (
     Upstream,
 )
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.text.lexer import spell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from tileir.poly.affine import Affine
     from tileir.typed.ir import Access, Function, Marker, Operation, Value
     from tileir.typed.number_steps import NumberStep
 
-_AGGREGATIONS = {"add": "+", "mul": "*", "max": ">", "min": "<", "assign": "="}
-_COMBINATIONS = {Combination.ADD: " + ", Combination.MUL: " * ", Combination.EQ: " == "}
+_AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
+_COMBINATION_SIGNS: Final = {combination: f" {sign} " for sign, combination in COMBINATIONS.items()}
 
 
 def to_text(function: Function) -> str:
-    """Return the function with the type of every value, one operation a line."""
+    """Return the function with the type of every value, one operation a line.
+
+    Of constant arrays of more than 256 elements the text has the digests: :func:`tileir.typed.text.parser.parse` reads
+    it where it is passed these arrays.
+    """
     writer = Writer()
     _write(writer, function, "function")
     return writer.text()
@@ -51,24 +58,44 @@ def _write(writer: Writer, function: Function, heading: str) -> None:
     writer.line(f"{heading} (")
     with writer.indented():
         for value in function.inputs:
-            writer.line(f"{_typed(value)}{'' if value.number is None else f' = {value.number}'},")
-    writer.line(f") -> ({', '.join(function.outputs)}) {{")
-    labels = dict(function.labels)
+            writer.line(f"{_typed(value)}{'' if value.number is None else f' = {spell(value.number)}'},")
+    writer.line(f") -> ({_names(function.outputs)}) {{")
+    labels = _labels_in_order(function)
     steps: dict[Function, str] = {}
     with writer.indented():
         for step in function.numbers:
             writer.line(_number(step))
         for operation in function.operations:
             if isinstance(operation, Scan) and operation.body not in steps:
-                steps[operation.body] = f"{operation.name}_step"
-                _write(writer, operation.body, f"{operation.name}_step = function")
-            label = f"[[pid({labels[operation.name]})]] " if operation.name in labels else ""
-            writer.line(f"{label}{_typed(operation)} = {_definition(operation, steps)}")
+                steps[operation.body] = name = spell(f"{operation.name}_step")
+                _write(writer, operation.body, f"{name} = function")
+            marks = "".join(map(_attribute, labels.get(operation.name, ())))
+            for line in f"{marks}{_typed(operation)} = {_definition(operation, steps)}".split("\n"):
+                writer.line(line)
+        for name, label in () if labels else function.labels:
+            writer.line(f"{_attribute(label)}{spell(name)}")
     writer.line("}")
 
 
+def _labels_in_order(function: Function) -> Mapping[str, list[str]]:
+    """Return the labels of each operation; empty where they are not in the order of the operations."""
+    labels: dict[str, list[str]] = {}
+    for name, label in function.labels:
+        labels.setdefault(name, []).append(label)
+    ordered = [(each.name, label) for each in function.operations for label in labels.get(each.name, ())]
+    return labels if ordered == list(function.labels) else {}
+
+
+def _attribute(label: str) -> str:
+    return f"[[pid({spell(label)})]] "
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(spell, names))
+
+
 def _typed(value: Value | Operation) -> str:
-    return f"{value.name}: {TensorType(value.dtype, value.shape)}"
+    return f"{spell(value.name)}: {TensorType(value.dtype, value.shape)}"
 
 
 def _number(step: NumberStep) -> str:
@@ -78,10 +105,10 @@ def _number(step: NumberStep) -> str:
         case NumberLiteral(value=value):
             text = str(value).lower()
         case NumberCast(input=name):
-            text = f"cast({name})"
+            text = f"cast({spell(name)})"
         case NumberArithmetic(op=op, inputs=inputs):
-            text = f"{op.value}({', '.join(inputs)})"
-    return f"{step.name}: {kind} = {text}"
+            text = f"{op.value}({_names(inputs)})"
+    return f"{spell(step.name)}: {kind} = {text}"
 
 
 def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
@@ -91,25 +118,25 @@ def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
         case ArrayConstant(value=array):
             return f"array({value_text(array)})"
         case Elementwise(op=op, inputs=inputs):
-            return f"{op.value}({', '.join(inputs)})"
+            return f"{op.value}({_names(inputs)})"
         case Cast(input=name):
-            return f"cast({name})"
+            return f"cast({spell(name)})"
         case Coordinate(axis=axis):
             return f"coordinate({axis})"
         case ShapeOf(dims=dims):
-            return f"shape({', '.join(map(str, dims))})"
+            return f"shape({listed(dims)})"
         case Reshape(input=name):
-            return f"reshape({name})"
+            return f"reshape({spell(name)})"
         case Argsort(input=name, axis=axis, descending=descending):
-            return f"argsort({name}, {axis}){' descending' if descending else ''}"
+            return f"argsort({spell(name)}, {axis}){' descending' if descending else ''}"
         case Gather(data=data, indices=indices):
-            return f"gather({data}, {indices})"
+            return f"gather({_names((data, indices))})"
         case Scatter(updates=updates, indices=indices, accumulator=accumulator):
-            return f"scatter({updates}, {indices}) in {accumulator.value}"
+            return f"scatter({_names((updates, indices))}) in {accumulator.value}"
         case Contraction():
             return _contraction(operation)
         case Reduce(combine=combine, input=name, axes=axes, result=result):
-            return f"reduce_{combine.value}({', '.join((name, *map(str, axes)))}): {result}"
+            return f"reduce_{combine.value}({listed((spell(name), *axes))}): {result}"
         case Scan():
             return _scan(operation, steps[operation.body])
         case _:
@@ -123,21 +150,21 @@ def _marker(operation: Marker) -> str:
         case Upstream():
             return "upstream()"
         case Checkpoint(input=name):
-            return f"checkpoint({name})"
+            return f"checkpoint({spell(name)})"
         case Recall(input=name, sweep=sweep):
-            return f"recall({name}) in sweep {sweep}"
+            return f"recall({spell(name)}) in sweep {sweep}"
         case _:
             assert_never(operation)
 
 
 def _override(operation: Override) -> str:
-    pairs = "".join(f", {value} gets {gradient}" for value, gradient in operation.pairs)
-    arriving = "" if operation.upstream is None else f" from {operation.upstream}"
-    return f"override_gradient({operation.input}{pairs}){arriving}"
+    pairs = "".join(f", {spell(value)} gets {spell(gradient)}" for value, gradient in operation.pairs)
+    arriving = "" if operation.upstream is None else f" from {spell(operation.upstream)}"
+    return f"override_gradient({spell(operation.input)}{pairs}){arriving}"
 
 
 def _scan(operation: Scan, step: str) -> str:
-    lists = "; ".join(map(", ".join, (operation.carries, operation.sequences, operation.constants)))
+    lists = "; ".join(map(_names, (operation.carries, operation.sequences, operation.constants)))
     direction = " reverse" if operation.reverse else ""
     result = f"{operation.result.part.value} {operation.result.number}"
     return f"scan {step}({lists}) {operation.count} times{direction}: {result}"
@@ -148,9 +175,9 @@ def _contraction(operation: Contraction) -> str:
     if operation.combination is Combination.COND:
         inner = f"{accesses[0]} == {accesses[1]} ? {accesses[2]}"
     else:
-        inner = _COMBINATIONS.get(operation.combination, "").join(accesses)
-    parts = [f"[{listed(operation.output)}] {_AGGREGATIONS[operation.aggregation.value]}({inner})"]
-    parts += [f"{constraint.polynomial} < {constraint.bound}" for constraint in operation.constraints]
+        inner = _COMBINATION_SIGNS.get(operation.combination, "").join(accesses)
+    parts = [f"[{_affines(operation.output)}] {_AGGREGATION_SIGNS[operation.aggregation]}({inner})"]
+    parts += [f"{_affine(constraint.polynomial)} < {constraint.bound}" for constraint in operation.constraints]
     text = ", ".join(parts)
     if {operation.operand_dtype, operation.accumulator} != {operation.dtype}:
         text += f" combine {operation.operand_dtype.value} aggregate {operation.accumulator.value}"
@@ -158,8 +185,16 @@ def _contraction(operation: Contraction) -> str:
         text += " no_defract"
     if operation.finite:
         text += " finite"
-    return text if operation.default is None else f"{text} default {operation.default}"
+    return text if operation.default is None else f"{text} default {spell(operation.default)}"
 
 
 def _access(access: Access) -> str:
-    return f"{access.tensor}[{listed(access.indices)}]"
+    return f"{spell(access.tensor)}[{_affines(access.indices)}]"
+
+
+def _affines(affines: Iterable[Affine]) -> str:
+    return listed(map(_affine, affines))
+
+
+def _affine(affine: Affine) -> str:
+    return str(affine.rename({name: spelt for name in affine.indices if (spelt := spell(name)) != name}))

@@ -1,0 +1,56 @@
+"""Affine expressions from the tokens of any text that has them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from tileir.poly.affine import Affine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.core.text.lexing import Cursor
+    from tileir.poly.affine import Rational
+
+
+def read_affine(cursor: Cursor, number: str, integer: Callable[[], int], name: Callable[[], str]) -> Affine:
+    """Read ``constant ± coefficient*index ± …`` in any order.
+
+    Args:
+        cursor: Where to read.
+        number: The kind of the tokens that numbers are.
+        integer: Reads one of these.
+        name: Reads the name of an index.
+
+    """
+    coefficients: dict[str, Rational] = {}
+    offset: Rational = 0
+    sign = -1 if cursor.skip("-") else 1
+    while True:
+        factor: Rational = sign
+        index: str | None = None
+        if cursor.at(number):
+            factor *= _rational(cursor, integer)
+            index = name() if cursor.skip("*") else None
+        else:
+            index = name()
+        if index is None:
+            offset += factor
+        else:
+            coefficients[index] = coefficients.get(index, 0) + factor
+        if not (cursor.at("+") or cursor.at("-")):
+            return Affine.of(coefficients, offset)
+        sign = 1 if cursor.advance().kind == "+" else -1
+
+
+def _rational(cursor: Cursor, integer: Callable[[], int]) -> Rational:
+    numerator = integer()
+    if not cursor.skip("/"):
+        return numerator
+    token = cursor.token
+    denominator = integer()
+    if denominator <= 0:
+        message = "a denominator must be positive"
+        raise cursor.report_and_abandon(message, cursor.span_of(token), "TIL104")
+    return Fraction(numerator, denominator)

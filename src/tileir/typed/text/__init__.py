@@ -1,0 +1,1 @@
+"""Typed functions as text, and back."""

@@ -1,0 +1,189 @@
+"""Typed text to a function. All faults are reported at once: recovery is at the lines of statements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.array_value import ArrayValue
+from tileir.core.collection import collection_paused
+from tileir.core.ops import Op
+from tileir.core.text.lexing import END, AbandonError, everything, source_of
+from tileir.tile.constant_parser import ConstantParser
+from tileir.typed.ir import Function, Value
+from tileir.typed.loops import MAX_NESTING
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.text.cursor import Cursor
+from tileir.typed.text.definition_parser import DefinitionParser, Head
+from tileir.typed.text.lexer import BODY, NEXT_INPUT, NEXT_STATEMENT, WORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.core.array_value import Array
+    from tileir.typed.ir import Operation
+    from tileir.typed.number_steps import NumberStep
+
+_OPS = {op.value: op for op in Op}
+
+
+def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Array] = ()) -> Function:
+    """Read ``function (inputs) -> (outputs) { operations }``; its rules are not verified.
+
+    Args:
+        text: The function.
+        name: What to call the text in errors.
+        arrays: What the text may name by digests alone, as printed functions name their long constants.
+
+    Raises:
+        ParseError: The text does not follow the grammar; one diagnostic for each fault.
+        TileError: TIL702, tileir has no such arrays.
+
+    """
+    values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
+    known = {value.digest: value for value in values}
+    source = source_of(text, name)
+
+    def whole(cursor: Cursor) -> Function:
+        cursor.word("function")
+        return _Parser(cursor, ConstantParser(cursor, known)).function()
+
+    with collection_paused():
+        return everything(lambda faults: Cursor.at_start(source, faults), whole)
+
+
+@attrs.define
+class _Body:
+    """What the statements of a function are, as far as they are read."""
+
+    operations: list[Operation] = attrs.field(factory=list)
+    labels: list[tuple[str, str]] = attrs.field(factory=list)
+    numbers: list[NumberStep] = attrs.field(factory=list)
+    steps: dict[str, Function | None] = attrs.field(factory=dict)
+
+
+@attrs.frozen(repr=False)
+class _Parser:
+    """The grammar of functions and statements, at a cursor; ``depth`` counts the loops around."""
+
+    cursor: Cursor
+    constants: ConstantParser
+    depth: int = 0
+
+    def function(self) -> Function:
+        """Read ``(inputs) -> (outputs) { statements }``."""
+        cursor = self.cursor
+        inputs: list[Value] = []
+        outputs: tuple[str, ...] = ()
+        try:
+            outputs = self._header(inputs)
+        except AbandonError:
+            cursor.recover(BODY)
+        cursor.expect("{")
+        body = _Body()
+        while not cursor.at("}") and not cursor.at(END):
+            try:
+                self._statement(body)
+            except AbandonError:
+                cursor.recover(NEXT_STATEMENT)
+        cursor.expect("}")
+        return Function(tuple(inputs), outputs, tuple(body.operations), tuple(body.labels), tuple(body.numbers))
+
+    def _header(self, inputs: list[Value]) -> tuple[str, ...]:
+        """Read the ``inputs``, and return the names of the outputs."""
+        cursor = self.cursor
+        cursor.expect("(")
+        while not cursor.at(")"):
+            try:
+                inputs.append(self._input())
+                if not cursor.at(")"):
+                    cursor.expect(",", "',' or ')'")
+            except AbandonError:
+                cursor.recover(NEXT_INPUT)
+                if cursor.at("{") or cursor.at(END):
+                    raise
+        cursor.expect(")")
+        cursor.expect("->")
+        cursor.expect("(")
+        outputs = cursor.names(")")
+        cursor.expect(")", "',' or ')'")
+        return outputs
+
+    def _input(self) -> Value:
+        cursor = self.cursor
+        start = cursor.token.start
+        name = cursor.name()
+        cursor.expect(":")
+        dtype, shape = cursor.tensor_type()
+        number = cursor.name("the name of a number") if cursor.skip("=") else None
+        return Value(name, dtype, shape, number, span=cursor.span_from(start))
+
+    def _statement(self, body: _Body) -> None:
+        cursor = self.cursor
+        labels = []
+        while cursor.at("["):
+            labels.append(self._attribute())
+        start = cursor.token.start
+        name = cursor.name("a statement, as in S: f32[4] = neg(A)")
+        body.labels += [(name, label) for label in labels]
+        if (labels and cursor.on_new_line) or cursor.at("}"):
+            return
+        if not labels and cursor.skip("="):
+            self._step(name, body)
+            return
+        cursor.expect(":", "':' and the type of the value")
+        if not labels and cursor.skip_word("number"):
+            body.numbers.append(self._number(name, start))
+            return
+        dtype, shape = cursor.tensor_type()
+        cursor.expect("=")
+        definitions = DefinitionParser(cursor, self.constants, body.steps)
+        body.operations.append(definitions.operation(Head(name, dtype, shape, start)))
+
+    def _attribute(self) -> str:
+        """Read ``[[pid(label)]]``."""
+        cursor = self.cursor
+        cursor.expect("[")
+        cursor.expect("[")
+        cursor.word("pid")
+        cursor.expect("(")
+        label = cursor.name()
+        for sign in ")]]":
+            cursor.expect(sign)
+        return label
+
+    def _step(self, name: str, body: _Body) -> None:
+        """Read the function that the steps of loops below are."""
+        cursor = self.cursor
+        if self.depth >= MAX_NESTING:
+            cursor.report(f"loops stand inside one another at most {MAX_NESTING} deep", cursor.here, "TIL103")
+            raise AbandonError
+        cursor.word("function")
+        body.steps[name] = None
+        body.steps[name] = attrs.evolve(self, depth=self.depth + 1).function()
+
+    def _number(self, name: str, start: int) -> NumberStep:
+        """Read what stands behind ``name: number``."""
+        cursor = self.cursor
+        dtype = None
+        if cursor.skip("("):
+            dtype = cursor.dtype()
+            cursor.expect(")")
+        cursor.expect("=")
+        if cursor.at_word("cast"):
+            where = cursor.span_of(cursor.advance())
+            cursor.expect("(")
+            source = cursor.name()
+            cursor.expect(")")
+            if dtype is None:
+                message = "a number is cast to a dtype: write number(f32) for its type, say"
+                raise cursor.report_and_abandon(message, where, "TIL102")
+            return NumberCast(name, source, dtype, span=cursor.span_from(start))
+        if cursor.token.kind == WORD and cursor.token.text in _OPS:
+            op = _OPS[cursor.advance().text]
+            cursor.expect("(")
+            inputs = cursor.names(")")
+            cursor.expect(")", "',' or ')'")
+            return NumberArithmetic(name, op, inputs, dtype, span=cursor.span_from(start))
+        return NumberLiteral(name, cursor.number(), dtype, span=cursor.span_from(start))
