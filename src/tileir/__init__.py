@@ -22,6 +22,7 @@ from tileir.core.targets.target import Target
 from tileir.core.text.span import Source, Span
 from tileir.driver.binding import bind
 from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
+from tileir.driver.forms import parse, to_text, verify
 from tileir.driver.jit import Jit, evaluate, jit
 from tileir.driver.pending import PendingCall
 from tileir.runtime.context import Context, default_context
@@ -29,8 +30,6 @@ from tileir.runtime.disk_cache import DiskCache
 from tileir.runtime.interface import Backend, DeviceInfo, Options
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.ir import Function
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
 from tileir.typed.ir import TensorType
 
 if typing.TYPE_CHECKING:
@@ -85,6 +84,7 @@ __all__ = [
     "to_json",
     "to_text",
     "tune",
+    "verify",
     "vjp",
 ]
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core.errors import ArgumentError, Diagnostic, fail
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic, ParseError, fail
 from tileir.core.json.codec import format_of, from_json
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
@@ -16,13 +18,16 @@ from tileir.tile.parser import parse as parse_tile
 from tileir.typed.ir import Function as TypedFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from tileir.core.array_value import Array, ArrayValue
     from tileir.driver.programs import Program
 
-_CLASSES: Final[Mapping[str, type[Program]]] = MappingProxyType(
-    {format_of(cls): cls for cls in (TileFunction, TypedFunction, StripeProgram, SemProgram)}
+STAGES: Final[Mapping[str, type[Program]]] = MappingProxyType(
+    {"tile": TileFunction, "typed": TypedFunction, "stripe": StripeProgram, "sem": SemProgram}
 )
+"""What a program is at each stage."""
+
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*)*")
 _SEMTREE: Final = re.compile(r"program\s*\{")
 _STRIPE: Final = re.compile(r"program\s*\(")
@@ -52,26 +57,66 @@ def parse_any(source: str | bytes | Path) -> Program:
     if isinstance(source, Path):
         name, source = str(source), read(source)
     text = source if isinstance(source, str) else _decoded(source)
-    start = _SPACE.match(text)
-    body = text[start.end() :] if start else text
-    if body.startswith("{"):
-        return _from_json(text)
-    if _SEMTREE.match(body):
-        from tileir.semtree.text.parser import parse_program
-
-        return checked(parse_program(text, name))
-    if _STRIPE.match(body):
-        from tileir.stripe.text.parser import parse as parse_stripe
-
-        return checked(parse_stripe(text, name))
-    if _TYPED.match(body):
-        from tileir.typed.text.parser import parse as parse_typed
-
-        return checked(parse_typed(text, name))
     if _FILE.fullmatch(text.strip()):
         message = f"{text.strip()!r:.80} is no program; to read one from that file, pass its pathlib.Path"
         raise ArgumentError((Diagnostic("TIL707", message),))
-    return parse_tile(text, name)
+    return parse_stage(text, "any", name)
+
+
+def parse_stage(text: str, stage: str, name: str = "<text>", arrays: Iterable[ArrayValue | Array] = ()) -> Program:
+    """Return the program of a text, or of JSON, and check it.
+
+    Args:
+        text: The text.
+        stage: A name of :data:`STAGES`, or ``any`` for the one that the text tells.
+        name: What to call the text in errors.
+        arrays: What a text of Tile, or a typed one, may name by digests alone.
+
+    Raises:
+        ParseError: The text is wrong, or of another stage.
+        VerifyError: The program breaks a rule of its stage.
+        TileError: TIL601 or TIL602, the JSON is wrong; TIL702, tileir has no such arrays.
+    """
+    told = _stage_of(text)
+    if told == "json":
+        return _from_json(text, tuple(STAGES.values()) if stage == "any" else (STAGES[stage],))
+    try:
+        program = _parsed(text, told if stage == "any" else stage, name, arrays)
+        return program if isinstance(program, TileFunction) else checked(program)  # those of Tile are checked already
+    except ParseError as error:
+        if stage in (told, "any") or told == "tile":  # everything that is no other text is taken for Tile
+            raise
+        note = f"this looks like the text of another stage: stage={told!r} reads it, and stage='any' reads each"
+        first, *others = error.diagnostics
+        raise ParseError((attrs.evolve(first, notes=(*first.notes, note)), *others)) from None
+
+
+def _stage_of(text: str) -> str:
+    """Return which stage a text is of, by its first words; ``json`` for JSON."""
+    start = _SPACE.match(text)
+    body = text[start.end() :] if start else text
+    if body.startswith("{"):
+        return "json"
+    told = {"sem": _SEMTREE, "stripe": _STRIPE, "typed": _TYPED}
+    return next((stage for stage, pattern in told.items() if pattern.match(body)), "tile")
+
+
+def _parsed(text: str, stage: str, name: str, arrays: Iterable[ArrayValue | Array]) -> Program:
+    match stage:
+        case "typed":
+            from tileir.typed.text.parser import parse as parse_typed
+
+            return parse_typed(text, name, arrays=arrays)
+        case "stripe":
+            from tileir.stripe.text.parser import parse as parse_stripe
+
+            return parse_stripe(text, name)
+        case "sem":
+            from tileir.semtree.text.parser import parse_program
+
+            return parse_program(text, name)
+        case _:
+            return parse_tile(text, name, arrays=arrays)
 
 
 def read(file: Path) -> str:
@@ -93,8 +138,8 @@ def _decoded(data: bytes) -> str:
         raise fail("TIL601", f"this is no text in UTF-8: {error}") from None
 
 
-def _from_json(text: str) -> Program:
-    """Return the program of a JSON document, which says what it is."""
+def _from_json(text: str, kinds: Iterable[type[Program]]) -> Program:
+    """Return the program of a JSON document, which says which of some kinds it is."""
     import orjson
 
     try:
@@ -102,9 +147,12 @@ def _from_json(text: str) -> Program:
     except orjson.JSONDecodeError as error:
         raise fail("TIL601", f"this is not JSON: {error}") from None
     named = document.get("format") if isinstance(document, dict) else None
-    kind = _CLASSES.get(named) if isinstance(named, str) else None
+    classes = {format_of(kind): kind for kind in kinds}
+    kind = classes.get(named) if isinstance(named, str) else None
     if kind is None:
-        raise fail("TIL602", f"$.format is {named!r:.80}; expected one of {', '.join(_CLASSES)}")
+        raise fail(
+            "TIL602", f"$.format is {named!r:.80}; expected {'one of ' * (len(classes) > 1)}{', '.join(classes)}"
+        )
     program: Program = from_json(text, kind)
     return checked(program)
 

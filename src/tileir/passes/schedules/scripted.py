@@ -45,9 +45,19 @@ class Scripted:
     match: Pattern = Pattern()
     parameters: tuple[Parameter, ...] = ()
 
+    @classmethod
+    def of(cls, script: Script) -> Scripted:
+        """Return the pass that applies a script."""
+        return cls(script.steps, script.match, script.parameters)
+
+    @property
+    def script(self) -> Script:
+        """What is applied to each kernel."""
+        return Script(self.steps, self.match, self.parameters)
+
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with the kernels scheduled that the script is for."""
-        script = Script(self.steps, self.match, self.parameters)
+        script = self.script
         if any(isinstance(step, Inline | ComputeAt) for step in self.steps):
             return expanded_with_makers(program, script.apply)
         return expand_kernels(program, script.apply)
@@ -63,7 +73,7 @@ class Scripted:
         return attrs.evolve(self, parameters=(*added, *self.parameters)) if added else self
 
 
-def with_scripts(target: Target, *scripts: Scripted) -> tuple[Pass, ...]:
+def with_scripts(target: Target, *scripts: Scripted | Script) -> tuple[Pass, ...]:
     """Return the passes of a target, with scripts before those that schedule kernels.
 
     Kernels that no script fits are scheduled as they would be without scripts.
@@ -74,4 +84,5 @@ def with_scripts(target: Target, *scripts: Scripted) -> tuple[Pass, ...]:
     steps = pipeline_for(target)
     places = [number for number, step in enumerate(steps) if type(unnamed(step)).__module__.startswith(_FIRST)]
     first = places[0] if places else len(steps)
-    return (*steps[:first], *(script.for_target(target) for script in scripts), *steps[first:])
+    own = (Scripted.of(script) if isinstance(script, Script) else script for script in scripts)
+    return (*steps[:first], *(script.for_target(target) for script in own), *steps[first:])

@@ -1,0 +1,296 @@
+"""Everything that has a text: programs of all stages and their parts, scripts, pipelines, targets, hardware models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
+
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic, ParseError, VerifyError
+from tileir.core.targets.hardware import HardwareModel
+from tileir.core.targets.target import Target
+from tileir.driver import texts
+from tileir.semtree.ir import KernelFunction
+from tileir.semtree.ir import Program as SemProgram
+from tileir.stripe.ir import Block
+from tileir.stripe.ir import Program as StripeProgram
+from tileir.tile.ir import Function as TileFunction
+from tileir.typed.ir import Function as TypedFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tileir.core.array_value import Array, ArrayValue
+    from tileir.core.targets.target_file import TargetFile
+    from tileir.driver.programs import Program
+    from tileir.passes.base import Pass
+    from tileir.schedule.script import Script
+
+    Form: TypeAlias = (
+        Program | Block | KernelFunction | Script | Pass | Sequence[Pass] | Target | TargetFile | HardwareModel
+    )
+
+STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware")
+"""What a text may be of; ``any`` is a program of the stage that the text tells."""
+
+
+def to_text(node: Form) -> str:
+    """Return the text of a program or a part of one, a script, a pass or several, a target, or a hardware model.
+
+    :func:`parse` reads it back. Of constant arrays of more than 256 elements it has the digests.
+
+    Args:
+        node: A program of Tile, typed, of Stripe or of the semtree; a block of Stripe, a kernel of the semtree; a
+            :class:`~tileir.schedule.script.Script`; a pass, or a sequence of them; a :class:`tileir.Target`, a target
+            file, or a hardware model.
+
+    Raises:
+        ArgumentError: TIL707, it is something else.
+    """
+    match node:
+        case TileFunction():
+            from tileir.tile.printer import to_text as tile_text
+
+            return tile_text(node)
+        case TypedFunction():
+            from tileir.typed.text.printer import to_text as typed_text
+
+            return typed_text(node)
+        case StripeProgram() | Block():
+            from tileir.stripe.text.printer import to_text as stripe_text
+
+            return stripe_text(node)
+        case SemProgram() | KernelFunction():
+            from tileir.semtree.text.printer import to_text as semtree_text
+
+            return semtree_text(node)
+        case HardwareModel():
+            from tileir.core.targets.hardware_json import to_json as hardware_text
+
+            return hardware_text(node)
+        case Target():
+            return _target_text(node)
+        case _:
+            return _schedule_text(node)
+
+
+def _target_text(target: Target) -> str:
+    """Return the facts of a device as JSON that people can read."""
+    import json
+
+    from tileir.core.json.codec import to_json
+
+    return json.dumps(json.loads(to_json(target)), indent=2) + "\n"
+
+
+def _schedule_text(node: object) -> str:
+    """Return the text of what passes are made of."""
+    from tileir.core.targets.target_file import TargetFile
+    from tileir.passes.pipelines.pipeline import to_text as pipeline_text
+    from tileir.passes.schedules.scripted import Scripted
+    from tileir.schedule.script import Script
+
+    if isinstance(node, TargetFile):
+        return node.text
+    if isinstance(node, Script):
+        return pipeline_text((Scripted.of(node),))
+    passes = _passes(node)
+    if passes is not None:
+        return pipeline_text(passes)
+    message = (
+        "text is there of programs, blocks, kernels, scripts, passes, targets and hardware models, not of a value of"
+        f" type {type(node).__name__}"
+    )
+    raise ArgumentError((Diagnostic("TIL707", message),))
+
+
+def _passes(node: object) -> tuple[Pass, ...] | None:
+    """Return the passes that a pass, or a sequence of them, is; None for anything else."""
+    found = tuple(node) if isinstance(node, tuple | list) else (node,)
+    return found if all(map(_is_pass, found)) else None
+
+
+def _is_pass(value: object) -> bool:
+    return attrs.has(type(value)) and callable(value) and isinstance(getattr(value, "name", None), str)
+
+
+@overload
+def parse(
+    text: str, name: str = ..., *, stage: Literal["tile"] = ..., arrays: Iterable[ArrayValue | Array] = ...
+) -> TileFunction: ...
+@overload
+def parse(
+    text: str, name: str = ..., *, stage: Literal["typed"], arrays: Iterable[ArrayValue | Array] = ...
+) -> TypedFunction: ...
+@overload
+def parse(
+    text: str, name: str = ..., *, stage: Literal["any"], arrays: Iterable[ArrayValue | Array] = ...
+) -> Program: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["stripe"]) -> StripeProgram: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["sem"]) -> SemProgram: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["block"]) -> Block: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["kernel"]) -> KernelFunction: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["script"]) -> Script: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["pipeline"]) -> tuple[Pass, ...]: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["target"]) -> TargetFile | Target: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
+
+
+def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Iterable[ArrayValue | Array] = ()) -> object:
+    """Read a text, of a Tile function unless ``stage`` says of what, and verify what it means.
+
+    Args:
+        text: What :func:`to_text` printed, or somebody wrote: ``function (inputs) -> (outputs) { statements }``.
+            Programs are read from their JSON, too.
+        name: What to call the text in errors.
+        stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
+            the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target`` or
+            ``hardware``.
+        arrays: What a text of Tile or a typed one may name by digests alone, as printed ones name long constants.
+
+    Raises:
+        ParseError: The text does not follow the grammar; one diagnostic for each fault.
+        VerifyError: What it means breaks a rule; one diagnostic for each fault.
+        TileError: TIL601 or TIL602, JSON is wrong; TIL702, tileir has no such arrays; TIL541 to TIL547, passes and
+            targets.
+        ArgumentError: TIL707, it is no text, or there is no such stage.
+    """
+    _check_text(text)
+    match stage:
+        case "any" | "tile" | "typed" | "stripe" | "sem":
+            return texts.parse_stage(text, stage, name, arrays)
+        case "block" | "kernel":
+            return _part(text, stage, name)
+        case "script":
+            return _script(text, name)
+        case "pipeline":
+            return _pipeline(text, name)
+        case "target":
+            return _target(text, name)
+        case "hardware":
+            from tileir.core.targets.hardware_json import from_json
+
+            return from_json(text, name)
+        case _:
+            from tileir.core.text.names import nearest
+
+            message = f"there is no stage {stage!r:.64}{nearest(stage, STAGES)}"
+            raise ArgumentError((Diagnostic("TIL707", message),))
+
+
+def _check_text(text: object) -> None:
+    """Refuse bytes and paths, which callers without a type checker pass."""
+    if not isinstance(text, str):
+        message = f"a program is read from a str, not from a value of type {type(text).__name__}"
+        raise ArgumentError((Diagnostic("TIL707", message),))
+
+
+def _part(text: str, stage: Literal["block", "kernel"], name: str) -> Block | KernelFunction:
+    """Return a part of a program; of blocks there are rules only where they stand in one."""
+    if stage == "block":
+        from tileir.stripe.text.parser import parse_block
+
+        return parse_block(text, name)
+    from tileir.semtree.text.parser import parse_kernel
+
+    kernel = parse_kernel(text, name)
+    verify(kernel)
+    return kernel
+
+
+def _pipeline(text: str, name: str) -> tuple[Pass, ...]:
+    from tileir.passes.pipelines import pipeline
+    from tileir.passes.pipelines.resolution import passes_called
+
+    if text.lstrip().startswith(("[", "//")):
+        return pipeline.from_json(text, passes_called, name)
+    return pipeline.parse(text, passes_called, name)
+
+
+def _script(text: str, name: str) -> Script:
+    from tileir.passes.schedules.scripted import Scripted
+
+    passes = _pipeline(text, name)
+    if len(passes) == 1 and isinstance(passes[0], Scripted):
+        return passes[0].script
+    message = f"this is no script but a pipeline of {len(passes)} passes: write script{{steps=(…)}}, or read a pipeline"
+    raise ParseError((Diagnostic("TIL102", message),))
+
+
+def _target(text: str, name: str) -> TargetFile | Target:
+    """Return a target file, or the facts of a device, which their format tells."""
+    from tileir.core.json.codec import format_of, from_json
+    from tileir.core.targets.target_file import load
+
+    if f'"{format_of(Target)}"' in text:
+        return from_json(text, Target)
+    return load(text, name)
+
+
+def verify(node: Form) -> None:
+    """Check a program, a kernel, a script, passes, a target or a hardware model by its rules.
+
+    What :func:`parse` and the passes give follows them; what somebody made by hand may not.
+
+    Args:
+        node: As for :func:`to_text`, but for blocks, of which only programs have rules.
+
+    Raises:
+        VerifyError: It breaks rules; one diagnostic for each fault.
+        TileError: TIL541 to TIL547 and TIL602, a target breaks rules.
+        ArgumentError: TIL707, it is something else.
+    """
+    match node:
+        case TileFunction() | TypedFunction() | StripeProgram() | SemProgram():
+            texts.verify(node)
+        case KernelFunction():
+            from tileir.semtree.check.verifier import verify as verify_kernel
+
+            verify_kernel(node)
+        case HardwareModel():
+            from tileir.core.targets.hardware_verifier import verify as verify_hardware
+
+            verify_hardware(node)
+        case Target():
+            _verify_target(node)
+        case _:
+            _verify_schedule(node)
+
+
+def _verify_target(target: Target) -> None:
+    """Fill in what a target says for its own facts."""
+    from tileir.core.targets.target_file import hardware_of
+    from tileir.passes.pipelines.resolution import pipeline_for
+
+    hardware_of(target)
+    pipeline_for(target)
+
+
+def _verify_schedule(node: object) -> None:
+    from tileir.core.protocols import mistakes
+    from tileir.core.targets.target_file import TargetFile
+    from tileir.passes.base import Pass, unnamed
+    from tileir.passes.offers import OFFERS
+    from tileir.schedule.script import Script
+
+    if isinstance(node, Script):
+        return  # the classes of steps check their fields
+    if isinstance(node, TargetFile):
+        if all(parameter.default is not None for parameter in node.parameters):  # the others have no value to check
+            _verify_target(attrs.evolve(Target(), pipeline=node.text))
+        return
+    passes = _passes(node)
+    if passes is None:
+        message = f"there are no rules for a value of type {type(node).__name__}"
+        raise ArgumentError((Diagnostic("TIL707", message),))
+    faults = [fault for step in passes for fault in mistakes(unnamed(step), Pass, OFFERS)]
+    if faults:
+        raise VerifyError(Diagnostic("TIL541", fault) for fault in faults)
