@@ -33,7 +33,7 @@ def test_each_group_takes_a_stretch_of_sums(stretch: int, width: int) -> None:
     program = streamed(ROWS, StreamReduction(vector_bytes=16, stretch_bytes=stretch))
     kernel = program.main.blocks[0]
     (sums,) = [r for r in kernel.refinements if r.name.endswith("acc")]
-    assert sums.shape.sizes == (width,)
+    assert sums.shape.elements == width
     assert [i.range for i in kernel.indices if i.binding is Binding.GRID] == [32 // width] * (width < 32)
 
 
@@ -54,4 +54,4 @@ def test_stretches_are_shorter_where_threads_would_have_none(threads: int, width
     """By a factor of four at most; more threads than that get no more groups for shorter stretches."""
     program = streamed(ROWS, StreamReduction(vector_bytes=16, stretch_bytes=128, threads=threads))
     (sums,) = [r for r in program.main.blocks[0].refinements if r.name.endswith("acc")]
-    assert sums.shape.sizes == (width,)
+    assert sums.shape.elements == width

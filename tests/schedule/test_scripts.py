@@ -148,10 +148,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "cut{loop=i, at=5, into=(a, b)}": ("TR717", {"size": 5}),
     "bind{loop=k, to=grid}": ("TR718", {"loop": "k"}),
     "bind{loop=j, to=grid}": ("TR719", {"loop": "j"}),
-    "jam{loops=(j)}, bind{loop=j, to=vector}, split{loop=k, by=2, into=(a, b)}, reorder{loops=(a, b, j)}": (
-        "TR709",
-        {},
-    ),
+    "jam{loops=(j)}, reorder{loops=(j, i)}": ("TR709", {"loop": "i"}),
     "accumulate{memory=out, at=j, into=own}": ("TR715", {}),
     "jam{loops=(i)}, bind{loop=i, to=vector}": ("TR721", {"loop": "i"}),
     "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=l, to=vector}": ("TR722", {"loop": "l"}),

@@ -163,17 +163,20 @@ def _node(item: Item) -> Node:
 
 
 def _rank(loop: Loop) -> int:
-    """Return which loops become one block: those of the grid, plain ones, those of threads, and those of registers."""
+    """Return which loops become one block: those of the grid, plain ones, those of threads, and those of registers.
+
+    Plain loops that merge are blocks of their own: what they merge into stays the same in all their iterations.
+    """
     match loop.binding:
         case Binding.GRID:
             return 0
         case None:
-            return 1
+            return 1 if loop.reduces else 2
         case Binding.THREAD:
-            return 2
-        case _:
             return 3
+        case _:
+            return 4
 
 
 def _index(loop: Loop) -> stripe.Index:
-    return stripe.Index(loop.name, loop.size, binding=loop.binding)
+    return stripe.Index(loop.name, loop.size, binding=loop.binding, tags=loop.tags)

@@ -19,12 +19,15 @@ from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate, Place, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
-from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, walk, with_names
+from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, tree_of_nest, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tileir.core.targets.template_expressions import Value
+    from tileir.schedule.nest import Nest
 
 Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | RFactor | Place | Inline | ComputeAt
 """What a script may say."""
@@ -102,12 +105,24 @@ class Script:
             if isinstance(size, Refused):
                 return size
             values[parameter.name] = size
-        for number, step in enumerate(self.steps):
-            new = applied(step, tree, Known(values, producer))
-            if isinstance(new, Refused):
-                return attrs.evolve(new, facts=(("step", f"{number} {step.name}"), *new.facts))
-            tree = new
-        return kernels_of(tree)
+        return _scheduled(tree, self.steps, Known(values, producer))
+
+
+def scheduled(nest: Nest, steps: Iterable[Step]) -> tuple[stripe.Block, ...] | Refused:
+    """Return the kernels that steps make of a nest, in order, or why one of them refuses.
+
+    So passes that know sizes and names schedule: by the steps of scripts.
+    """
+    return _scheduled(tree_of_nest(nest), steps, Known())
+
+
+def _scheduled(tree: Tree, steps: Iterable[Step], known: Known) -> tuple[stripe.Block, ...] | Refused:
+    for number, step in enumerate(steps):
+        new = applied(step, tree, known)
+        if isinstance(new, Refused):
+            return attrs.evolve(new, facts=(("step", f"{number} {step.name}"), *new.facts))
+        tree = new
+    return kernels_of(tree)
 
 
 def applied(step: Step, tree: Tree, known: Known) -> Tree | Refused:

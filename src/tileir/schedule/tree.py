@@ -25,6 +25,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from tileir.schedule.nest import Nest
     from tileir.stripe.bindings import Binding
 
 
@@ -67,6 +68,7 @@ class Loop:
         allocations: Memory that each iteration has for itself.
         reduces: Whether its iterations merge into the same elements.
         peels: Whether iterations that a constraint cuts become a copy of their own, so that others test nothing.
+        tags: Those of the index that it was.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Loop:
     allocations: tuple[stripe.Refinement, ...] = ()
     reduces: bool = False
     peels: bool = False
+    tags: stripe.Tags = stripe.Tags()
 
 
 Item: TypeAlias = Loop | Leaf
@@ -123,21 +126,24 @@ class Tree:
 def tree_of(kernel: stripe.Block) -> Tree | Refused:
     """Return a kernel as a tree, or why :func:`tileir.schedule.nest.analyse` cannot take it apart."""
     nest = analyse(kernel)
-    if isinstance(nest, Refused):
-        return nest
+    return nest if isinstance(nest, Refused) else tree_of_nest(nest)
+
+
+def tree_of_nest(nest: Nest) -> Tree:
+    """Return a nest as a tree: its indices are loops in one another, around its segments in their order."""
     body: list[Item] = []
     for segment in nest.segments:
         inner: Item = Leaf(segment.statements, segment.uses, segment.constraints, segment.tags)
         for index in reversed(segment.loops):
-            inner = Loop(index.name, index.range, (inner,), reduces=True)
+            inner = Loop(index.name, index.range, (inner,), reduces=True, tags=index.tags)
         body.append(inner)
     items = tuple(body)
     allocations = nest.allocations
     for index in reversed(nest.indices):
-        items = (Loop(index.name, index.range, items, allocations=allocations),)
+        items = (Loop(index.name, index.range, items, allocations=allocations, tags=index.tags),)
         allocations = ()
     ranges = {loop.name: loop.size for loop in (item for item in walk(items) if isinstance(item, Loop))}
-    return Tree(kernel, items, allocations, _bounds(items, ranges))
+    return Tree(nest.kernel, items, allocations, _bounds(items, ranges))
 
 
 def walk(items: tuple[Item, ...]) -> Iterator[Item]:

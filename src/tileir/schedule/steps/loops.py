@@ -20,7 +20,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tileir.schedule.nest import Use
     from tileir.schedule.sizes import Known
@@ -85,8 +85,9 @@ class Reorder:
         """Return the tree with the loops in order."""
         if len(set(self.loops)) != len(self.loops) or not self.loops:
             return refused("TR708", loops=", ".join(self.loops))
-        found = [loop.name for loop in tree.loops() if loop.name in self.loops]
-        first = found[0] if found else self.loops[0]
+        found = [loop for loop in tree.loops() if loop.name in self.loops]
+        whole = [each for each in found if {*self.loops} <= {loop.name for loop in _loops((each,))}]
+        first = next((loop.name for loop in (*whole, *found)), self.loops[0])
         return with_loops_replaced(tree, first, lambda loop, _: self._ordered(loop))
 
     def _ordered(self, loop: Loop) -> Replaced | Refused:
@@ -208,8 +209,12 @@ class Jam:
         return tuple(result)
 
 
+def _loops(items: tuple[Item, ...]) -> Iterator[Loop]:
+    return (item for item in walk(items) if isinstance(item, Loop))
+
+
 def _allocations(items: tuple[Item, ...]) -> list[stripe.Refinement]:
-    return [each for item in walk(items) if isinstance(item, Loop) for each in item.allocations]
+    return [each for loop in _loops(items) for each in loop.allocations]
 
 
 def expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinement:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.schedule.remarks import Done, Refused, refused
-from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
+from tileir.schedule.script import scheduled
+from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
+from tileir.schedule.tree import Tail
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from tileir.schedule.nest import Nest
+    from tileir.schedule.script import Step
+    from tileir.stripe import ir as stripe
 
 
 @attrs.frozen
@@ -63,8 +67,9 @@ class StreamReduction:
             return refused("TR602", index=vector.name, range=vector.range, lanes=lanes, least=least, most=most)
         shared = [w for w in widths if vector.range // w >= self.threads]
         width = (shared or widths)[-1]
+        made = scheduled(nest, self._steps(nest, vector.name, lanes, width))
         facts = (("index", vector.name), ("width", width), ("lanes", lanes))
-        return Done((emit(self._node(nest, vector, lanes, width), kernel),), facts)
+        return made if isinstance(made, Refused) else Done(made, facts)
 
     def _vector(self, nest: Nest) -> stripe.Index | Refused:
         """Return the index along which rows run; refused where the reduction is of another kind."""
@@ -87,47 +92,26 @@ class StreamReduction:
                 return index
         return refused("TR601")
 
-    def _node(self, nest: Nest, vector: stripe.Index, lanes: int, width: int) -> Node:
+    def _steps(self, nest: Nest, vector: str, lanes: int, width: int) -> tuple[Step, ...]:
+        """Return what makes stretches of a row, and adds a few rows to one at a time."""
         names = nest.taken_names()
-        panel = sch.index(names.fresh(f"{vector.name}_panel"), vector.range // width, Binding.GRID)
-        step = sch.index(names.fresh(f"{vector.name}_vector"), width // lanes)
-        lane = sch.index(names.fresh(f"{vector.name}_lane"), lanes, Binding.LANE)
-        inner = sch.part(step, lanes) + sch.part(lane)
-        mapping = {vector.name: sch.part(panel, width) + inner}
-        sums = {r.name: _stretched(r, width) for r in nest.allocations}
-        children = []
-        for segment in nest.segments:
-            moved = attrs.evolve(segment, uses=tuple(_in_stretch(u, sums, inner) for u in segment.uses))
-            children.append(self._segment(moved, mapping, step, lane, names))
-        others = [i.bound(Binding.GRID) for i in nest.indices if i.name != vector.name]
-        kept = others[-2:]
-        loops = [attrs.evolve(i, binding=None) for i in others[:-2]]
-        return Node((*loops, *kept, *sch.present((panel,))), tuple(sums.values()), tuple(children))
+        panel, stretch, step, lane = (names.fresh(f"{vector}_{what}") for what in ("panel", "in", "vector", "lane"))
+        others = [index.name for index in nest.indices if index.name != vector]
+        grid = (*others[-2:], panel)
+        last = {segment.loops[-1].name: segment.loops[-1].range for segment in nest.segments if segment.loops}
+        parts = {name: (names.fresh(f"{name}_block"), names.fresh(f"{name}_row")) for name in last}
+        return (
+            Split(vector, width, (panel, stretch), Tail.EVEN),
+            Split(stretch, lanes, (step, lane), Tail.EVEN),
+            Reorder((*grid, *others[:-2], step, lane)),
+            Jam((step, lane)),
+            *(Split(name, self._rows(size), parts[name], Tail.EVEN) for name, size in last.items()),
+            *(Reorder((block, step, row, lane)) for block, row in parts.values()),
+            *(Bind(row, Binding.UNROLL) for _, row in parts.values()),
+            Bind(lane, Binding.LANE),
+            *(Bind(loop, Binding.GRID) for loop in grid),
+        )
 
-    def _segment(
-        self,
-        segment: Segment,
-        mapping: dict[str, Affine],
-        step: stripe.Index,
-        lane: stripe.Index,
-        names: NameScope,
-    ) -> Node:
-        vectors = sch.present((step,))
-        if not segment.loops:
-            return leaf(segment, mapping, (*vectors, *sch.present((lane,))))
-        *outer, last = segment.loops
-        count = next(n for n in range(min(self.unroll, last.range), 0, -1) if last.range % n == 0)
-        block = sch.index(names.fresh(f"{last.name}_block"), last.range // count)
-        row = sch.index(names.fresh(f"{last.name}_row"), count, Binding.UNROLL)
-        value = sch.part(block, count) + sch.part(row)
-        inside = leaf(segment, {**mapping, last.name: value}, (*vectors, *sch.present((row, lane))))
-        return Node((*outer, *sch.present((block,))), children=(inside,), tags=segment.tags)
-
-
-def _stretched(allocation: stripe.Refinement, width: int) -> stripe.Refinement:
-    shape = stripe.TensorShape.dense(allocation.shape.dtype, (width,))
-    return attrs.evolve(allocation, access=(Affine(),), shape=shape, location=sch.REGISTER)
-
-
-def _in_stretch(use: Use, sums: dict[str, stripe.Refinement], inner: Affine) -> Use:
-    return attrs.evolve(use, access=(inner,), strides=(1,), sizes=()) if use.root in sums else use
+    def _rows(self, size: int) -> int:
+        """Return how many rows to add at a time, where there are so many."""
+        return next(n for n in range(min(self.unroll, size), 0, -1) if size % n == 0)
