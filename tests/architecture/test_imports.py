@@ -23,6 +23,8 @@ HEAVY: Final = (
     "islpy",
     "mpmath",
     "PIL",
+    "tileir_cuda",
+    "cuda",
     "tileir_llvm",
     "tileir_opencl",
     "pyopencl",

@@ -66,7 +66,9 @@ def test_backends_see_what_is_open_to_them() -> None:
 
 def test_plugins_know_nothing_of_our_own_backends() -> None:
     used = [(name_of(path), module) for path in PLUGINS for module, _ in imports_of(path)]
-    assert [(name, module) for name, module in used if module.startswith(("tileir_llvm", "tileir_opencl"))] == []
+    assert [
+        (name, module) for name, module in used if module.startswith(("tileir_cuda", "tileir_llvm", "tileir_opencl"))
+    ] == []
 
 
 def test_private_names_stay_in_their_module() -> None:

@@ -125,12 +125,12 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
         out.lines[position:position] = phis
     out.start("finished")
     out.effect("ret void")
-    params = "".join(f"ptr {_promises(param)}%a{number}, " for number, param in enumerate(kernel.params))
+    params = "".join(f"ptr {promises(param)}%a{number}, " for number, param in enumerate(kernel.params))
     tail = f"ptr noalias align {ALIGNMENT} %scratch, i64 %begin, i64 %end"
     return out.text(f"define internal void @{name}.groups({params}{tail}) noinline #0")
 
 
-def _promises(param: Param) -> str:
+def promises(param: Param) -> str:
     """Return the attributes of a parameter, each followed by a blank."""
     nbytes = param.size * param.dtype.itemsize
     return "".join(

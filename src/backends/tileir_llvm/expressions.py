@@ -39,6 +39,7 @@ from tileir_llvm.text import FunctionText, Value
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tileir.semtree.analysis.ranges import Ranges
     from tileir.semtree.ir import Expr, GridLevel
 
     Part: TypeAlias = Callable[["Environment", Expr, int], tuple[Value | None, int]]
@@ -62,13 +63,17 @@ class Cell:
 
 @attrs.define
 class Environment:
-    """What names mean at one point of a kernel; and the offsets of the kernel as sums, by their identity."""
+    """What names mean at one point of a kernel; and the offsets of the kernel as sums, by their identity.
+
+    Where ``ranges`` are kept, accesses are aligned to what divides their offsets: cards can move only aligned vectors.
+    """
 
     out: FunctionText
     variables: dict[str, Value | Cell] = attrs.field(factory=dict)
     arrays: dict[str, Place] = attrs.field(factory=dict)
     coordinates: dict[tuple[GridLevel, int], Value] = attrs.field(factory=dict)
     sums: dict[int, tuple[Expr, tuple[Term, ...]]] = attrs.field(factory=dict)
+    ranges: Ranges | None = None
 
 
 def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
@@ -165,7 +170,10 @@ def offset_of(env: Environment, expr: Expr) -> Offset | Value:
         total = _total(env, _joined(env, outside, inside), distance)
     else:
         total = cast(env.out, evaluate(env, base, index=True), DType.I64)
-    return Offset(None, total, 0, step, lanes) if total.known is None else Offset(None, None, total.known, step, lanes)
+    if total.known is not None:
+        return Offset(None, None, total.known, step, lanes)
+    divisor = 1 if env.ranges is None else env.ranges.at(base).divisor
+    return Offset(None, total, 0, step, lanes, divisor=divisor)
 
 
 def _sum(env: Environment, expr: Expr) -> tuple[Value | None, int]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.ir import Type
+from tileir_llvm.memory import joined, lane_of
 from tileir_llvm.spelling import FLOAT_COMPARISON, constant, register, suffix
 from tileir_llvm.text import FunctionText, Value
 
@@ -44,6 +46,8 @@ def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
         return Value(out.pure(comparison), kind.with_dtype(DType.BOOL))
     if op in (Op.MAX, Op.MIN):
         return _extremum(out, op, *args)
+    if op is Op.MOD and out.module.remainder:
+        return _remainder(out, *args)
     spelt = register(kind)
     if op in _INSTRUCTIONS:
         instruction = f"{_INSTRUCTIONS[op]} {out.module.float_flags}{spelt}"
@@ -51,6 +55,20 @@ def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
     function = f"llvm.{_INTRINSICS[op]}.{suffix(kind)}"
     operands = tuple((spelt, arg.text) for arg in args)
     return Value(out.call(spelt, function, *operands, flags=out.module.float_flags), kind)
+
+
+def _remainder(out: FunctionText, left: Value, right: Value) -> Value:
+    """Return the remainder of each lane by the function that the module has for it."""
+    element = Type(left.type.dtype)
+    name, spelt = f"{out.module.remainder}.{suffix(element)}", register(element)
+    pairs = [(left, right)]
+    if left.type.lanes > 1:
+        pairs = [(lane_of(out, left, lane), lane_of(out, right, lane)) for lane in range(left.type.lanes)]
+    results = [
+        Value(out.pure(f"call {spelt} @{name}({spelt} {dividend.text}, {spelt} {divisor.text})"), element)
+        for dividend, divisor in pairs
+    ]
+    return results[0] if left.type.lanes == 1 else joined(out, results)
 
 
 def _extremum(out: FunctionText, op: Op, left: Value, right: Value) -> Value:

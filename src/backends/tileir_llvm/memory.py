@@ -44,6 +44,7 @@ class Offset:
         step: How many elements further each lane is.
         lanes: How many lanes have offsets of their own; 1 for neighbours.
         apart: Whether it is that of one of many lanes, which share all but the known part.
+        divisor: What divides the parts that are not known.
 
     """
 
@@ -53,10 +54,11 @@ class Offset:
     step: int = 1
     lanes: int = 1
     apart: bool = False
+    divisor: int = 1
 
     def moved(self, lane: int) -> Offset:
         """Return the offset of one lane."""
-        return Offset(self.outside, self.inside, self.distance + lane * self.step, apart=True)
+        return attrs.evolve(self, distance=self.distance + lane * self.step, step=1, lanes=1, apart=True)
 
     def total(self, out: FunctionText) -> Value:
         """Return the sum, that of lane 0 where lanes have offsets of their own."""
@@ -165,7 +167,7 @@ def _permuted(out: FunctionText, place: Place, offset: Value, kind: Type) -> Val
     return joined(out, elements)
 
 
-def _pointer(out: FunctionText, place: Place, offset: Offset) -> tuple[str, int]:
+def pointer_to(out: FunctionText, place: Place, offset: Offset) -> tuple[str, int]:
     """Return the pointer to the element at a scalar offset, and its alignment.
 
     LLVM shall not know of which sum the part consists that the innermost loop does not change: its loop strength
@@ -175,7 +177,8 @@ def _pointer(out: FunctionText, place: Place, offset: Offset) -> tuple[str, int]
     """
     size, element = place.dtype.itemsize, memory_element(place.dtype)
     outside, inside, distance = offset.outside, offset.inside, offset.distance
-    alignment = size if outside or inside else math.gcd(place.alignment, distance * size)
+    unknown = offset.divisor if outside or inside else 0
+    alignment = math.gcd(place.alignment, unknown * size, distance * size)
     pointer = place.pointer
     promise = "inbounds " if (outside is not None) + (inside is not None) + (distance != 0) == 1 else ""
     if outside is not None:
@@ -200,13 +203,13 @@ def _opaque(out: FunctionText, pointer: str) -> str:
 
 
 def _load_run(out: FunctionText, place: Place, offset: Offset, kind: Type) -> Value:
-    pointer, alignment = _pointer(out, place, offset)
+    pointer, alignment = pointer_to(out, place, offset)
     read = out.pure if place.constant else out.result
     return _from_memory(out, read(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
 
 
 def _store_run(out: FunctionText, place: Place, offset: Offset, value: Value) -> None:
-    pointer, alignment = _pointer(out, place, offset)
+    pointer, alignment = pointer_to(out, place, offset)
     out.effect(f"store {memory(value.type)} {_to_memory(out, value)}, ptr {pointer}, align {alignment}")
 
 

@@ -71,8 +71,8 @@ def object_code(
         BackendError: TIL805, LLVM refused the code.
 
     """
-    with _refusals(), _spare_machine(features, quick) as machine:
-        module = _parsed(text, machine)
+    with refusals(), _spare_machine(features, quick) as machine:
+        module = parsed(text, machine)
         if optimise:
             passes = _passes(text, machine, quick)
             run = _optimise()._cfn if past_the_lock else _optimise()
@@ -82,8 +82,8 @@ def object_code(
 
 def assembly(text: str, features: tuple[str, ...], *, quick: bool = False) -> str:
     """Return the assembly of an optimised module; arguments and errors are those of :func:`object_code`."""
-    with _refusals(), _spare_machine(features, quick) as machine:
-        module = _parsed(text, machine)
+    with refusals(), _spare_machine(features, quick) as machine:
+        module = parsed(text, machine)
         passes = _passes(text, machine, quick)
         passes.run(module, passes.builder)
         return machine.emit_assembly(module)
@@ -126,7 +126,8 @@ _machines: Final[dict[tuple[tuple[str, ...], bool], deque[llvm.TargetMachine]]] 
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
+    """Call what LLVM refuses a defect of tileir: TIL805."""
     try:
         yield
     except RuntimeError as error:
@@ -134,10 +135,10 @@ def _refusals() -> Iterator[None]:
         raise BackendError((Diagnostic("TIL805", message),)) from error
 
 
-def _parsed(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+def parsed(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     """Parse and verify a module, in a context of its own."""
     module = llvm.parse_assembly(text, llvm.create_context())
-    module.triple = llvm.get_default_triple()
+    module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
     return module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import attrs
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
     from tileir.semtree.transform.layout import Layout
+
+Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
+"""What the threads of a group do together."""
 
 _WHOLE: Final = 16
 """Bytes of the shortest vector registers."""
@@ -69,9 +72,11 @@ class Statements:
     def _write(self, stmt: Stmt) -> None:
         match stmt:
             case Declare(variable=variable, value=value):
+                if self.env.ranges is not None:
+                    self.env.ranges.enter(stmt)
                 self._declare(variable, value)
             case DeclareArray():
-                self.env.arrays[stmt.name] = self._place(stmt)
+                self.env.arrays[stmt.name] = self.place(stmt)
             case Assign():
                 self._assign(stmt)
             case For():
@@ -79,11 +84,14 @@ class Statements:
             case If():
                 self._branch(stmt)
             case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
-                pass  # groups have one thread, and what it does is spelt out
+                self.together(stmt)
             case Hint():
                 self._hint(stmt)
             case _:
                 assert_never(stmt)
+
+    def together(self, stmt: Together) -> None:
+        """Write what the threads of a group do together: nothing, as groups of processors have one thread."""
 
     def _hint(self, hint: Hint) -> None:
         """Write a hint that LLVM has a word for."""
@@ -106,7 +114,8 @@ class Statements:
     def _set(self, cell: Cell, value: Value) -> None:
         self.env.out.effect(f"store {register(value.type)} {value.text}, ptr {cell.pointer}")
 
-    def _place(self, array: DeclareArray) -> Place:
+    def place(self, array: DeclareArray) -> Place:
+        """Return where an array lives: on the stack, or in the scratch memory of the thread."""
         place = self._places.get(array)
         if place is not None:
             return place
@@ -133,6 +142,8 @@ class Statements:
             self._set(cell, value)
 
     def _loop(self, loop: For) -> None:
+        if self.env.ranges is not None:
+            self.env.ranges.enter(loop)
         begin = evaluate(self.env, loop.begin, index=True)
         end = evaluate(self.env, loop.end, index=True)
         if begin.known is not None and end.known is not None:

@@ -46,6 +46,8 @@ class ModuleText:
     Attributes:
         float_flags: The fast-math flags of float operations, each followed by a blank.
         scheduled: Whether the kernels say themselves what is computed side by side, and in which order.
+        remainder: What the functions for remainders of floats are called, where ``frem`` is not exact; else empty.
+        globals: Variables of the module.
         declarations: The functions that are called.
         functions: The texts of the functions.
         metadata: The nodes that loops refer to.
@@ -54,6 +56,8 @@ class ModuleText:
 
     float_flags: str = ""
     scheduled: bool = False
+    remainder: str = ""
+    globals: list[str] = attrs.field(factory=list, init=False)
     declarations: dict[str, None] = attrs.field(factory=dict, init=False)
     functions: list[str] = attrs.field(factory=list, init=False)
     metadata: list[str] = attrs.field(factory=list, init=False)
@@ -67,7 +71,7 @@ class ModuleText:
         """Return the whole module, with a line about the attributes that functions share."""
         first = (SCHEDULED,) if self.scheduled else ()
         numbered = (f"!{number} = {node}" for number, node in enumerate(self.metadata))
-        return "\n".join((*first, *self.functions, attributes, *self.declarations, *numbered, ""))
+        return "\n".join((*first, *self.globals, *self.functions, attributes, *self.declarations, *numbered, ""))
 
 
 _REGISTER: Final = re.compile(r"%\w+")

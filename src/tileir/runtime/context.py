@@ -111,6 +111,8 @@ class Context:
     def device(self, device: str | DeviceInfo | None = None) -> DeviceInfo:
         """Return the device of that id, or the first one of the back end of that name; or the one that is described.
 
+        A back end may also know devices that it does not list, such as ``cuda.sm_90a``, to compile for.
+
         Without an id the context's decides, then the environment variable ``TILEIR_DEVICE``, then the ranks of the back
         ends (:meth:`tileir.runtime.discovery.Registry.default`).
 
@@ -130,6 +132,9 @@ class Context:
             return default
         backend = wanted.partition(".")[0]
         if backend in self.registry.names():
+            described = None if wanted == backend else self.registry.backend(backend).described(wanted)
+            if described is not None:
+                return described
             for offered in self.registry.devices(backend):
                 if wanted in (offered.id, backend):
                     return offered

@@ -323,6 +323,10 @@ def _titled(forms: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
     return MappingProxyType(dict(forms) if isinstance(forms, Mapping) else {form: form for form in forms})
 
 
+def _no_device(_device_id: str) -> None:
+    """Return that there are no further devices."""
+
+
 @attrs.frozen
 class Backend(Generic[L]):
     """What an entry point of the group ``tileir.backends`` names.
@@ -341,6 +345,8 @@ class Backend(Generic[L]):
         source: Writes a program that was compiled for a device as one text, which says how it is run without tileir and
             begins with a comment of some lines; None where the back end has no such text.
         source_suffix: The end of the names of files with such a text.
+        described: Returns a device that is not listed, and that code can be made for, by its id; None where the id is
+            none of these. Its executor raises TIL801.
 
     """
 
@@ -354,6 +360,7 @@ class Backend(Generic[L]):
     notes: Callable[[], Sequence[str]] = tuple
     source: Callable[[Program, DeviceInfo, str], str] | None = None
     source_suffix: str = ".txt"
+    described: Callable[[str], DeviceInfo | None] = _no_device
 
     @property
     def title(self) -> str:

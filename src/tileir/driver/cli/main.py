@@ -39,6 +39,9 @@ FAULT: Final = 1
 DEVICE_FAULT: Final = 3
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+NVPTX: Final = "nvptx:"
+"""What the names of targets begin with that stand for the code for NVIDIA's cards, whether one is there or not."""
+
 _device = click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
 _passes = click.option(
     "--passes",
@@ -124,9 +127,12 @@ def print_(
     """Print FILE at one stage of its way down.
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
+    The target nvptx:sm_90a, or another architecture of NVIDIA's, stands for the code for cards of it.
     """
     program = read_bound(file, bindings)
     types = cli_values.types(program, values)
+    if target is not None and target.startswith(NVPTX):
+        stage, device, target = "code", f"cuda.{target.removeprefix(NVPTX)}", None
     choice = choice_of(target, settings_of(settings))
     if after is None:
         text = stage_text(program, types, stage, passes=passes, device=device, choice=choice)

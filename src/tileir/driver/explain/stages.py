@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program as StripeProgram
     from tileir.typed.ir import TensorType
 
-STAGES: Final = ("tile", "typed", "stripe", "scheduled", "sem")
+STAGES: Final = ("tile", "typed", "stripe", "scheduled", "sem", "code")
 
 ALL: Final = "all"
 """Stands for every pass."""
@@ -46,6 +46,8 @@ def stage_text(
 ) -> str:
     """Return the text of a program at one of :data:`STAGES`; those before ``scheduled`` need no device.
 
+    ``code`` is what the back end of the device generates.
+
     Raises:
         TileError: TIL902 where a stage after ``tile`` lacks the types of inputs; TIL712, the program is of a later
             stage.
@@ -59,6 +61,8 @@ def stage_text(
         return stripe_text(stripe_of(program, types))
     if isinstance(program, SemProgram) and stage == "sem":
         return semtree_text(program)
+    if stage == "code":
+        return listing(program, types, None, passes=passes, device=device, choice=choice)
     target = scheduling_target(choice, default_context().device(device).target, None)
     steps = passes_of(passes, target)
     if stage == "scheduled":  # for hardware that nothing here can run there is no more to come

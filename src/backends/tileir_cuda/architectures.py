@@ -1,0 +1,105 @@
+"""NVIDIA's architectures that LLVM emits PTX for, and the facts of one card of each.
+
+The facts are those of NVIDIA's data sheets and of "CUDA C++ Programming Guide", Compute Capabilities. LLVM ends the
+process where the version of PTX is older than its architecture, so the least one stands beside each.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STATIC_SHARED_BYTES: Final = 48 * 1024
+"""Shared memory that a group may have without asking the driver for more."""
+
+ALIGNMENT: Final = 256
+"""What the address of all memory that the driver hands out is a multiple of."""
+
+
+@attrs.frozen
+class Architecture:
+    """A processor that PTX is emitted for.
+
+    Attributes:
+        name: As LLVM and PTX call it. Code for a name with an ``a`` runs on that capability alone, other code on later
+            ones as well.
+        capability: Major and minor number.
+        ptx: The oldest version of PTX that knows it, such as 80 for 8.0.
+        card: A card that has it, for a target without one.
+        multiprocessors: Of that card.
+        cache_bytes: Its second-level cache.
+
+    """
+
+    name: str
+    capability: tuple[int, int]
+    ptx: int
+    card: str
+    multiprocessors: int
+    cache_bytes: int
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether later cards run code for it."""
+        return not self.name.endswith("a")
+
+
+_MIB: Final = 1 << 20
+
+ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Architecture("sm_80", (8, 0), 70, "A100", 108, 40 * _MIB),
+            Architecture("sm_86", (8, 6), 71, "A40", 84, 6 * _MIB),
+            Architecture("sm_89", (8, 9), 78, "L40S", 142, 96 * _MIB),
+            Architecture("sm_90a", (9, 0), 80, "H200", 132, 50 * _MIB),
+            Architecture("sm_100a", (10, 0), 86, "B200", 148, 126 * _MIB),
+            Architecture("sm_120", (12, 0), 87, "RTX_5090", 170, 96 * _MIB),
+        )
+    }
+)
+"""By name, the older capability first."""
+
+
+def architecture_for(capability: tuple[int, int]) -> Architecture | None:
+    """Return what to emit for a card: its own row, or the latest one whose code runs on it; None for older cards."""
+    fitting = [
+        row
+        for row in ARCHITECTURES.values()
+        if row.capability == capability or (row.is_portable and row.capability < capability)
+    ]
+    return fitting[-1] if fitting else None
+
+
+def target_of(card: str, multiprocessors: int, cache_bytes: int) -> Target:
+    """Return what passes and lowerings read of a card."""
+    return Target(
+        name=f"CUDA-{card}".replace(" ", "_"),
+        vector_bytes=16,
+        vector_registers=256,
+        threads=multiprocessors,
+        cache_bytes=(cache_bytes,),
+        local_bytes=STATIC_SHARED_BYTES,
+        group_threads=1024,
+        group_width=32,
+        max_lanes=16,
+        alignment=ALIGNMENT,
+        scratch=False,
+        index_dtype=DType.I32,
+        async_copies=True,
+        fragments=SPELT,
+        pipeline="gpu",
+    )
+
+
+SPELT: Final[tuple[str, ...]] = ()
+"""The matrix fragments that have instructions here, as :mod:`tileir.core.fragments` names them."""

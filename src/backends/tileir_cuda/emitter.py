@@ -1,0 +1,150 @@
+"""Kernels as LLVM IR text for NVIDIA's cards, by the emitter of processors with other hooks.
+
+Every kernel becomes ``ptx_kernel void @name(ptr …)`` with a pointer for each parameter. A launch has a block for each
+group of the grid, and a thread for each of the group's. A grid that is too high or too deep for the driver is laid out
+along the first axis (:func:`blocks`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.semtree.analysis.effects import assigned_variables
+from tileir.semtree.analysis.ranges import Ranges
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.ir import DeclareArray, GridLevel, ParamAccess, Region, Type
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.legalise.storage import stored_as_bits
+from tileir.semtree.matrices import without_instructions
+from tileir.semtree.rewrite import statements
+from tileir.semtree.transform.expansions import expand_kernel
+from tileir.semtree.transform.layout import Layout
+from tileir_cuda.architectures import SPELT, STATIC_SHARED_BYTES
+from tileir_cuda.remainders import remainders
+from tileir_cuda.statements import SHARED_ALIGNMENT, CudaStatements
+from tileir_llvm.capabilities import CAPABILITIES
+from tileir_llvm.conversions import integer
+from tileir_llvm.emitter import FAST_MATH, coordinates, promises, symbol
+from tileir_llvm.expressions import Environment
+from tileir_llvm.floats import NATIVE
+from tileir_llvm.memory import Place
+from tileir_llvm.text import FunctionText, ModuleText, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.semtree.ir import KernelFunction
+
+MOST_BLOCKS: Final = (2**31 - 1, 65535, 65535)
+"""How many blocks a launch can have along each axis."""
+
+MOST_THREADS: Final = (1024, 1024, 64)
+"""How many threads a block can have along each axis, and 1024 of them in all."""
+
+_AXES: Final = "xyz"
+_PREFIX: Final = "remainder"
+_ATTRIBUTES: Final = "nounwind mustprogress norecurse"
+
+
+def emit(kernels: Iterable[KernelFunction], *, fast_math: bool = False) -> str:
+    """Write a module with a function for each kernel, under the names of :func:`tileir_llvm.emitter.symbol`.
+
+    Args:
+        kernels: What to write.
+        fast_math: Whether to add :data:`tileir_llvm.emitter.FAST_MATH`.
+
+    Raises:
+        VerifyError: A kernel is not legal.
+        BackendError: TIL804, a kernel needs what cards lack.
+
+    """
+    module = ModuleText(FAST_MATH if fast_math else "", remainder=_PREFIX)
+    for number, kernel in enumerate(kernels):
+        verify(kernel)
+        _check(kernel)
+        plain = without_instructions(kernel, SPELT, copies=False)
+        ready = legalise(stored_as_bits(expand_kernel(plain, NATIVE)), CAPABILITIES)
+        module.functions.append(_kernel(module, ready, symbol(number, kernel)))
+    module.functions.extend(remainders("".join(module.functions), _PREFIX))
+    return module.text(f"attributes #1 = {{ {_ATTRIBUTES} noinline }}")
+
+
+def blocks(kernel: KernelFunction) -> tuple[int, int, int]:
+    """Return how many blocks a launch has along each axis."""
+    x, y, z = (*kernel.grid, 1, 1)[:3]
+    fits = y <= MOST_BLOCKS[1] and z <= MOST_BLOCKS[2]
+    return (x, y, z) if fits else (x * y * z, 1, 1)
+
+
+def threads(kernel: KernelFunction) -> tuple[int, int, int]:
+    """Return how many threads a block has along each axis."""
+    x, y, z = (*kernel.group, 1, 1)[:3]
+    return x, y, z
+
+
+def shared_bytes(kernel: KernelFunction) -> int:
+    """Return how much shared memory the arrays of a group take."""
+    arrays = {stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray)}
+    sizes = (array.size * array.dtype.itemsize for array in arrays if array.region is not Region.PRIVATE)
+    return sum(-(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in sizes)
+
+
+def _check(kernel: KernelFunction) -> None:
+    """Refuse a kernel that no card can launch."""
+    faults = []
+    if math.prod(kernel.group) > MOST_THREADS[0] or threads(kernel)[2] > MOST_THREADS[2]:
+        faults.append(f"has groups of {kernel.group} threads, and cards run 1024 of them, 64 along the last axis")
+    if blocks(kernel)[0] > MOST_BLOCKS[0]:
+        faults.append(f"has {math.prod(kernel.grid)} groups, and cards count {MOST_BLOCKS[0]} of them")
+    if shared_bytes(kernel) > STATIC_SHARED_BYTES:
+        faults.append(f"shares {shared_bytes(kernel)} bytes in a group, and gets {STATIC_SHARED_BYTES}")
+    if faults:
+        message = "; it ".join(faults)
+        note = "compile with the pipeline of cards, gpu, or with smaller tiles"
+        raise BackendError((Diagnostic("TIL804", f"kernel {kernel.name!r} {message}: {note}"),))
+
+
+def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
+    out = FunctionText(module)
+    env = Environment(out, ranges=Ranges.of(kernel))
+    for number, param in enumerate(kernel.params):
+        constant = param.no_alias and param.access is ParamAccess.READ
+        env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
+    _coordinates(env, kernel)
+    nothing = Layout({}, 0)
+    writer = CudaStatements(env, nothing, assigned_variables(kernel.body), kernel=name)
+    writer.write(kernel.body)
+    out.effect("ret void")
+    params = ", ".join(f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))
+    block = ",".join(map(str, threads(kernel)))
+    return out.text(f'define ptx_kernel void @{name}({params}) {_ATTRIBUTES} "nvvm.reqntid"="{block}"')
+
+
+def _coordinates(env: Environment, kernel: KernelFunction) -> None:
+    """Read where the thread is. What there is one of is 0."""
+    grid, group = kernel.grid, kernel.group
+    index = Type(DType.I32)
+    if blocks(kernel)[: len(grid)] == grid:
+        for axis, extent in enumerate(grid):
+            env.coordinates[GridLevel.GROUP, axis] = _special(env.out, "ctaid", axis, extent)
+    else:
+        linear = env.out.pure(f"zext i32 {_special(env.out, 'ctaid', 0, math.prod(grid)).text} to i64")
+        for axis, value in enumerate(coordinates(env.out, grid, Value(linear, Type(DType.I64)))):
+            env.coordinates[GridLevel.GROUP, axis] = value
+    for axis, extent in enumerate(group):
+        env.coordinates[GridLevel.LOCAL, axis] = _special(env.out, "tid", axis, extent)
+    for level, axes in ((GridLevel.GROUP, len(grid)), (GridLevel.LOCAL, len(group))):
+        for axis in range(axes, 3):
+            env.coordinates[level, axis] = integer(0, index)
+
+
+def _special(out: FunctionText, register: str, axis: int, extent: int) -> Value:
+    """Read a special register, which is below ``extent``."""
+    if extent == 1:
+        return integer(0, Type(DType.I32))
+    name = f"llvm.nvvm.read.ptx.sreg.{register}.{_AXES[axis]}"
+    out.module.declarations[f"declare i32 @{name}()"] = None
+    return Value(out.pure(f"call range(i32 0, {extent}) i32 @{name}()"), Type(DType.I32))

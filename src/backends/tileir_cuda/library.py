@@ -1,0 +1,66 @@
+"""PTX for some kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.checks import checked_parts, sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.semtree.ir import KernelFunction
+
+
+@attrs.frozen(eq=False)
+class CudaLibrary:
+    """Kernels, the module of LLVM IR that they became, and its PTX.
+
+    Attributes:
+        kernels: What was compiled.
+        text: LLVM IR before optimisation.
+        ptx: What the driver makes machine code of.
+
+    """
+
+    kernels: tuple[KernelFunction, ...]
+    text: str = attrs.field(repr=False)
+    ptx: str = attrs.field(repr=False)
+
+    @classmethod
+    def load(cls, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:
+        """Undo :meth:`save`.
+
+        Raises:
+            BackendError: TIL806, a part is missing or was changed.
+
+        """
+        found = checked_parts(parts)
+        try:
+            return cls(tuple(kernels), found["llvm"].decode(), found["ptx"].decode())
+        except (KeyError, UnicodeDecodeError) as error:
+            message = f"the saved parts {sorted(parts)} are not those of a CUDA library; compile again"
+            raise BackendError((Diagnostic("TIL806", message),)) from error
+
+    def save(self) -> Mapping[str, bytes]:
+        """Return the parts ``llvm`` and ``ptx``, and their digest."""
+        return sealed({"llvm": self.text.encode(), "ptx": self.ptx.encode()})
+
+    def listing(self, form: str) -> str:
+        """Return PTX (``"ptx"``), or LLVM IR before optimisation (``"llvm"``).
+
+        Raises:
+            BackendError: TIL806, the form is another one.
+
+        """
+        match form:
+            case "ptx":
+                return self.ptx
+            case "llvm":
+                return self.text
+            case _:
+                message = f"the CUDA back end lists ptx or llvm, not {form!r}"
+                raise BackendError((Diagnostic("TIL806", message),))

@@ -1,0 +1,1 @@
+"""What the driver does: memory, events, launches."""

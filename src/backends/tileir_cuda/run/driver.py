@@ -1,0 +1,203 @@
+"""NVIDIA's driver as functions that raise the errors of the family; what is drawn from it belongs to the process.
+
+One context for each card, the primary one, is shared with everybody else in the process who uses the card. Drivers do
+not survive a fork: in a child of a process that used one, everything here raises TIL809.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import attrs
+from cuda.bindings import driver
+
+from tileir.core.errors import BackendError, Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RESULT: Final = driver.CUresult
+SUCCESS: Final = _RESULT.CUDA_SUCCESS
+NOT_READY: Final = _RESULT.CUDA_ERROR_NOT_READY
+
+_STICKY: Final = frozenset(
+    {
+        _RESULT.CUDA_ERROR_ILLEGAL_ADDRESS,
+        _RESULT.CUDA_ERROR_LAUNCH_FAILED,
+        _RESULT.CUDA_ERROR_LAUNCH_TIMEOUT,
+        _RESULT.CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        _RESULT.CUDA_ERROR_MISALIGNED_ADDRESS,
+        _RESULT.CUDA_ERROR_INVALID_ADDRESS_SPACE,
+        _RESULT.CUDA_ERROR_INVALID_PC,
+        _RESULT.CUDA_ERROR_HARDWARE_STACK_ERROR,
+        _RESULT.CUDA_ERROR_ASSERT,
+        _RESULT.CUDA_ERROR_ECC_UNCORRECTABLE,
+    }
+)
+"""Errors after which every call on the context fails alike."""
+
+_ATTRIBUTE: Final = driver.CUdevice_attribute
+
+
+@attrs.frozen
+class Card:
+    """One card, as the driver counts them."""
+
+    number: int
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    cache_bytes: int
+    memory_bytes: int
+
+
+@attrs.define(eq=False, repr=False)
+class _Process:
+    """Whether this process, or the one that it was forked from, has used the driver; and the contexts."""
+
+    used: bool = False
+    forked: bool = False
+    contexts: dict[int, Any] = attrs.field(factory=dict)
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+
+_process: Final = _Process()
+
+
+def checked(what: str, result: Sequence[Any]) -> Any:
+    """Return what a call of the driver returned beside its status.
+
+    Args:
+        what: What the call was for, for messages.
+        result: The status, and one value or none.
+
+    Raises:
+        BackendError: TIL708, there is not enough memory; TIL804, a launch asks for too much; TIL805, the driver refused
+            the code; TIL808, any other failure.
+
+    """
+    if result[0] is not SUCCESS:
+        fail(what, result[0])
+    return result[1] if len(result) > 1 else None
+
+
+def fail(what: str, status: Any) -> NoReturn:
+    """Raise the error of a status; see :func:`checked`."""
+    raise fault(what, status)
+
+
+def fault(what: str, status: Any) -> BackendError:
+    """Return the error of a status; see :func:`checked`."""
+    name = f"{_RESULT(status).name}, {int(status)}"
+    match status:
+        case _RESULT.CUDA_ERROR_OUT_OF_MEMORY:
+            message = f"{what}: there is not enough memory on the device ({name}); make the arrays smaller"
+            return BackendError((Diagnostic("TIL708", message),))
+        case _RESULT.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES | _RESULT.CUDA_ERROR_INVALID_VALUE if what.startswith("kernel"):
+            message = f"{what}: the launch asks for more than the device has ({name}); compile with another pipeline"
+            return BackendError((Diagnostic("TIL804", message),))
+        case (
+            _RESULT.CUDA_ERROR_INVALID_PTX
+            | _RESULT.CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            | _RESULT.CUDA_ERROR_NO_BINARY_FOR_GPU
+            | _RESULT.CUDA_ERROR_INVALID_IMAGE
+        ):
+            return BackendError((Diagnostic("TIL805", f"{what}: the driver refused the code ({name})"),))
+        case _ if status in _STICKY:
+            message = (
+                f"{what}: the device failed while it worked ({name}); what this process had on it is lost. Start the"
+                " process again; if it happens again, it is a defect of tileir"
+            )
+            return BackendError((Diagnostic("TIL808", message),))
+        case _:
+            return BackendError((Diagnostic("TIL808", f"{what}: the driver refused it ({name})"),))
+
+
+def use_driver() -> None:
+    """Say that the driver is about to be used.
+
+    Raises:
+        BackendError: TIL809, the parent of this forked process used it before.
+
+    """
+    if _process.forked:
+        message = (
+            "CUDA was used before this process was forked, and its driver does not survive that; "
+            "start processes with the method 'spawn' or 'forkserver', or use CUDA only after the fork"
+        )
+        raise BackendError((Diagnostic("TIL809", message),))
+    _process.used = True
+
+
+def inherited() -> bool:
+    """Return whether the driver in use is that of the parent, which this process must leave alone."""
+    return _process.forked
+
+
+def cards() -> list[Card]:
+    """Return all cards.
+
+    Raises:
+        BackendError: TIL802, there is no driver, or it does not start; TIL809, the process was forked.
+
+    """
+    use_driver()
+    try:
+        status = driver.cuInit(0)[0]
+    except Exception as error:  # cuda-bindings raises errors of several kinds where the driver's library is missing
+        message = f"the driver of NVIDIA's cards cannot be loaded ({type(error).__name__}: {error}); install it"
+        raise BackendError((Diagnostic("TIL802", message),)) from error
+    if status is _RESULT.CUDA_ERROR_NO_DEVICE:
+        return []
+    if status is not SUCCESS:
+        message = f"the driver of NVIDIA's cards does not start ({_RESULT(status).name})"
+        raise BackendError((Diagnostic("TIL802", message),))
+    return [_card(number) for number in range(checked("counting cards", driver.cuDeviceGetCount()))]
+
+
+def enter(number: int) -> None:
+    """Make the primary context of a card that of the calling thread.
+
+    Raises:
+        BackendError: TIL808, the driver refuses it; TIL809, the process was forked.
+
+    """
+    use_driver()
+    context = _process.contexts.get(number)
+    if context is None:
+        with _process.lock:
+            if number not in _process.contexts:
+                device = checked("a card", driver.cuDeviceGet(number))
+                _process.contexts[number] = checked("opening a card", driver.cuDevicePrimaryCtxRetain(device))
+            context = _process.contexts[number]
+    checked("entering the context of a card", driver.cuCtxSetCurrent(context))
+
+
+def _card(number: int) -> Card:
+    device = checked("a card", driver.cuDeviceGet(number))
+
+    def attribute(which: Any) -> int:
+        return int(checked("asking a card", driver.cuDeviceGetAttribute(which, device)))
+
+    name = checked("asking a card", driver.cuDeviceGetName(256, device))
+    return Card(
+        number,
+        name.split(b"\0")[0].decode(errors="replace"),
+        (
+            attribute(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            attribute(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        ),
+        attribute(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        attribute(_ATTRIBUTE.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        int(checked("asking a card", driver.cuDeviceTotalMem(device))),
+    )
+
+
+def _after_fork() -> None:
+    _process.forked = _process.used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,228 @@
+"""Memory, copies and launches on one card."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+from cuda.bindings import driver
+
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.forking import renew_in_children
+from tileir.runtime.checks import kernel_at, memory_size
+from tileir.runtime.events import Scheduler
+from tileir_cuda.architectures import ALIGNMENT
+from tileir_cuda.run.driver import checked, enter, inherited, use_driver
+from tileir_cuda.run.kernels import CudaKernel
+from tileir_cuda.run.memory import CudaBuffer, Pool, copy, enqueue, place_of
+from tileir_cuda.run.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import DeviceInfo, Event, Options
+    from tileir_cuda.library import CudaLibrary
+    from tileir_cuda.run.kernels import BoundCudaKernel
+
+
+@attrs.frozen(eq=False)
+class Module:
+    """Code that the driver has loaded on a card."""
+
+    native: Any
+    card: int
+
+    @classmethod
+    def of(cls, card: int, ptx: str) -> Module:
+        """Load PTX, of which the driver makes machine code.
+
+        Raises:
+            BackendError: TIL805, the driver refuses it.
+
+        """
+        enter(card)
+        native = checked("loading PTX", driver.cuModuleLoadData(ptx.encode() + b"\0"))
+        module = cls(native, card)
+        weakref.finalize(module, _unload, native, card).atexit = False
+        return module
+
+
+def _unload(native: Any, card: int) -> None:
+    if not inherited():
+        enter(card)
+        driver.cuModuleUnload(native)
+
+
+@attrs.define(eq=False)
+class CudaExecutor:
+    """Owns a stream and memory of one card; may be used from several threads.
+
+    Attributes:
+        asynchronous: Launches and copies only submit work.
+        batches: Whole programs are cheaper than one event after the other.
+        part_alignment: What the offset of each part of a buffer is a multiple of.
+
+    """
+
+    device: DeviceInfo
+    options: Options
+    stream: Stream = attrs.field(repr=False)
+    pool: Pool = attrs.field(repr=False)
+    asynchronous: bool = attrs.field(default=True, init=False)
+    batches: bool = attrs.field(default=True, init=False)
+    part_alignment: int = attrs.field(default=ALIGNMENT, init=False)
+    _scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-cuda"), init=False, repr=False)
+    _closed: bool = attrs.field(default=False, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
+    _modules: weakref.WeakKeyDictionary[CudaLibrary, Module] = attrs.field(
+        factory=weakref.WeakKeyDictionary, init=False, repr=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    @classmethod
+    def of(cls, device: DeviceInfo, card: int, options: Options) -> CudaExecutor:
+        """Open a stream on a card.
+
+        Raises:
+            BackendError: TIL808, its driver refuses; TIL809, the process was forked.
+
+        """
+        stream = Stream.of(card, measures=options.profile)
+        return cls(device, options, stream, Pool(stream, device.memory_bytes or 1 << 62))
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
+
+    def allocate(self, nbytes: int) -> CudaBuffer:
+        """Return memory of the card with undefined content.
+
+        Raises:
+            ArgumentError: TIL707, the size is below 0.
+            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
+
+        """
+        self.check_open()
+        self.stream.collect()
+        return self.pool.take(memory_size(nbytes))
+
+    def wrap(self, array: np.ndarray[Any, Any]) -> None:
+        """Return None: cards do not work on the host's memory in place."""
+
+    def part(self, buffer: CudaBuffer, offset: int, nbytes: int) -> CudaBuffer:
+        """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on.
+
+        Raises:
+            ArgumentError: TIL706, the part is empty, or reaches beyond the buffer, or its offset is not aligned.
+
+        """
+        self.check_open()
+        if offset % self.part_alignment or offset < 0 or nbytes < 1 or offset + nbytes > buffer.nbytes:
+            place = f"{nbytes} bytes from {offset} on of {buffer.nbytes}"
+            message = f"a part needs an offset that is a multiple of {self.part_alignment}, and bytes: not {place}"
+            raise ArgumentError((Diagnostic("TIL706", message),))
+        return buffer.part(offset, nbytes)
+
+    def prepare(self, library: CudaLibrary, index: int) -> CudaKernel:
+        """Load a library, once, and ready kernel number ``index``.
+
+        Raises:
+            ArgumentError: TIL707, there is no such kernel.
+            BackendError: TIL804, its groups are larger than the card can run; TIL805, the driver refused the code;
+                TIL807, the executor was closed; TIL809, the process was forked.
+
+        """
+        self.check_open()
+        kernel = kernel_at(library, index)
+        with self._lock:
+            module = self._modules.get(library)
+            if module is None:
+                module = self._modules[library] = Module.of(self.stream.card, library.ptx)
+        return CudaKernel.of(self, kernel, module, index)
+
+    def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
+        """Copy as many bytes as both have, between buffers or contiguous arrays, once all of ``after`` have completed.
+
+        Arrays stay alive until then, and must not be changed.
+
+        Raises:
+            ArgumentError: TIL706, an array has gaps, or the destination cannot be written.
+            BackendError: TIL708 or TIL808, the driver refuses; TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        read, write = place_of(source), place_of(destination)
+        count = min(read.nbytes, write.nbytes)
+        ours = [isinstance(place, CudaBuffer) for place in (read, write)]
+        known = [own or isinstance(place, np.ndarray) for own, place in zip(ours, (read, write), strict=True)]
+        if any(ours) and all(known):
+            return copy(self.stream, read, write, count, after)
+        return self._scheduler.submit(partial(_copy_by_host, read, write, count), after)
+
+    def run_batch(
+        self,
+        inputs: Sequence[tuple[np.ndarray[Any, Any], CudaBuffer]],
+        launches: Sequence[BoundCudaKernel],
+        outputs: Sequence[tuple[CudaBuffer, np.ndarray[Any, Any]]],
+    ) -> None:
+        """Copy arrays in, launch one kernel after the other, copy results out, and return when all is done.
+
+        Raises:
+            BackendError: TIL708, TIL804 or TIL808, the driver refuses; TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        stream = self.stream
+
+        def work() -> None:
+            for array, buffer in inputs:
+                if array.nbytes:
+                    enqueue(stream, array, buffer, array.nbytes)
+            for launch in launches:
+                launch.enqueue()
+            for buffer, array in outputs:
+                if array.nbytes:
+                    enqueue(stream, buffer, array, array.nbytes)
+
+        try:
+            event = stream.begin(work, (inputs, launches, outputs), "a run")
+        except BackendError:
+            stream.drain()  # the caller's arrays are free again
+            raise
+        event.wait()
+
+    def close(self) -> None:
+        """Wait for all work and give memory back; in a forked child both are the parent's affair."""
+        if self._closed:
+            return
+        self._closed = True
+        if inherited():
+            return
+        self._scheduler.close()
+        self.stream.finish()
+        self.pool.release()
+
+    def check_open(self) -> None:
+        """Raise TIL807 after :meth:`close`, and TIL809 in a forked child."""
+        if self._closed:
+            raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+        use_driver()
+
+
+def _copy_by_host(read: Any, write: Any, count: int) -> None:
+    """Copy between memories of which the driver does not know one."""
+    if isinstance(write, np.ndarray):
+        with read.map_current() as source:
+            np.copyto(write[:count], source[:count])
+    elif isinstance(read, np.ndarray):
+        with write.map_current() as destination:
+            np.copyto(destination[:count], read[:count])
+    else:
+        with read.map_current() as source, write.map_current() as destination:
+            np.copyto(destination[:count], source[:count])

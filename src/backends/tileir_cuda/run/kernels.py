@@ -1,0 +1,128 @@
+"""Kernels that the driver has loaded, and launches of them."""
+
+from __future__ import annotations
+
+import math
+from ctypes import addressof, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from cuda.bindings import driver
+
+from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
+from tileir_cuda.emitter import blocks, threads
+from tileir_cuda.run.driver import checked
+from tileir_cuda.run.memory import CudaBuffer
+from tileir_llvm.emitter import symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import Event
+    from tileir.semtree.ir import KernelFunction
+    from tileir_cuda.run.executor import CudaExecutor
+    from tileir_cuda.run.stream import Stream
+
+
+@attrs.frozen(eq=False)
+class CudaKernel:
+    """One kernel, ready to run from any thread.
+
+    Attributes:
+        kernel: What was compiled.
+
+    """
+
+    kernel: KernelFunction
+    _executor: CudaExecutor = attrs.field(repr=False)
+    _module: object = attrs.field(repr=False)
+    _function: Any = attrs.field(repr=False)
+    _sizes: tuple[int, ...] = attrs.field(repr=False)
+
+    @classmethod
+    def of(cls, executor: CudaExecutor, kernel: KernelFunction, module: Any, index: int) -> CudaKernel:
+        """Ready the function of kernel number ``index`` in a module.
+
+        Raises:
+            GroupLimitError: TIL804, its groups have more threads than the card can run of this kernel.
+            BackendError: TIL808, the driver does not find it.
+
+        """
+        name = symbol(index, kernel)
+        function = checked(f"kernel {kernel.name}", driver.cuModuleGetFunction(module.native, name.encode()))
+        which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        most = int(checked(f"kernel {kernel.name}", driver.cuFuncGetAttribute(which, function)))
+        if math.prod(kernel.group) > most:
+            message = (
+                f"kernel {kernel.name} has groups of {math.prod(kernel.group)} threads, and the device can run {most} "
+                "of this kernel; compile with smaller groups"
+            )
+            raise GroupLimitError((Diagnostic("TIL804", message),), most)
+        sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
+        return cls(kernel, executor, module, function, sizes)
+
+    def run(self, buffers: Sequence[CudaBuffer], after: Sequence[Event] = ()) -> Event:
+        """Launch once all of ``after`` have completed.
+
+        Raises:
+            ArgumentError: TIL706, the buffers do not fit the parameters.
+            BackendError: TIL804 or TIL808, the driver refuses the launch; TIL807, the executor was closed.
+
+        """
+        return self.bind(buffers).run(after)
+
+    def launch(self, buffers: Sequence[CudaBuffer]) -> None:
+        """Launch now, and return when the outputs are written; the errors are those of :meth:`run`."""
+        self.run(buffers).wait()
+
+    def bind(self, buffers: Sequence[CudaBuffer]) -> BoundCudaKernel:
+        """Return a launch on these buffers."""
+        self._executor.check_open()
+        held = tuple(buffers)
+        self._check(held)
+        addresses = (c_uint64 * max(1, len(held)))(*(buffer.address for buffer in held))
+        first = addressof(addresses)
+        pointers = (c_void_p * max(1, len(held)))(*(first + 8 * number for number in range(len(held))))
+        stream = self._executor.stream
+        return BoundCudaKernel(self.kernel, self._function, stream, (held, addresses, pointers), addressof(pointers))
+
+    def _check(self, buffers: tuple[object, ...]) -> None:
+        ours = [buffer for buffer in buffers if isinstance(buffer, CudaBuffer)]
+        card = self._executor.stream.card
+        if len(ours) < len(buffers) or any(buffer.stream.card != card for buffer in ours):
+            message = f"kernel {self.kernel.name} takes buffers of its own device; copy the data there first"
+            raise ArgumentError((Diagnostic("TIL706", message),))
+        sizes = [buffer.nbytes for buffer in ours]
+        if len(sizes) != len(self._sizes) or any(map(int.__lt__, sizes, self._sizes)):
+            message = f"kernel {self.kernel.name} takes buffers of {list(self._sizes)} bytes, not {sizes}"
+            raise ArgumentError((Diagnostic("TIL706", message),))
+
+
+@attrs.frozen(eq=False)
+class BoundCudaKernel:
+    """A launch whose buffers are checked and packed. It may run again while an earlier run has not completed."""
+
+    kernel: KernelFunction
+    _function: Any = attrs.field(repr=False)
+    _stream: Stream = attrs.field(repr=False)
+    _held: object = attrs.field(repr=False)
+    _pointers: int = attrs.field(repr=False)
+    _shape: tuple[int, ...] = attrs.field(init=False, repr=False)
+
+    @_shape.default
+    def _blocks_and_threads(self) -> tuple[int, ...]:
+        return (*blocks(self.kernel), *threads(self.kernel))
+
+    def run(self, after: Sequence[Event] = ()) -> Event:
+        """Do what :meth:`CudaKernel.run` does."""
+        return self._stream.submit(self.enqueue, self._held, after, f"kernel {self.kernel.name}")
+
+    def launch(self) -> None:
+        """Do what :meth:`CudaKernel.launch` does."""
+        self.run().wait()
+
+    def enqueue(self) -> None:
+        """Put a launch into the stream; a grid without groups is none."""
+        if all(self._shape):
+            result = driver.cuLaunchKernel(self._function, *self._shape, 0, self._stream.native, self._pointers, 0)
+            checked(f"kernel {self.kernel.name}", result)

@@ -1,0 +1,209 @@
+"""Memory of a card, and copies from, to and on it."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+from cuda.bindings import driver
+
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.runtime.arrays import address_of
+from tileir_cuda.run.driver import checked, enter, inherited
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.runtime.interface import Event
+    from tileir_cuda.run.stream import Stream
+
+    Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+STEP: Final = 512
+"""Sizes are rounded up to multiples of this, so that arrays of about one size share memory."""
+
+LARGE: Final = 1 << 20
+LARGE_STEP: Final = 1 << 18
+
+SHARE: Final = 8
+"""Spare memory is at most this part of what the card has."""
+
+
+@attrs.define(eq=False)
+class CudaBuffer:
+    """Memory of a card.
+
+    Attributes:
+        address: Where it starts.
+        nbytes: Its size in bytes.
+        stream: The stream in which it is copied.
+
+    """
+
+    address: int
+    nbytes: int
+    stream: Stream = attrs.field(repr=False)
+    _owner: object = attrs.field(default=None, repr=False)
+
+    def host(self) -> Bytes | None:
+        """Return None: the host does not see the memory."""
+        return None
+
+    @contextmanager
+    def map_current(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
+        """Give the host the content, to read and to change, once all of ``after`` have completed.
+
+        Raises:
+            BackendError: TIL808, the driver cannot copy it.
+            BaseException: What an event of ``after`` failed with.
+
+        """
+        for event in after:
+            event.wait()
+        content = np.empty(self.nbytes, np.uint8)
+        copy(self.stream, self, content, self.nbytes, ()).wait()
+        yield content
+        copy(self.stream, content, self, self.nbytes, ()).wait()
+
+    @contextmanager
+    def map_discard(self, after: Sequence[Event] = ()) -> Iterator[Bytes]:
+        """Do the same where nobody needs the content so far: the bytes are undefined at first."""
+        for event in after:
+            event.wait()
+        content = np.empty(self.nbytes, np.uint8)
+        yield content
+        copy(self.stream, content, self, self.nbytes, ()).wait()
+
+    def part(self, offset: int, nbytes: int) -> CudaBuffer:
+        """Return a buffer over a part, which keeps this one alive."""
+        return CudaBuffer(self.address + offset, nbytes, self.stream, self)
+
+
+@attrs.define(eq=False)
+class Pool:
+    """Allocates memory of one card, and keeps what comes back, within a bound.
+
+    A piece that comes back may still be used by work that is in the stream: whoever gets it next puts work behind that.
+    """
+
+    stream: Stream
+    device_bytes: int
+    spare_bytes: int = attrs.field(default=0, init=False)
+    _spare: dict[int, list[int]] = attrs.field(factory=dict, init=False)
+    _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+
+    def take(self, nbytes: int) -> CudaBuffer:
+        """Return memory of at least ``nbytes`` bytes, with undefined content.
+
+        Raises:
+            BackendError: TIL708, there is not enough.
+
+        """
+        size = rounded(nbytes)
+        address = self._kept(size) or self._allocated(size, nbytes)
+        buffer = CudaBuffer(address, nbytes, self.stream)
+        weakref.finalize(buffer, self.give, address, size).atexit = False
+        return buffer
+
+    def give(self, address: int, size: int) -> None:
+        """Take memory back that nobody refers to any more."""
+        if inherited():
+            return
+        with self._lock:  # reentrant: the collector of Python may call at any time
+            if self.spare_bytes + size <= self.device_bytes // SHARE:
+                self._spare.setdefault(size, []).append(address)
+                self.spare_bytes += size
+                return
+        self._free(address)
+
+    def release(self) -> None:
+        """Wait for the card, and give all spare memory back to it."""
+        self.stream.drain()
+        with self._lock:
+            spare, self._spare, self.spare_bytes = self._spare, {}, 0
+        for addresses in spare.values():
+            for address in addresses:
+                self._free(address)
+
+    def _kept(self, size: int) -> int:
+        with self._lock:
+            kept = self._spare.get(size)
+            if not kept:
+                return 0
+            self.spare_bytes -= size
+            return kept.pop()
+
+    def _allocated(self, size: int, nbytes: int) -> int:
+        what = f"{nbytes} bytes of memory"
+        if nbytes > self.device_bytes:
+            message = f"{nbytes} bytes are more than the {self.device_bytes} of the device; make the arrays smaller"
+            raise BackendError((Diagnostic("TIL708", message),))
+        enter(self.stream.card)
+        try:
+            return int(checked(what, driver.cuMemAlloc(size)))
+        except BackendError:
+            self.release()
+            return int(checked(what, driver.cuMemAlloc(size)))
+
+    def _free(self, address: int) -> None:
+        enter(self.stream.card)
+        driver.cuMemFree(address)  # it waits for the card; where that has failed, there is nothing to give back
+
+
+def rounded(nbytes: int) -> int:
+    """Return the size of memory for ``nbytes`` bytes; at least one byte, as no memory is empty."""
+    step = STEP if nbytes < LARGE else LARGE_STEP
+    return max(-(-nbytes // step), 1) * step
+
+
+def place_of(memory: Any) -> Bytes | Any:
+    """Return what to copy from or to: the bytes of an array or of a buffer that the host sees, or the buffer.
+
+    Raises:
+        ArgumentError: TIL706, an array has gaps.
+
+    """
+    if isinstance(memory, CudaBuffer):
+        return memory
+    if not isinstance(memory, np.ndarray):
+        if hasattr(memory, "map_current"):
+            seen = memory.host()
+            return memory if seen is None else seen
+        memory = np.asarray(memory)
+    if not memory.flags.c_contiguous:
+        raise ArgumentError((Diagnostic("TIL706", "an array with gaps cannot be copied; pass a contiguous one"),))
+    return memory.reshape(-1).view(np.uint8)
+
+
+def copy(stream: Stream, read: Any, write: Any, count: int, after: Sequence[Event]) -> Event:
+    """Copy ``count`` bytes between places, of which at least one is on the card, once ``after`` have completed.
+
+    Raises:
+        ArgumentError: TIL706, the destination is an array that cannot be written.
+        BackendError: TIL808, the driver refuses.
+
+    """
+    if isinstance(write, np.ndarray) and not write.flags.writeable:
+        raise ArgumentError((Diagnostic("TIL706", "the destination of a copy is read-only"),))
+
+    def work() -> None:
+        if count:
+            enqueue(stream, read, write, count)
+
+    return stream.submit(work, (read, write), after, "a copy")
+
+
+def enqueue(stream: Stream, read: Any, write: Any, count: int) -> None:
+    """Put a copy into a stream."""
+    native = stream.native
+    if isinstance(read, np.ndarray):
+        result = driver.cuMemcpyHtoDAsync(write.address, address_of(read), count, native)
+    elif isinstance(write, np.ndarray):
+        result = driver.cuMemcpyDtoHAsync(address_of(write), read.address, count, native)
+    else:
+        result = driver.cuMemcpyDtoDAsync(write.address, read.address, count, native)
+    checked("a copy", result)

@@ -1,0 +1,272 @@
+"""The stream of an executor: work goes in with what it waits for, and comes out as events.
+
+All work of an executor is in one stream, which runs in order. What waits for events of others enters it when they have
+completed, so that nothing in the stream ever waits for the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from cuda.bindings import driver
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.forking import renew_in_children
+from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
+from tileir_cuda.run.driver import NOT_READY, SUCCESS, checked, enter, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.interface import Event
+
+MILLISECOND: Final = 1e-3
+PATIENCE: Final = 8
+"""How many pieces of work may be kept without a look at whether they have completed."""
+
+WAITING: Final = 64
+"""How many threads may wait for events, to call whoever wants to be called; they start when they are needed."""
+
+
+@attrs.define(eq=False)
+class CudaEvent:
+    """A piece of work in a stream. It fulfils :class:`tileir.runtime.interface.Event`."""
+
+    stream: Stream = attrs.field(repr=False)
+    what: str
+    _begin: Any = attrs.field(repr=False)
+    _end: Any = attrs.field(repr=False)
+    _held: object = attrs.field(repr=False)
+    _settled: bool = attrs.field(default=False, init=False)
+    _failure: Failure | None = attrs.field(default=None, init=False)
+    _duration: float | None = attrs.field(default=None, init=False)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has completed or failed."""
+        if self._settled:
+            return True
+        enter(self.stream.card)
+        status = driver.cuEventQuery(self._end)[0]
+        if status is NOT_READY:
+            return False
+        self._settle(status)
+        return True
+
+    @property
+    def failure(self) -> Failure | None:
+        """What it failed with; None where it completed, or has not ended."""
+        return self._failure if self.done else None
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the device was busy; None before completion, or where nobody asked to measure."""
+        return self._duration if self.done else None
+
+    def wait(self) -> None:
+        """Block until it completes; raise the error where it, or something before it on the card, failed."""
+        if not self._settled:
+            enter(self.stream.card)
+            self._settle(driver.cuEventSynchronize(self._end)[0])
+            self.stream.collect()
+        if self._failure is not None:
+            self._failure.reraise()
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once it has completed or failed: now, or later in a thread that waits for it."""
+        if self.done:
+            callback()
+        else:
+            _waiting.submit(_watch, self, callback)
+
+    def abandon(self) -> None:
+        """Mark it as failed in a forked child, where the driver could not tell any more."""
+        if not self._settled:
+            message = "the process forked before the device was done; do it again in the child, on another device"
+            self._failure = Failure.of(BackendError((Diagnostic("TIL809", message),)))
+            self._settled = True
+
+    def _settle(self, status: Any) -> None:
+        """Keep the error and the time, and give the driver's events back."""
+        with self.stream.lock:
+            if self._settled:
+                return
+            if status is not SUCCESS:
+                self._failure = Failure.of(fault(self.what, status))
+            elif self._begin is not None:
+                elapsed = checked("a duration", driver.cuEventElapsedTime(self._begin, self._end))
+                self._duration = float(elapsed) * MILLISECOND
+            self._settled, self._held = True, None
+            self.stream.give_back(self._begin, self._end)
+
+
+@attrs.define(eq=False)
+class Stream:
+    """One stream of one card. Thread safe.
+
+    Attributes:
+        card: The driver's number of the card.
+        native: The driver's stream.
+        measures: Whether events tell how long the work took.
+        lock: Held while work enters the stream, so that the event behind it is its own.
+
+    """
+
+    card: int
+    native: Any
+    measures: bool
+    lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+    _in_flight: deque[CudaEvent] = attrs.field(factory=deque, init=False)
+    _spare: list[Any] = attrs.field(factory=list, init=False)
+    _postponed: dict[int, PendingEvent] = attrs.field(factory=dict, init=False)
+    _numbers: Any = attrs.field(factory=itertools.count, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    @classmethod
+    def of(cls, card: int, *, measures: bool) -> Stream:
+        """Make a stream that waits for no other.
+
+        Raises:
+            BackendError: TIL808, the driver refuses; TIL809, the process was forked.
+
+        """
+        enter(card)
+        flag = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        return cls(card, checked("a stream", driver.cuStreamCreate(flag)), measures)
+
+    def submit(self, work: Callable[[], object], held: object, after: Sequence[Event], what: str) -> Event:
+        """Put work into the stream, now or when all of ``after`` that are not of this stream have completed.
+
+        Args:
+            work: Calls the driver.
+            held: What must stay alive until the work has completed.
+            after: What it waits for; if one fails, it fails with the same error.
+            what: What to call it in messages.
+
+        Raises:
+            BackendError: TIL708, TIL804 or TIL808, the driver refuses it.
+
+        """
+        others: list[Event] = []
+        for event in after:
+            if isinstance(event, CudaEvent) and event.stream is self and not event._settled:
+                continue  # the stream runs in order
+            if not event.done:
+                others.append(event)
+            elif (failure := failure_of(event)) is not None:
+                return _failed(failure)
+        if others:
+            return self._postpone(work, held, after, what, others)
+        return self.begin(work, held, what)
+
+    def begin(self, work: Callable[[], object], held: object, what: str) -> CudaEvent:
+        """Put work into the stream now; the errors are those of :meth:`submit`."""
+        enter(self.card)
+        with self.lock:
+            begin = self._marked() if self.measures else None
+            work()
+            event = CudaEvent(self, what, begin, self._marked(), held)
+            self._in_flight.append(event)
+        if len(self._in_flight) > PATIENCE:
+            self.collect()
+        return event
+
+    def give_back(self, *events: Any) -> None:
+        """Keep events of the driver for the next work."""
+        self._spare.extend(event for event in events if event is not None)
+
+    def collect(self) -> None:
+        """Let go of the memory of the oldest work, up to the first that has not completed."""
+        with self.lock:
+            while self._in_flight and self._in_flight[0].done:
+                self._in_flight.popleft()
+
+    def finish(self) -> None:
+        """Wait for all work, also for that which waits for events of others."""
+        for event in tuple(self._postponed.values()):
+            failure_of(event)
+        self.drain()
+
+    def drain(self) -> None:
+        """Wait for all work that is in the stream."""
+        enter(self.card)
+        driver.cuStreamSynchronize(self.native)  # what failed tells so itself
+        self.collect()
+
+    def renew(self) -> None:
+        """Forget the parent's work in a forked child. Nothing of it is released: the driver would wait for it."""
+        for event in self._in_flight:
+            event.abandon()
+        _parents.extend((self.native, *self._in_flight, *self._spare))
+        self._in_flight, self._spare, self._postponed = deque(), [], {}
+        self.lock = threading.RLock()
+
+    def _marked(self) -> Any:
+        """Return an event of the driver that is behind all work so far."""
+        if self._spare:
+            native = self._spare.pop()
+        else:
+            flags = driver.CUevent_flags
+            flag = flags.CU_EVENT_DEFAULT if self.measures else flags.CU_EVENT_DISABLE_TIMING
+            native = checked("an event", driver.cuEventCreate(flag))
+        checked("an event", driver.cuEventRecord(native, self.native))
+        return native
+
+    def _postpone(
+        self, work: Callable[[], object], held: object, after: Sequence[Event], what: str, others: Sequence[Event]
+    ) -> PendingEvent:
+        pending, number = PendingEvent(), next(self._numbers)
+        self._postponed[number] = pending
+
+        def forget() -> None:
+            self._postponed.pop(number, None)
+
+        pending.then(forget)
+
+        def start() -> None:
+            try:
+                event = self.submit(work, held, after, what)
+            except BaseException as error:  # the error belongs to whoever waits
+                pending.fail(error)
+                return
+            _follow(event, pending)
+
+        all_ended(others).then(start)
+        return pending
+
+
+_parents: Final[list[Any]] = []
+_waiting: Final = ThreadPoolExecutor(WAITING, "tileir-cuda-events")
+
+
+def _watch(event: Event, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(Exception):  # whoever is called back asks the event again
+        event.wait()
+    callback()
+
+
+def _failed(failure: Failure) -> PendingEvent:
+    event = PendingEvent()
+    event.fail(failure)
+    return event
+
+
+def _follow(event: Event, pending: PendingEvent) -> None:
+    """Complete ``pending`` as ``event`` does."""
+
+    def settle() -> None:
+        failure = failure_of(event)
+        if failure is None:
+            pending.complete(event.duration)
+        else:
+            pending.fail(failure)
+
+    all_ended([event]).then(settle)

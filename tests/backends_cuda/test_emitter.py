@@ -1,0 +1,194 @@
+"""Kernels as PTX: what LLVM makes of each construct, for every architecture; no card is needed."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+import tileir
+from tileir.core.dtype import DType
+from tileir.core.errors import BackendError
+from tileir.core.ops import Op
+from tileir.semtree.ir import (
+    Apply,
+    Assign,
+    AsyncCopy,
+    Barrier,
+    Const,
+    DeclareArray,
+    GridIndex,
+    GridLevel,
+    KernelFunction,
+    Param,
+    ParamAccess,
+    Region,
+    Subscript,
+    Type,
+)
+from tileir_cuda.architectures import ARCHITECTURES, architecture_for
+from tileir_cuda.emitter import blocks, emit, shared_bytes
+from tileir_cuda.ptx import ptx
+
+INDEX = Type(DType.I32)
+F32 = Type(DType.F32)
+PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+
+
+def constant(value: int) -> Const:
+    return Const(value, INDEX)
+
+
+def own(axis: int = 0) -> GridIndex:
+    return GridIndex(GridLevel.LOCAL, axis, INDEX)
+
+
+def kernel(
+    *body: object, grid: tuple[int, ...] = (4,), group: tuple[int, ...] = (32,), size: int = 1024
+) -> KernelFunction:
+    params = (
+        Param("a", DType.F32, size, ParamAccess.READ, alignment=256),
+        Param("b", DType.F32, size, ParamAccess.WRITE, alignment=256),
+    )
+    return KernelFunction("k", params, body, grid, group, DType.I32)  # type: ignore[arg-type]
+
+
+def code(*body: object, **how: object) -> str:
+    return ptx(emit([kernel(*body, **how)]), ARCHITECTURES["sm_90a"])  # type: ignore[arg-type]
+
+
+def times(left: object, right: int) -> Apply:
+    return Apply(Op.MUL, (left, constant(right)))  # type: ignore[arg-type]
+
+
+def plus(left: object, right: object) -> Apply:
+    return Apply(Op.ADD, (left, right))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_gets_code_of_its_own_version(name: str) -> None:
+    text = tileir.compile(PRODUCT, ["f32[64, 48]", "f32[48, 80]"], device=f"cuda.{name}").listing("ptx")
+    row = ARCHITECTURES[name]
+    assert f".target {name}" in text
+    assert f".version {row.ptx // 10}.{row.ptx % 10}" in text
+    assert ".visible .entry k0_" in text
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [((7, 5), None), ((8, 0), "sm_80"), ((8, 6), "sm_86"), ((8, 7), "sm_86"), ((9, 0), "sm_90a"), ((10, 0), "sm_100a"),
+     ((10, 3), "sm_89"), ((12, 0), "sm_120"), ((12, 1), "sm_120"), ((13, 0), "sm_120")],
+)  # fmt: skip
+def test_cards_get_their_own_code_or_the_latest_that_runs_on_them(
+    capability: tuple[int, int], name: str | None
+) -> None:
+    row = architecture_for(capability)
+    assert (row.name if row else None) == name
+
+
+@pytest.mark.parametrize(("lanes", "wanted"), [(4, r"\.v4"), (2, r"\.v2"), (1, r"\.b32")])
+def test_vectors_are_moved_whole_where_they_are_aligned(lanes: int, wanted: str) -> None:
+    kind = Type(DType.F32, lanes)
+    place = times(plus(times(GridIndex(GridLevel.GROUP, 0, INDEX), 32), own()), lanes)
+    text = code(Assign(Subscript("b", place, kind), Subscript("a", place, kind)))
+    assert re.search(rf"ld\.global\.nc{wanted}", text)
+    assert re.search(rf"st\.global{wanted}", text)
+
+
+def test_vectors_that_may_not_be_aligned_are_moved_in_parts() -> None:
+    kind = Type(DType.F32, 4)
+    place = plus(times(own(), 4), constant(1))
+    text = code(Assign(Subscript("b", place, kind), Subscript("a", place, kind)))
+    assert ".v4" not in text
+    assert ".v2" not in text
+    assert len(re.findall(r"st\.global", text)) == 4
+
+
+def test_threads_meet_and_share_memory() -> None:
+    turned = Apply(Op.SUB, (constant(31), own()))
+    text = code(
+        DeclareArray("s", DType.F32, 32, Region.LOCAL),
+        Assign(Subscript("s", own(), F32), Subscript("a", own(), F32)),
+        Barrier(),
+        Assign(Subscript("b", own(), F32), Subscript("s", turned, F32)),
+    )
+    assert re.search(r"\.shared \.align 16 \.b8 \w+[^\n]*\[128\];", text)
+    order = [text.index(word) for word in ("st.shared", "bar.sync", "ld.shared")]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "wanted"), [(1, "ca.shared.global"), (2, "ca.shared.global"), (4, "cg.shared.global")]
+)
+def test_copies_go_on_beside_the_threads_where_both_ends_are_aligned(lanes: int, wanted: str) -> None:
+    kind = Type(DType.F32, lanes)
+    place = times(own(), lanes)
+    array = DeclareArray("s", DType.F32, 32 * lanes, Region.LOCAL)
+    copied = AsyncCopy(Subscript("s", place, kind), Subscript("a", place, kind))
+    text = code(array, copied, Barrier(), Assign(Subscript("b", own(), F32), Subscript("s", own(), F32)))
+    assert re.search(rf"cp\.async\.{wanted} \[%rd\d+\], \[%rd\d+\], {4 * lanes};", text)
+    shifted = AsyncCopy(copied.target, Subscript("a", plus(place, constant(1)), kind))
+    text = code(array, shifted, Barrier(), Assign(Subscript("b", own(), F32), Subscript("s", own(), F32)))
+    assert ("cp.async" in text) == (lanes == 1)
+
+
+def test_grids_that_are_too_high_are_laid_out_along_the_first_axis() -> None:
+    places = [GridIndex(GridLevel.GROUP, axis, INDEX) for axis in range(2)]
+    place = plus(times(places[1], 2), places[0])
+    high = kernel(
+        Assign(Subscript("b", place, F32), Subscript("a", place, F32)), grid=(2, 70000), group=(1,), size=140000
+    )
+    assert blocks(high) == (140000, 1, 1)
+    assert "%ctaid.y" not in ptx(emit([high]), ARCHITECTURES["sm_80"])
+    assert blocks(kernel(grid=(2, 65535, 3))) == (2, 65535, 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (kernel(group=(2048,)), "groups of (2048,) threads"),
+        (kernel(group=(1, 1, 128)), "64 along the last axis"),
+        (kernel(DeclareArray("s", DType.F32, 12289, Region.LOCAL)), "shares 49168 bytes in a group, and gets 49152"),
+        (kernel(DeclareArray("s", DType.F32, 12289, Region.SCRATCH)), "shares 49168 bytes in a group, and gets 49152"),
+    ],
+)
+def test_kernels_that_no_card_can_launch_are_refused(wrong: KernelFunction, words: str) -> None:
+    with pytest.raises(BackendError, match="TIL804") as caught:
+        emit([wrong])
+    assert words in str(caught.value)
+    assert "kernel 'k'" in str(caught.value)
+
+
+def test_shared_memory_counts_arrays_as_they_are_laid_out() -> None:
+    arrays = (DeclareArray("s", DType.F32, 3, Region.LOCAL), DeclareArray("t", DType.I8, 17, Region.LOCAL))
+    assert shared_bytes(kernel(*arrays, DeclareArray("p", DType.F64, 100))) == 16 + 32
+
+
+def test_arrays_of_a_thread_are_in_registers() -> None:
+    text = tileir.compile(PRODUCT, ["f32[1024, 512]", "f32[512, 2048]"], device="cuda.sm_90a").listing("ptx")
+    assert ".local" not in text
+    assert "fma.rn.f32" in text
+
+
+def test_arithmetic_is_exact_unless_fast_math_is_asked_for() -> None:
+    text = "function (A[N], B[N]) -> (C) { C = sqrt(A) / B; }"
+    exact = tileir.compile(text, [np.ones(64, np.float32)] * 2, device="cuda.sm_90a").listing("ptx")
+    assert "div.rn.f32" in exact
+    assert "sqrt.rn.f32" in exact
+    assert ".ftz" not in exact
+    options = tileir.Options(fast_math=True)
+    fast = tileir.compile(text, [np.ones(64, np.float32)] * 2, device="cuda.sm_90a", options=options).listing("ptx")
+    assert fast != exact
+
+
+def test_products_and_sums_are_fused_only_where_the_program_says_so() -> None:
+    text = "function (A[N], B[N], C[N]) -> (D) { D = A * B + C; }"
+    listing = tileir.compile(text, [np.ones(64, np.float32)] * 3, device="cuda.sm_90a").listing("ptx")
+    assert "mul.rn.f32" in listing or "mul.f32" in listing
+    assert "fma" not in listing
+
+
+def test_there_are_at_most_so_many_blocks() -> None:
+    assert math.prod(blocks(kernel(grid=(3, 5, 7)))) == 105

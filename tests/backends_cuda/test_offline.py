@@ -1,0 +1,108 @@
+"""Devices that code is made for without a card; and what is told where cards, the driver or packages are missing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tileir
+from tileir.core.errors import ArgumentError, BackendError
+from tileir.driver.cli.main import commands
+from tileir.runtime.context import Context
+from tileir.runtime.disk_cache import DiskCache
+from tileir_cuda import BACKEND
+from tileir_cuda.devices import described, known
+from tileir_cuda.library import CudaLibrary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TWICE = "function (A[N]) -> (B) { B = A * 2; }"
+
+
+def test_an_architecture_is_a_device_that_is_not_listed() -> None:
+    context = Context(disk_cache=None)
+    device = context.device("cuda.sm_90a")
+    assert device.name == "H200 (sm_90a), to compile for only"
+    assert device.id not in [each.id for each in context.devices()]
+    with pytest.raises(BackendError, match=r"TIL80[12]"):
+        context.device("cuda.sm_12345")
+    assert described("sm_90a") is None
+    assert described("cuda.0") is None
+
+
+def test_programs_are_compiled_and_looked_at_and_refuse_to_run() -> None:
+    executable = tileir.compile(TWICE, ["f32[100]"], device="cuda.sm_90a")
+    assert executable.listings == ("ptx", "llvm")
+    assert ".target sm_90a" in executable.listing()
+    assert "define ptx_kernel void @k0_" in executable.listing("llvm")
+    with pytest.raises(BackendError, match=r"TIL801.*for listings only"):
+        executable(np.ones(100, np.float32))
+    with pytest.raises(BackendError, match="TIL806"):
+        executable.listing("asm")
+
+
+def test_the_command_prints_code_without_a_card(tmp_path: Path) -> None:
+    file = tmp_path / "twice.tile"
+    file.write_text(TWICE)
+    for arguments in (["--target", "nvptx:sm_90a"], ["--stage", "code", "--device", "cuda.sm_90a"]):
+        done = CliRunner().invoke(commands, ["print", str(file), "A=f32[100]", *arguments])
+        assert done.exit_code == 0, done.output
+        assert ".target sm_90a" in done.output
+    done = CliRunner().invoke(commands, ["print", str(file), "A=f32[100]", "--target", "nvptx:sm_1"])
+    assert done.exit_code != 0
+
+
+def test_code_comes_from_the_disk_again(tmp_path: Path) -> None:
+    texts = []
+    for _ in range(2):
+        context = Context(disk_cache=DiskCache(tmp_path))
+        texts.append(tileir.compile(TWICE, ["f32[100]"], device="cuda.sm_80", context=context).listing("ptx"))
+        context.close()
+    assert texts[0] == texts[1]
+
+
+def test_saved_code_is_checked() -> None:
+    device = Context(disk_cache=None).device("cuda.sm_90a")
+    compiler = BACKEND.compiler(device, tileir.Options())
+    kernels = tileir.compile(TWICE, ["f32[100]"], device="cuda.sm_90a").sem.kernels
+    library = compiler.build(kernels)
+    saved = dict(library.save())
+    assert CudaLibrary.load(kernels, saved).listing("ptx") == library.listing("ptx")
+    with pytest.raises(BackendError, match="TIL806"):
+        compiler.load(kernels, {**saved, "ptx": saved["ptx"][:-9]})
+    with pytest.raises(BackendError, match="TIL806"):
+        compiler.load(kernels, {})
+
+
+def test_a_closed_context_and_wrong_sizes_are_told() -> None:
+    context = Context(disk_cache=None)
+    executor = context.executor(context.device("cuda.sm_90a"))
+    with pytest.raises(ArgumentError, match="TIL707"):
+        executor.allocate(-1)
+    context.close()
+    with pytest.raises(BackendError, match="TIL807"):
+        executor.prepare(None, 0)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.delitem(sys.modules, "tileir_cuda.run.driver", raising=False)
+    known.cache_clear()
+    with pytest.raises(BackendError, match=r"TIL802.*install tileir\[cuda\]"):
+        BACKEND.devices()
+    known.cache_clear()
+
+
+def test_a_missing_driver_is_named() -> None:
+    """Where no driver is installed, as on most machines that run tests."""
+    pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed", exc_type=ImportError)
+    context = Context(disk_cache=None)
+    listed = [device.id for device in context.devices() if device.backend == "cuda"]
+    if not listed:
+        assert re.match(r"error\[TIL80[12]\].*NVIDIA", str(context.failures()["cuda"]))

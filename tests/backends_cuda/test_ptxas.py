@@ -1,0 +1,70 @@
+"""PTX as NVIDIA's assembler sees it: it takes all of it, for every architecture, and spills no sums of products.
+
+The assembler is not installed by default: ``tox -e ptxas`` brings it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+
+import tileir
+from strategies.effort import examples
+from strategies.semtree import kernel_cases
+from tileir.testing.programs.catalog import CASES
+from tileir_cuda.architectures import ARCHITECTURES
+from tileir_cuda.emitter import emit
+from tileir_cuda.ptx import ptx
+
+if TYPE_CHECKING:
+    from strategies.semtree import KernelCase
+    from tileir.testing.programs.case import Conformance
+
+PTXAS = next(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/ptxas"), None)
+
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(PTXAS is None, reason="there is no assembler of PTX; `tox -e ptxas` brings one"),
+]
+
+
+def assembled(text: str, architecture: str, folder: Path) -> str:
+    """Return what the assembler says about registers and spills."""
+    source = folder / "code.ptx"
+    source.write_text(text)
+    command = [str(PTXAS), "-v", f"-arch={architecture}", str(source), "-o", str(folder / "code.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr + text
+    return done.stderr
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_programs_of_the_kit(case: Conformance, tmp_path: Path) -> None:
+    architecture = list(ARCHITECTURES)[CASES.index(case) % len(ARCHITECTURES)]
+    text = tileir.compile(case.text, case.inputs, device=f"cuda.{architecture}").listing("ptx")
+    if ".entry" in text:
+        assembled(text, architecture, tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "i8"])
+def test_products_spill_nothing(dtype: str, architecture: str, tmp_path: Path) -> None:
+    text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    shapes = [f"{dtype}[1000, 512]", f"{dtype}[512, 1030]"]
+    said = assembled(tileir.compile(text, shapes, device=f"cuda.{architecture}").listing("ptx"), architecture, tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+
+
+@examples(40)
+@given(case=kernel_cases(threads=True))
+def test_random_kernels(case: KernelCase) -> None:
+    text = emit([case.kernel])
+    with TemporaryDirectory() as folder:
+        assembled(ptx(text, ARCHITECTURES["sm_90a"]), "sm_90a", Path(folder))
