@@ -19,7 +19,7 @@ from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import applied
 from tileir.schedule.sizes import Known, no_producer
-from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
+from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
 from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline
@@ -68,6 +68,7 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Join, st.just((part * 2)[:2]), st.just(into[0])),
             st.builds(Jam, st.just(part), st.sampled_from([(), *((name,) for name in names)])),
             st.builds(Cut, st.just(loop), st.integers(1, 4), st.just(into)),
+            st.builds(Specialise, st.just(loop), st.just((*into, f"c{number}"))),
             st.builds(Bind, st.just(loop), st.sampled_from(Binding)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
@@ -89,6 +90,7 @@ def steps_of_groups(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
     bindings = (Binding.THREAD, Binding.THREAD, Binding.THREAD, Binding.GRID, Binding.UNROLL)
     step: Step = draw(
         st.one_of(
+            st.builds(Cut, st.just(loop), st.integers(1, 4), st.just(into)),
             st.builds(Split, st.just(loop), st.integers(2, 3), st.just(into), st.sampled_from(Tail)),
             st.builds(Jam, st.just(chain[: draw(st.integers(1, len(chain)))])),
             st.builds(Bind, st.just(loop), st.sampled_from(bindings)),

@@ -110,6 +110,26 @@ def test_lanes_have_partial_results_of_their_own(size: int, how: str) -> None:
     np.testing.assert_array_equal(rows(values), reduced)
 
 
+BORDERS = """script{steps=(
+    specialise{loop=i, into=(top, rows, bottom)}, specialise{loop=j, into=(left, columns, right)},
+    bind{loop=top, to=grid}, bind{loop=rows, to=grid}, bind{loop=bottom, to=grid}
+)}"""
+
+
+@pytest.mark.parametrize(("shape", "kernels"), [((9, 20), 3), ((3, 3), 3), ((30, 4), 3), ((2, 9), 1)])
+def test_what_lies_inside_tests_nothing(shape: tuple[int, int], kernels: int) -> None:
+    text = "function (A[M, N]) -> (C) { C[i, j : M, N] = +(A[i + k - 1, j + l - 1]), k < 3, l < 3; }"
+    a = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+    sums = np.lib.stride_tricks.sliding_window_view(np.pad(a, 1), (3, 3)).sum(axis=(2, 3))
+    program = tileir.compile(text, {"A": a}, passes=f"accumulate,{BORDERS}")
+    np.testing.assert_array_equal(program(a), sums)
+    blocks = program.scheduled.main.blocks
+    assert len(blocks) == kernels
+    if kernels == 3:
+        inside = blocks[1].blocks[1]
+        assert not any(block.constraints for block in (blocks[1], inside, *inside.blocks))
+
+
 def test_scripts_come_before_the_schedules_of_the_target() -> None:
     steps = with_scripts(Target(pipeline="cpu"), script(TILES))
     names = [step.name for step in steps]
@@ -146,6 +166,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "bind{loop=k, to=unroll}, rfactor{memory=C_acc, loop=k, into=parts}": ("TR707", {"binding": "unroll"}),
     "place{memory=C, level=local}": ("TR716", {"memory": "C"}),
     "cut{loop=i, at=5, into=(a, b)}": ("TR717", {"size": 5}),
+    "specialise{loop=i, into=(a, b, c)}": ("TR737", {"loop": "i"}),
+    "specialise{loop=i, into=(a, j, c)}": ("TR705", {"name": "j"}),
     "bind{loop=k, to=grid}": ("TR718", {"loop": "k"}),
     "bind{loop=j, to=grid}": ("TR719", {"loop": "j"}),
     "jam{loops=(j)}, reorder{loops=(j, i)}": ("TR709", {"loop": "i"}),

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
     """Return the kernels of a tree, in order: one, or more where remainders of a grid are peeled."""
     names = tree.names()
-    bodies = [_tidy(body, {}, names) for body in _grids_peeled(tree.body, {}, names)]
+    parts = [part for body in bodies_of(tree) for part in _grids_peeled(body, {}, names)]
+    bodies = [_tidy(body, {}, names) for body in parts]
     for body in bodies:
         if (cut := _cut_lanes(body)) is not None:
             return refused("TR722", loop=cut)
@@ -37,6 +38,27 @@ def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
         if body:
             made.append(emit(_root(grouped.body, grouped), tree.kernel))
     return tuple(made)
+
+
+def bodies_of(tree: Tree) -> list[tuple[Item, ...]]:
+    """Return what becomes kernels of their own: what stands beside loops of the grid, outside of all others."""
+    return [tree.body] if tree.allocations else _apart(tree.body)
+
+
+def _apart(items: tuple[Item, ...]) -> list[tuple[Item, ...]]:
+    if not any(_is_grid(item) for item in items):
+        return [items]
+    found: list[tuple[Item, ...]] = []
+    for item in items:
+        if isinstance(item, Loop) and _is_grid(item) and not item.allocations:
+            found += [(attrs.evolve(item, body=body),) for body in _apart(item.body)]
+        else:
+            found.append((item,))
+    return found
+
+
+def _is_grid(item: Item) -> bool:
+    return isinstance(item, Loop) and item.binding is Binding.GRID
 
 
 def _grids_peeled(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) -> list[tuple[Item, ...]]:

@@ -191,6 +191,7 @@ _SCRIPTS: Final = {
     "TR734": Reason("the kernel that makes the tensor does not store one element at each point, in its place"),
     "TR735": Reason("the kernel that makes the tensor has loops inside: compute it at a loop"),
     "TR736": Reason("the kernel that makes the tensor sees it along other axes, or stores less than this one reads"),
+    "TR737": Reason("no iteration passes all tests, or each of them does"),
     "TR738": Reason("the kernel reads no tensor of this name"),
 }
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.schedule.emission import kernels_of
+from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import with_threads
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
-from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Split
+from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate, Place, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.template_expressions import Value
     from tileir.schedule.nest import Nest
+    from tileir.schedule.tree import Item
 
-Step: TypeAlias = Split | Reorder | Join | Jam | Cut | Bind | Stage | Accumulate | RFactor | Place | Inline | ComputeAt
+Step: TypeAlias = (
+    Split | Reorder | Join | Jam | Cut | Specialise | Bind | Stage | Accumulate | RFactor | Place | Inline | ComputeAt
+)
 """What a script may say."""
 
 
@@ -130,7 +133,16 @@ def applied(step: Step, tree: Tree, known: Known) -> Tree | Refused:
     new = step(tree, known)
     if isinstance(new, Refused):
         return new
-    inside = new.body
+    for body in bodies_of(new):
+        grouped = with_threads(attrs.evolve(new, body=body), known.values)
+        why = _against_loops(body) or (grouped if isinstance(grouped, Refused) else None)
+        if why is not None:
+            return why
+    return new
+
+
+def _against_loops(inside: tuple[Item, ...]) -> Refused | None:
+    """Return why the loops of a kernel that are bound do not stand where a device has such; None where they do."""
     while len(inside) == 1 and isinstance(inside[0], Loop) and inside[0].binding is Binding.GRID:
         if inside[0].allocations:
             break
@@ -143,5 +155,4 @@ def applied(step: Step, tree: Tree, known: Known) -> Tree | Refused:
             return refused("TR719", loop=loop.name, around=", ".join(each.name for each in below if each is not loop))
         if loop.binding is Binding.LANE and not (len(loop.body) == 1 and isinstance(loop.body[0], Leaf)):
             return refused("TR720", loop=loop.name)
-    grouped = with_threads(new, known.values)
-    return new if isinstance(grouped, Tree) else grouped
+    return None

@@ -1,4 +1,4 @@
-"""Steps over loops: split, reorder, join, jam, cut and bind.
+"""Steps over loops: split, reorder, join, jam, cut, specialise and bind.
 
 All of them are legal whenever they apply: the points of a Stripe block have no order, so iterations depend on each
 other by nothing but merging, which is associative. What can go wrong is of form (a loop that does not exist, loops with
@@ -7,6 +7,8 @@ something between them), or of what a device can do, and is refused with the rea
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -264,15 +266,59 @@ class Cut:
             return refused("TR707", loop=loop.name, binding=loop.binding.value)
         if at >= loop.size:
             return refused("TR717", loop=loop.name, size=loop.size, at=at)
-        low, high = self.into
-        first = map_leaves(loop.body, {loop.name: Affine.index(low)})
-        second = map_leaves(loop.body, {loop.name: Affine.index(high) + at})
-        return Replaced(
-            (
-                attrs.evolve(loop, name=low, size=at, body=first),
-                attrs.evolve(loop, name=high, size=loop.size - at, body=second),
+        return _in_turn(loop, self.into, (0, at, loop.size))
+
+
+@attrs.frozen
+class Specialise:
+    """Make three loops in turn of one: iterations before, where, and after all tests pass that it takes part in.
+
+    So what lies inside tests nothing, as in a picture away from its edges. Loops of no iterations are left out.
+
+    Attributes:
+        loop: The loop.
+        into: The names of the three loops.
+    """
+
+    name: ClassVar[str] = "specialise"
+    loop: str
+    into: tuple[str, str, str]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
+        """Return the tree with a loop that tests nothing."""
+        taken = tree.names()
+        if again := [name for name in self.into if name != self.loop and name in taken]:
+            return refused("TR705", name=again[0])
+        return with_loops_replaced(tree, self.loop, self._specialised)
+
+    def _specialised(self, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
+        if loop.binding is not None:
+            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        sizes = {each.name: each.size for each in (*around, *_loops((loop,)))}
+        low, high = 0, loop.size
+        for test in (test for leaf in leaves(loop.body) for test in leaf.constraints):
+            step = test.coefficient(loop.name)
+            least = (test - Affine.of({loop.name: step})).bounds(sizes)[0]
+            if step > 0:
+                low = max(low, math.ceil(-least / step))
+            elif step < 0:
+                high = min(high, math.floor(least / -step) + 1)
+        if low >= high or (low, high) == (0, loop.size):
+            return refused("TR737", loop=loop.name, first=low, last=high - 1)
+        return _in_turn(loop, self.into, (0, low, high, loop.size))
+
+
+def _in_turn(loop: Loop, names: tuple[str, ...], places: tuple[int, ...]) -> Replaced:
+    """Return loops in turn, of these names, between places in one; those of no iterations are left out."""
+    return Replaced(
+        tuple(
+            attrs.evolve(
+                loop, name=name, size=end - start, body=map_leaves(loop.body, {loop.name: Affine.index(name) + start})
             )
+            for name, (start, end) in zip(names, pairwise(places), strict=True)
+            if end > start
         )
+    )
 
 
 @attrs.frozen
