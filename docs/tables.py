@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir import ops
-from tileir.core.codes import CODES
+from tileir.core.codes import CODES, WARNINGS
 from tileir.core.dtype import DType
 from tileir.formula.catalogue import FOLDER, read_file
 from tileir.formula.function_file import parameter_text
@@ -47,7 +47,8 @@ def codes() -> str:
     """Return one table of diagnostic codes for each stage, under a bold title."""
     parts = []
     for digit, title in STAGES.items():
-        rows = [(f"`{code}`", text) for code, text in CODES.items() if code[3] == digit]
+        stage = ((code, text) for code, text in CODES.items() if code[3] == digit)
+        rows = [(f"`{code}`", f"warning: {text}" if code in WARNINGS else text) for code, text in stage]
         parts.append(f"**{title}**\n\n{_table(('code', 'meaning'), rows)}")
     return "\n\n".join(parts)
 

@@ -39,6 +39,7 @@ if typing.TYPE_CHECKING:
     from tileir.driver.formulas.crafting import CraftedFormula, craft
     from tileir.driver.stepper import Stepper, stepper
     from tileir.driver.tuning.search import Tuned, tune
+    from tileir.driver.warnings import warnings_of
 
 __all__ = [
     "ArgumentError",
@@ -86,6 +87,7 @@ __all__ = [
     "tune",
     "verify",
     "vjp",
+    "warnings_of",
 ]
 
 
@@ -101,6 +103,7 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explain.explanation"),
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.stepper"),
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
+        "warnings_of": "tileir.driver.warnings",
     }
 )
 """Where names are that are loaded when they are first used: to compile a program and run it takes none of them."""

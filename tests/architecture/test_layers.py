@@ -92,6 +92,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.threads"),
         ("src/tileir/tile/ir.py", "tileir.tile.printer"),
+        ("src/tileir/tile/ir.py", "tileir.tile.unused"),
         ("src/tileir/typed/inference/builtins.py", "tileir.typed.derivatives.builtins"),
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
         ("src/tileir/typed/ir.py", "tileir.typed.text.printer"),

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import builtins
+import linecache
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.text.span import Source, Span, call_site
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @given(st.text(alphabet="ab\n\t", min_size=1), st.data())
@@ -50,11 +57,31 @@ def test_sources_are_compared_by_identity() -> None:
     assert Source("a") != Source("a")
 
 
-def test_call_site_is_the_line_of_the_caller() -> None:
-    span = call_site()  # this line
+def test_call_site_is_the_expression_of_the_caller() -> None:
+    _, span = "é", call_site()
     assert span is not None
-    assert span.text == "span = call_site()  # this line"
+    assert span.text == "call_site()"
+    assert not span.by_library
     assert span.source.name == __file__
+
+
+def test_without_columns_call_site_is_the_line_of_the_caller(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text("from tileir.core.text.span import call_site\nx, span = 1, call_site()\nprint(span.text)\n")
+    command = [sys.executable, "-X", "no_debug_ranges", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "x, span = 1, call_site()\n"
+
+
+def test_call_sites_of_code_that_is_made_again_and_again_are_told_apart(tmp_path: Path) -> None:
+    for number in range(600):
+        file = tmp_path / f"m{number % 7}.py"
+        text = f"{' ' * (number % 5)}(call_site(),)".strip() + f" + ({number},)"
+        file.write_text(f"_ = 0; span = {text}\n")
+        linecache.checkcache(str(file))
+        scope: dict[str, Any] = {"call_site": call_site}
+        builtins.exec(compile(file.read_text(), str(file), "exec"), scope)
+        assert scope["span"][0].text == "call_site()"
 
 
 def test_call_site_of_code_without_source_is_unknown() -> None:

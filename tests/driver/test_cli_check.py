@@ -96,5 +96,42 @@ def test_a_module_that_cannot_be_imported(command: Callable[..., tuple[int, str,
     assert "no_such_module" in error
 
 
-def test_types_without_passes_are_wrong_usage(command: Callable[..., tuple[int, str, str]]) -> None:
-    assert command("check", "sum.tile", "A=f32[5,9]")[0] == 2
+def test_a_module_without_passes_is_wrong_usage(command: Callable[..., tuple[int, str, str]]) -> None:
+    assert command("check", "sum.tile", "--from", "own_passes_of_check")[0] == 2
+
+
+SWAPPED = "function (A[M, K], B) -> (C) {\n    C[j, i : M, K] = =(A[i, j]);\n}\n"
+
+
+def test_warnings_without_types(command: Callable[..., tuple[int, str, str]]) -> None:
+    Path("swapped.tile").write_text(SWAPPED, encoding="utf-8")
+    code, out, error = command("check", "swapped.tile")
+    assert (code, out) == (0, "swapped.tile: 1 statement, results C\n")
+    assert error.splitlines()[0] == (
+        "swapped.tile:1:20: warning[TIL231]: no result depends on input 'B'; remove it, or use it"
+    )
+
+
+def test_warnings_for_types(command: Callable[..., tuple[int, str, str]]) -> None:
+    Path("swapped.tile").write_text(SWAPPED, encoding="utf-8")
+    code, _, error = command("check", "swapped.tile", "A=f32[5,3]", "B=0.1")
+    assert code == 0
+    assert [line.split()[1][:-1] for line in error.splitlines() if "warning" in line] == [
+        "warning[TIL231]",
+        "warning[TIL413]",
+        "warning[TIL412]",
+    ]
+
+
+def test_warnings_as_errors_and_none_at_all(command: Callable[..., tuple[int, str, str]]) -> None:
+    Path("swapped.tile").write_text(SWAPPED, encoding="utf-8")
+    assert command("check", "--warn", "error", "swapped.tile")[0] == 1
+    assert command("check", "--warn", "none", "swapped.tile")[::2] == (0, "")
+    assert command("check", "--warn", "error", "sum.tile", "A=f32[5,9]")[0] == 0
+
+
+def test_warnings_about_what_may_be_meant(command: Callable[..., tuple[int, str, str]]) -> None:
+    text = "function (A[N]) -> (O) { O[i : N] = +(A[i + j - 1]), j < 3; }"
+    Path("window.tile").write_text(text, encoding="utf-8")
+    assert command("check", "window.tile", "A=f32[9]")[2] == ""
+    assert "TIL412" in command("check", "window.tile", "A=f32[9]", "--warn", "all")[2]

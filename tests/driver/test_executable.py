@@ -336,3 +336,25 @@ def test_submitted_calls_do_what_calls_one_after_the_other_do(distant: bool) -> 
         call.wait()
     np.testing.assert_array_equal(room, expected)
     context.close()
+
+
+def test_temporaries_of_many_times_the_inputs_and_outputs_are_warned_of() -> None:
+    text = """
+    function (X[N, D], Z[M, D]) -> (O) {
+        E[i, j, d : N, M, D] = +(X[i, d] + Z[j, d]);
+        S = scan(E; ) 2 times function (A) -> (B) { B = sin(A); };
+        O[i, j : N, M] = +(S[i, j, d]);
+    }
+    """
+    (warning,) = tileir.compile(text, [(100, 64), (100, 64)], device="llvm").warnings
+    assert (warning.code, warning.underlined) == ("TIL721", "S")
+    assert "the largest is [100, 100, 64] of f32, for 'S'" in warning.message
+    assert tileir.compile(text, [(3, 64), (3, 64)], device="llvm").warnings == ()
+    silenced = text.replace("S = scan", "[[allow(TIL721)]] S = scan")
+    assert tileir.compile(silenced, [(100, 64), (100, 64)], device="llvm").warnings == ()
+
+
+def test_warnings_of_what_was_compiled_are_those_for_its_types() -> None:
+    executable = tileir.compile("function (A[M, N]) -> (C) { C[i : M] = =(A[i, 7]); }", [(5, 3)], device="llvm")
+    assert [warning.code for warning in executable.warnings] == ["TIL411"]
+    assert tileir.compile(executable.stripe, device="llvm").warnings == ()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from strategies.tile_parts import Parts
+from tileir import ops
 from tileir.core.errors import TileError
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder
@@ -163,14 +164,36 @@ def test_mistakes(p: Parts, name: str) -> None:
     assert fault.span.source.name == __file__
 
 
-def test_a_mistake_shows_the_line() -> None:
+def test_a_mistake_underlines_the_expression() -> None:
     f = FunctionBuilder()
     a = f.input("A", "N")
     i, j = f.indices("i j")
     with pytest.raises(TileError) as caught:
         a[i * j]  # type: ignore[operator]
     (fault,) = caught.value.diagnostics
-    assert (fault.code, fault.underlined) == ("TIL402", "a[i * j]  # type: ignore[operator]")
+    assert (fault.code, fault.underlined) == ("TIL402", "i * j")
+
+
+def test_a_mistake_in_one_of_several_expressions_of_a_line_underlines_that_one() -> None:
+    f = FunctionBuilder()
+    a = f.input("A", "N")
+    with pytest.raises(TileError) as caught:
+        _ = (a + 1, a * a, "é", a - "x", a / 2)  # type: ignore[operator]
+    assert caught.value.diagnostics[0].underlined == 'a - "x"'
+
+
+def test_a_mistake_over_several_lines_underlines_all_of_it() -> None:
+    f = FunctionBuilder()
+    a = f.input("A", "N")
+    with pytest.raises(TileError) as caught:
+        _ = 1 + ops.softmax(
+            a,
+            dim=1,  # type: ignore[call-arg]
+        )
+    assert caught.value.diagnostics[0].underlined.split() == ["ops.softmax(", "a,", "dim=1,", "#", *_IGNORED, ")"]
+
+
+_IGNORED = ("type:", "ignore[call-arg]")
 
 
 def test_a_polynomial_without_end_is_refused(p: Parts) -> None:

@@ -43,6 +43,9 @@ _NAMES: Final = {
     "TIL226": "a description of a function of formulas that breaks a rule",
     "TIL227": "a formula that one text format cannot hold",
     "TIL228": "an edit after which a step would read something else than it did",
+    "TIL231": "an input that no result depends on",
+    "TIL232": "a statement that no result depends on",
+    "TIL233": "an index that cancels out of a polynomial",
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",
@@ -69,6 +72,8 @@ _TYPES: Final = {
     "TIL329": "an override with a gradient of another shape than its tensor",
     "TIL331": "a scan whose sequences do not have as many elements as it has steps",
     "TIL332": "a carry that changes its dtype or shape",
+    "TIL341": "a conversion that nobody wrote, to a dtype that does not hold all values",
+    "TIL342": "a number that is rounded to the dtype that it adapts to",
 }
 _INDICES: Final = {
     "TIL401": "an index variable has no bounds",
@@ -78,6 +83,9 @@ _INDICES: Final = {
     "TIL405": "index numbers do not fit in 64 bits",
     "TIL406": "several values may meet in one element of an assignment",
     "TIL407": "an index polynomial that is never an integer",
+    "TIL411": "a contraction without any valid point: an access is never inside of its tensor",
+    "TIL412": "an access that is inside of its tensor for a part of its indices only: the rest counts as nothing",
+    "TIL413": "an output that is too small for what is written to it, or an input that is read in part",
 }
 _REPRESENTATIONS: Final = {
     "TIL501": "a Stripe program breaks a rule",
@@ -133,6 +141,7 @@ _RUNNING: Final = {
     "TIL711": "an input that cannot be bound",
     "TIL712": "a program of a stage that is not taken here",
     "TIL713": "types that a program does not have",
+    "TIL721": "temporaries that take far more memory than inputs and outputs",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",
@@ -170,3 +179,6 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         **_COMMANDS,
     }
 )
+
+WARNINGS: Final = frozenset({"TIL231", "TIL232", "TIL233", "TIL341", "TIL342", "TIL411", "TIL412", "TIL413", "TIL721"})
+"""What is legal, and seldom meant: programs with these run, and nobody is told who does not ask."""

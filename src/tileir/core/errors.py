@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.codes import CODES
+from tileir.core.codes import CODES, WARNINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,12 +26,17 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
 
 @attrs.frozen
 class Diagnostic:
-    """One thing that is wrong, and what to change."""
+    """One thing that is wrong, or seldom meant, and what to change."""
 
     code: str = attrs.field(validator=_known)
     message: str
     span: Span | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def severity(self) -> str:
+        """``error``, or ``warning`` for what does not keep a program from running."""
+        return "warning" if self.code in WARNINGS else "error"
 
     @property
     def underlined(self) -> str:
@@ -43,7 +48,7 @@ class Diagnostic:
         lines = []
         if self.span is not None:
             lines.append(f"{self.span.source.name}:{self.span.line}:{self.span.column}: ")
-        lines = ["".join(lines) + f"error[{self.code}]: {self.message}"]
+        lines = ["".join(lines) + f"{self.severity}[{self.code}]: {self.message}"]
         if self.span is not None:
             lines.append(self.span.excerpt())
         lines.extend(f"note: {note}" for note in self.notes)

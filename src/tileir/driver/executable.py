@@ -92,6 +92,13 @@ class Executable:
         return self._compilation.remarks
 
     @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What is legal and seldom meant, for these types, and temporaries that take far more than what is passed."""
+        from tileir.driver.warnings import warnings_of_compiled  # for who asks
+
+        return warnings_of_compiled(self._compilation.request, self.memory, lambda: self.sem)
+
+    @property
     def sem(self) -> sem.Program:
         """The kernels, their buffers and launches."""
         return self._compilation.sem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -12,6 +12,9 @@ from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
 from tileir.core.text.markup import preformatted
 from tileir.core.text.span import Span, span_field
+
+if TYPE_CHECKING:
+    from tileir.core.errors import Diagnostic
 
 
 class UnaryOperator(enum.Enum):
@@ -254,6 +257,13 @@ class Function:
     outputs: tuple[Output, ...]
     statements: tuple[Statement, ...]
     span: Span | None = span_field()
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What is legal and seldom meant, whatever the shapes are; :func:`tileir.warnings_of` takes types, too."""
+        from tileir.tile.unused import warnings_for_all_shapes  # it imports this module
+
+        return warnings_for_all_shapes(self)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the text."""

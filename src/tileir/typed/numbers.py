@@ -17,7 +17,7 @@ from tileir.typed.inference.values import Known
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, step_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tileir.typed.ir import Function, Value
     from tileir.typed.number_steps import NumberStep
@@ -72,21 +72,24 @@ def _misfit(function: Function, value: Value, known: Known) -> Diagnostic:
     if number not in steps:
         message = f"input {number!r} is {known.value}, which {value.dtype.value} cannot hold"
         return Diagnostic("TIL701", f"{message}; that is the dtype of what it meets, so pass less or cast that")
-    made = ", ".join(repr(name) for name in dict.fromkeys(_arguments(steps, number)))
+    made = ", ".join(map(repr, arguments_of(function, number)))
     message = f"a number computed from {made} is {known.value}, which {value.dtype.value} cannot hold"
     return Diagnostic("TIL701", f"{message}; that is the dtype of what it meets, so pass less or cast that", value.span)
 
 
-def _arguments(steps: Mapping[str, NumberStep], name: str) -> Iterator[str]:
-    """Yield the arguments that a step is made of."""
-    pending, seen = [name], {name}
+def arguments_of(function: Function, number: str) -> tuple[str, ...]:
+    """Return the arguments that a number of a typed function is made of."""
+    steps = {step.name: step for step in function.numbers}
+    found: dict[str, None] = {}
+    pending, seen = [number], {number}
     while pending:
         step = steps.get(name := pending.pop(0))
         if step is None:
-            yield name
+            found[name] = None
             continue
         pending += [read for read in dict.fromkeys(step_inputs(step)) if read not in seen]
         seen.update(pending)
+    return tuple(found)
 
 
 def _computed(function: Function, arguments: Mapping[str, object]) -> dict[str, Known]:

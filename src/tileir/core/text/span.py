@@ -5,14 +5,25 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+import weakref
 from bisect import bisect_right
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+if TYPE_CHECKING:
+    from types import CodeType
+
+_Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
+_Place: TypeAlias = tuple[int | None, int | None, int | None]
+
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2]) + os.sep
+_LIBRARY_ROOT = _PACKAGE_ROOT + "ops" + os.sep
 _EXCERPT = 160  # characters of a line that an excerpt shows
+_MOST_CODE = 512
+_KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -35,11 +46,20 @@ class Source:
 
 @attrs.frozen
 class Span:
-    """The characters ``start`` to ``stop`` (exclusive) of a source."""
+    """The characters ``start`` to ``stop`` (exclusive) of a source.
+
+    Attributes:
+        source: What they are characters of.
+        start: Offset of the first one.
+        stop: Offset behind the last one.
+        by_library: Whether an operation of :mod:`tileir.ops` made what stands here, where the user called it.
+
+    """
 
     source: Source = attrs.field(repr=False)
     start: int
     stop: int
+    by_library: bool = attrs.field(default=False, repr=False)
 
     @property
     def text(self) -> str:
@@ -75,29 +95,60 @@ class Span:
 
 
 def call_site() -> Span | None:
-    """Return the line of the nearest caller outside tileir, as a span of that Python file."""
+    """Return the expression of the nearest caller outside tileir, as a span of that Python file.
+
+    Where Python does not know its columns, that is the whole line.
+    """
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE_ROOT):
+    by_library = False
+    while (path := frame.f_code.co_filename).startswith(_PACKAGE_ROOT):
         if frame.f_back is None:
             return None
+        by_library = by_library or path.startswith(_LIBRARY_ROOT)
         frame = frame.f_back
-    name, number = frame.f_code.co_filename, frame.f_lineno
-    text = linecache.getline(name, number).rstrip("\n")
-    if not text:
-        return None
-    return _line_span(name, number, text)
+    place = _positions(frame.f_code)[frame.f_lasti // 2]
+    number = place[0] or frame.f_lineno
+    text = "".join(linecache.getline(path, line) for line in range(number, (place[1] or number) + 1)).rstrip("\n")
+    return _expression(path, number, text, place[1:], by_library) if text else None
+
+
+def _positions(code: CodeType) -> tuple[_Position, ...]:
+    """Return first and last line, first and last column of each instruction; columns count bytes.
+
+    Kept by identity: a program that is built by many statements asks for the same code again and again, and the hash
+    of a code object reads all of it.
+    """
+    known = _KNOWN_CODE.get(id(code))
+    if known is not None and known[0]() is code:
+        return known[1]
+    if len(_KNOWN_CODE) >= _MOST_CODE:
+        _KNOWN_CODE.clear()
+    found = tuple(code.co_positions())
+    _KNOWN_CODE[id(code)] = weakref.ref(code), found
+    return found
 
 
 @lru_cache(maxsize=4096)
-def _line_span(name: str, number: int, text: str) -> Span:
-    """Build a source in which only the wanted line is filled, so that its number stays true.
+def _expression(name: str, number: int, text: str, place: _Place, by_library: bool) -> Span:
+    """Build a source in which only the wanted lines are filled, so that their numbers stay true.
 
     Cached, because a program that is built in a loop asks for the same few lines again and again.
     """
     padding = "\n" * (number - 1)
-    indent = len(text) - len(text.lstrip())
     source = Source(padding + text, name)
-    return Span(source, len(padding) + indent, len(padding) + len(text))
+    last, column, end = place
+    lines = text.split("\n")
+    if last is None or column is None or end is None or len(lines) != last - number + 1:
+        start, stop = len(text) - len(text.lstrip()), len(text)
+    else:
+        start = _characters(lines[0], column)
+        stop = sum(len(line) + 1 for line in lines[:-1]) + _characters(lines[-1], end)
+    return Span(source, len(padding) + start, len(padding) + max(start, stop), by_library)
+
+
+def _characters(line: str, count: int) -> int:
+    """Return how many characters the first bytes of a line are."""
+    return len(line.encode()[:count].decode(errors="ignore"))
 
 
 def span_field() -> Span | None:

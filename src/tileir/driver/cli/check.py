@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, TypeGuard
 import attrs
 import click
 
-from tileir.core.errors import fail
+from tileir.core.errors import BackendError, fail
 from tileir.core.protocols import mistakes
 from tileir.driver.cli import values as cli_values
+from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options
+from tileir.driver.executable import compile_for
 from tileir.driver.explain.stages import need_types
 from tileir.driver.programs import output_names, size_of
 from tileir.driver.targets import choice_of, settings_of
+from tileir.runtime.context import default_context
+from tileir.tile.ir import Function
+from tileir.tile.unused import in_order
 
 if TYPE_CHECKING:
+    from tileir.core.errors import Diagnostic
     from tileir.core.targets.target import Target
     from tileir.driver.programs import Program
     from tileir.driver.targets import TargetChoice
@@ -33,6 +39,13 @@ _device = click.option("--device", metavar="ID", help="Device id, as `tileir dev
 @_file
 @_values
 @click.option("--passes", metavar="PIPELINE", help="Check these passes on FILE: text, JSON, or the name of a target.")
+@click.option(
+    "--warn",
+    "levels",
+    multiple=True,
+    type=click.Choice(("none", "all", "error")),
+    help="`error` fails where there are warnings, `all` tells what may well be meant, too; may be repeated.",
+)
 @click.option("--from", "module", metavar="MODULE", help="Python module with passes of your own, for the pipeline.")
 @target_options
 @_device
@@ -40,20 +53,28 @@ def check(
     file: Path,
     values: tuple[str, ...],
     passes: str | None,
+    levels: tuple[str, ...],
     module: str | None,
     target: str | None,
     settings: tuple[str, ...],
     device: str | None,
 ) -> int:
-    """Parse FILE and verify it; print every fault with its place.
+    """Parse FILE and verify it; print every fault with its place, and warnings.
+
+    With types, as in NAME=f32[3,4], the warnings are those about such inputs, too.
 
     With --passes, run it before and after each pass, on numbers that are added up exactly, and print the first pass
     that changes a result. NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
     """
     program = cli_values.read_program(file)
     if passes is None:
-        if values or module or target or settings or device:
-            raise click.UsageError("types, targets and devices are for --passes PIPELINE")
+        if module:
+            raise click.UsageError("--from is for --passes PIPELINE")
+        choice = choice_of(target, settings_of(settings))
+        found = () if "none" in levels else _warnings(program, values, levels, choice, device)
+        report(found)
+        if found and "error" in levels:
+            return 1
         count, what = size_of(program)
         names = ", ".join(output_names(program))
         click.echo(f"{file}: {count} {what}{'' if count == 1 else 's'}, results {names}")
@@ -77,6 +98,30 @@ def bisect(
     """
     program = cli_values.read_program(file)
     return _checked(file, program, values, None, choice_of(target, settings_of(settings)), device)
+
+
+def _warnings(
+    program: Program,
+    values: tuple[str, ...],
+    levels: tuple[str, ...],
+    choice: Target | TargetChoice | None,
+    device: str | None,
+) -> tuple[Diagnostic, ...]:
+    """Return warnings; without types, those that hold for all of them. What memory is taken, a device decides."""
+    from tileir.driver.warnings import warnings_of  # only who checks needs it
+
+    types = cli_values.types(program, values)
+    if not types or not isinstance(program, Function):
+        return warnings_of(program)
+    numbers = cli_values.numbers(program, values)
+    found = warnings_of(program, {**types, **numbers}, every="all" in levels)
+    try:
+        compiled = compile_for(program, types, default_context(), device, None, None, choice)
+    except BackendError:
+        if device is not None:
+            raise
+        return found
+    return in_order((*found, *compiled.warnings), every="all" in levels)
 
 
 def _checked(

@@ -24,6 +24,7 @@ from tileir.driver.cli.check import bisect, check
 from tileir.driver.cli.explain import explain_
 from tileir.driver.cli.formula import formula
 from tileir.driver.cli.grad import grad
+from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options, targets
 from tileir.driver.cli.tune import tune_
 from tileir.driver.explain.stages import STAGES, listing, stage_text, texts_after
@@ -31,9 +32,7 @@ from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.errors import Diagnostic
+    pass
 
 FAULT: Final = 1
 DEVICE_FAULT: Final = 3
@@ -56,7 +55,7 @@ def run() -> int:
     try:
         code = commands.main(prog_name="tileir", standalone_mode=False)
     except TileError as error:
-        _report(error.diagnostics)
+        report(error.diagnostics)
         return DEVICE_FAULT if isinstance(error, BackendError) else FAULT
     except click.ClickException as error:
         error.show()
@@ -64,15 +63,6 @@ def run() -> int:
     except click.exceptions.Abort:
         return 130
     return code if isinstance(code, int) else 0
-
-
-def _report(diagnostics: Iterable[Diagnostic]) -> None:
-    """Print diagnostics on the error stream, in colour where that is a terminal."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    for diagnostic in diagnostics:
-        for line in diagnostic.render().splitlines():
-            style = "bold red" if "error[" in line else "red" if set(line) <= set(" |^") else ""
-            console.print(Text(line, style=style))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -86,6 +86,12 @@ def types(program: Program, values: Sequence[str]) -> dict[str, TensorType]:
     return types_of(program, given)
 
 
+def numbers(program: Program, values: Sequence[str]) -> dict[str, bool | int | float]:
+    """Return the numbers among the values."""
+    found = {name: number_of(text) for name, text in _pairs(program, values).items()}
+    return {name: number for name, number in found.items() if number is not None}
+
+
 def _resembles_type(text: str) -> bool:
     """Return whether somebody means a type, in whatever form; what is a file is none."""
     word, bracket, _ = text.partition("[")

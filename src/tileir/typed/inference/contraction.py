@@ -94,6 +94,10 @@ def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
         span=statement.span,
     )
     check_contraction(draft, [t.shape for t in tensors], statement)
+    if emission.observer is not None:
+        emission.observer.contraction(statement, draft, [t.shape for t in tensors])
+        partners = tensors[:2] if statement.combination is Combination.COND else tensors
+        emission.observer.promoted(emission, partners, common_dtype(partners), statement.span)
     return emission.add(draft)
 
 

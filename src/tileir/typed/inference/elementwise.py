@@ -50,6 +50,8 @@ def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | 
     scalars = [value for value in values if not isinstance(value, Tensor)]
     if len(scalars) == len(values):
         return emission.numbers.arithmetic(op, scalars, fixed, emission.stem, span)
+    if emission.observer is not None and op.info.domain is not Domain.FLOAT:
+        emission.observer.promoted(emission, typed, dtype, span)
     inputs = [_operand(emission, v, dtype, s) for v, s in zip(typed, spans, strict=True)]
     if op is Op.COND:
         inputs.insert(0, truth(emission, operands[0]))

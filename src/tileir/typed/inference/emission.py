@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tileir.core.text.span import Span
     from tileir.typed.derivatives.sweep import Sweep, SweepKey
+    from tileir.typed.inference.observer import Observer
     from tileir.typed.inference.values import Scalar
     from tileir.typed.ir import Function, Shape, Value
 
@@ -37,6 +38,7 @@ class Emission:
         sweeps: Reverse sweeps that later gradients of the same values can go on with.
         upstreams: The placeholder for what arrives at a value when differentiating, by the name of that value.
         numbers: What is computed from numbers among the arguments.
+        observer: Who is told what is found, if anybody asks.
 
     """
 
@@ -44,6 +46,7 @@ class Emission:
     operations: list[Operation] = attrs.field(factory=list)
     stem: str = "value"
     even_ties: bool = False
+    observer: Observer | None = None
     definitions: dict[str, Value | Operation] = attrs.field(factory=dict, init=False)
     sweeps: dict[SweepKey, Sweep] = attrs.field(factory=dict, init=False)
     upstreams: dict[str, Tensor] = attrs.field(factory=dict, init=False)
@@ -155,7 +158,10 @@ class Emission:
         """
         if isinstance(value, Tensor):
             return value
-        return self.literal(value, natural_dtype(value), span)
+        dtype = natural_dtype(value)
+        if self.observer is not None:
+            self.observer.natural(value, dtype)
+        return self.literal(value, dtype, span)
 
     def literal(self, value: Known | Number, dtype: DType, span: Span | None = None) -> Tensor:
         """Return a constant or number as a tensor of ``dtype``, to which it adapts or is converted.

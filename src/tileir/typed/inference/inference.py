@@ -7,6 +7,7 @@ expressions become one operation for each operator, macros the operations that t
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from tileir.core.text.span import Span
     from tileir.tile.ir import Expr
+    from tileir.typed.inference.observer import Observer
     from tileir.typed.inference.values import Result
     from tileir.typed.ir import Operation, Shape, TensorType
 
@@ -45,12 +47,13 @@ _PROGRAM_ID: Final = "pid"
 _TIES: Final = "ties"
 
 
-def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
+def infer(function: tile.Function, arguments: Mapping[str, TensorType], observer: Observer | None = None) -> Function:
     """Return the typed form of ``function`` for arguments of these dtypes and shapes.
 
     Args:
         function: One that :func:`tileir.tile.verifier.verify` accepts.
         arguments: The type of each input, by name.
+        observer: Who is told what is found on the way.
 
     Raises:
         TileError: One diagnostic for each fault; statements that use the name of a faulty one are not reported again.
@@ -58,15 +61,16 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType]) -> Funct
     """
     while True:
         try:
-            return _inferred(function, arguments)
+            return _inferred(function, arguments, observer)
         except DifferentiatedError as error:  # of a number there is no derivative
             arguments = as_tensors(arguments, error.names)
 
 
-def _inferred(function: tile.Function, arguments: Mapping[str, TensorType]) -> Function:
+def _inferred(function: tile.Function, arguments: Mapping[str, TensorType], observer: Observer | None) -> Function:
     sizing = sizing_inputs(function)
     results = frozenset(output.name for output in function.outputs)
-    inference = _Inference(Emission(NameScope.of(_names(function))), arguments, sizing, results)
+    emission = Emission(NameScope.of(_names(function)), observer=observer)
+    inference = _Inference(emission, arguments, sizing, results)
     faults = Faults(list(_unknown(function, arguments)))
     faults.each(inference.bind, function.inputs)
     faults.each(inference.statement, function.statements)
@@ -200,7 +204,7 @@ class _Inference:
             case tile.Contraction():
                 result = contract(self, statement)
             case tile.Scan():
-                result = scan(self, statement, infer)
+                result = scan(self, statement, partial(infer, observer=self.emission.observer))
             case tile.Constant():
                 result = self._constant(statement)
             case _:

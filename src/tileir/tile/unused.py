@@ -1,0 +1,163 @@
+"""Warnings about a Tile function that hold for all shapes: what no result depends on, and indices that cancel out."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import Diagnostic
+from tileir.tile.ir import (
+    Binary,
+    BinaryOperator,
+    Call,
+    Constant,
+    Contraction,
+    IndexName,
+    IntLiteral,
+    Name,
+    Scan,
+    Unary,
+)
+from tileir.tile.traversal import Place, children, expressions, index_names, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
+
+    from tileir.tile.ir import Attribute, Expr, Function, Input, Statement
+
+ALLOW: Final = "allow"
+"""The attribute that silences warnings of its statement: ``[[allow(TIL232)]]``."""
+
+
+def warnings_for_all_shapes(function: Function) -> tuple[Diagnostic, ...]:
+    """Return warnings about a verified function, in the order of the text."""
+    return in_order(_found(function, frozenset()))
+
+
+def in_order(diagnostics: Iterable[Diagnostic], *, every: bool = False) -> tuple[Diagnostic, ...]:
+    """Return diagnostics in the order of the text, each once.
+
+    What the operation library wrote is its own affair: it is left out, unless ``every`` asks for it.
+    """
+    told = (d for d in diagnostics if every or d.span is None or not d.span.by_library)
+    once = {(d.code, d.message, d.span and (d.span.start, d.span.stop)): d for d in told}
+    return tuple(sorted(once.values(), key=lambda d: -1 if d.span is None else d.span.start))
+
+
+def allowed(attributes: Iterable[Attribute]) -> frozenset[str]:
+    """Return the codes of the warnings that the attributes of a statement silence."""
+    return frozenset(code for attribute in attributes if attribute.name == ALLOW for code in attribute.parameters)
+
+
+def _found(function: Function, kept: AbstractSet[str]) -> Iterator[Diagnostic]:
+    """Yield the warnings about a function and the steps in it; nobody can leave out the inputs ``kept``."""
+    needed = _needed(function)
+    yield from _unused_inputs(function.inputs, function.statements, needed, kept)
+    for statement in function.statements:
+        silenced = allowed(statement.attributes)
+        if not needed.intersection(_defined(statement)) and "TIL232" not in silenced:
+            message = f"no result depends on {statement.name!r}; remove it, or make it an output"
+            yield Diagnostic("TIL232", message, statement.name_span or statement.span)
+        if isinstance(statement, Contraction) and "TIL233" not in silenced:
+            yield from _cancelled(statement)
+        elif isinstance(statement, Scan):
+            carries = frozenset(i.name for i in statement.step.inputs[: len(statement.carries)])
+            yield from _found(statement.step, carries)
+
+
+def _needed(function: Function) -> set[str]:
+    """Return the names on which some output depends."""
+    needed = {output.name for output in function.outputs}
+    for statement in reversed(function.statements):
+        if _asserts(statement):
+            needed.add(statement.name)
+        if needed.intersection(_defined(statement)):
+            needed.update(_read(statement))
+    return needed
+
+
+def _asserts(statement: Statement) -> bool:
+    """Return whether a statement is there to fail, not for its value."""
+    calls = (node for _, root in expressions(statement) for node in walk(root) if isinstance(node, Call))
+    return any(call.function == "match" or call.function.startswith("assert_") for call in calls)
+
+
+def _defined(statement: Statement) -> Iterator[str]:
+    yield statement.name
+    if isinstance(statement, Constant):
+        yield from (dim.name for dim in statement.dims or ())
+
+
+def _read(statement: Statement) -> Iterator[str]:
+    for _, root in expressions(statement):
+        yield from (node.name for node in walk(root) if isinstance(node, Name))
+    if isinstance(statement, Contraction):
+        yield from (access.tensor for access in statement.inputs)
+        if statement.default is not None:
+            yield statement.default.name
+
+
+def _unused_inputs(
+    inputs: Iterable[Input], statements: Iterable[Statement], needed: AbstractSet[str], kept: AbstractSet[str]
+) -> Iterator[Diagnostic]:
+    """Yield inputs that give neither elements nor a size that no other tensor in use has, too."""
+    inputs = tuple(inputs)
+    read = [each for each in inputs if each.name in needed]
+    sized = {dim.name for each in read for dim in each.dims or ()}
+    sized.update(name for each in statements if isinstance(each, Constant) for name in _defined(each))
+    for each in inputs:
+        sizes = {dim.name for dim in each.dims or ()} & needed
+        if each.name in needed or each.name in kept or sizes - sized:
+            sized |= sizes
+            continue
+        message = f"no result depends on input {each.name!r}; remove it, or use it"
+        yield Diagnostic("TIL231", message, each.span)
+
+
+def _cancelled(statement: Contraction) -> Iterator[Diagnostic]:
+    for place, root in expressions(statement):
+        if place is Place.POLYNOMIAL and not isinstance(root, IndexName):
+            for name in dict.fromkeys(index.name for index in index_names(root)):
+                if _coefficient(root, name) == 0:
+                    span = next(index.span for index in index_names(root) if index.name == name)
+                    yield Diagnostic("TIL233", f"index {name!r} cancels out here: remove it", span)
+
+
+def _coefficient(root: Expr, index: str) -> Fraction | None:
+    """Return the coefficient of an index, with a number of its own for each size; None for what is not affine."""
+    at = [_value(root, index, Fraction(value)) for value in (0, 1)]
+    return None if at[0] is None or at[1] is None else at[1] - at[0]
+
+
+def _value(node: Expr, index: str, value: Fraction) -> Fraction | None:
+    match node:
+        case IntLiteral(value=number):
+            return Fraction(number)
+        case Name(name=name):
+            return Fraction(int.from_bytes(name.encode(), "big"))
+        case IndexName(name=name):
+            return value if name == index else Fraction(0)
+        case Unary() | Binary():
+            operands = [_value(child, index, value) for child in children(node)]
+            known = [operand for operand in operands if operand is not None]
+            return None if len(known) < len(operands) else _computed(node, known)
+        case _:
+            return None
+
+
+def _computed(node: Unary | Binary, operands: list[Fraction]) -> Fraction | None:
+    if isinstance(node, Unary):
+        return -operands[0]
+    left, right = operands
+    match node.operator:
+        case BinaryOperator.ADD:
+            return left + right
+        case BinaryOperator.SUB:
+            return left - right
+        case BinaryOperator.MUL:
+            return left * right
+        case BinaryOperator.DIV:
+            return left / right if right else None
+        case _:
+            return None

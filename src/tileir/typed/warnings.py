@@ -1,0 +1,204 @@
+"""Warnings about a Tile function for some types of its inputs: what is read and written outside, and lost digits.
+
+What decides about indices is exact, by :mod:`tileir.poly.inside`. Whether it was meant, nobody can know: leaving a
+tensor is how programs pad and cut. By default only what is hardly ever meant is told: contractions without any point,
+and an index alone that has two sizes, where the program does not say which one counts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.arithmetic import rounded
+from tileir.core.dtype import DType
+from tileir.core.errors import Diagnostic
+from tileir.poly.inside import axes_of, culprits, is_empty, left, mismatches
+from tileir.tile import ir as tile
+from tileir.tile.unused import allowed, in_order
+from tileir.typed.inference.inference import infer
+from tileir.typed.inference.values import Number, Tensor
+from tileir.typed.magnitude import magnitude
+from tileir.typed.numbers import arguments_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from tileir.core.text.span import Span
+    from tileir.poly.inside import Axis, Mismatch
+    from tileir.typed.inference.emission import Emission
+    from tileir.typed.inference.values import Known, Scalar
+    from tileir.typed.ir import Contraction, Function, Shape, TensorType
+
+
+def warnings_for_types(
+    function: tile.Function,
+    types: Mapping[str, TensorType],
+    numbers: Mapping[str, object] | None = None,
+    *,
+    every: bool = False,
+) -> tuple[Diagnostic, ...]:
+    """Return warnings about a function for inputs of these types, in the order of the text.
+
+    Args:
+        function: A verified function.
+        types: The type of each input, by name.
+        numbers: The Python numbers among the arguments, by name, as far as they are known.
+        every: Whether to tell of each access that is left for some indices, and each output that is cut, meant or not.
+
+    Raises:
+        TileError: The function does not fit the types.
+
+    """
+    collector = _Collector(every)
+    typed = infer(function, types, collector)
+    spans = {parameter.name: parameter.span for parameter in function.inputs}
+    found = list(collector.found)
+    for name, value in (numbers or {}).items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            found.extend(_rounding(name, value, typed, collector.defaulted, spans.get(name)))
+    return in_order(found, every=every)
+
+
+def _rounding(
+    name: str, given: float, typed: Function, defaulted: AbstractSet[str], span: Span | None
+) -> Iterator[Diagnostic]:
+    """Yield that a number loses more than the digits that everybody expects a fraction to lose."""
+    for value in typed.inputs:
+        if value.number is None or not value.dtype.is_float:
+            continue
+        kept = rounded(given, value.dtype)
+        if value.number in defaulted and kept != given and name in arguments_of(typed, value.number):
+            message = f"{name!r} is {given!r}, and is rounded to {value.dtype.value} since nothing decides otherwise"
+            yield Diagnostic("TIL342", f"{message}: pass numpy.float64({given!r}), or an array, for f64", span)
+        elif value.number == name and kept != given and (given == int(given) or kept == 0):
+            message = f"{name!r} is {given!r}, and {value.dtype.value}, which it adapts to, makes it {kept!r}"
+            yield Diagnostic("TIL342", f"{message}: what it meets would have to be of a wider dtype", span)
+
+
+@attrs.define
+class _Collector:
+    """Makes warnings of what inference finds."""
+
+    every: bool
+    found: list[Diagnostic] = attrs.field(factory=list, init=False)
+    defaulted: set[str] = attrs.field(factory=set, init=False)
+
+    def contraction(self, statement: tile.Contraction, node: Contraction, shapes: Sequence[Shape]) -> None:
+        """Look at all accesses of a contraction."""
+        silenced = allowed(statement.attributes)
+        found = _Accesses(statement, node, shapes).warnings(self.every)
+        self.found.extend(each for each in found if each.code not in silenced)
+
+    def promoted(self, emission: Emission, values: Sequence[Scalar], dtype: DType, span: Span | None) -> None:
+        """Look at what becomes of operands that meet."""
+        for value in values:
+            if isinstance(value, Tensor) and value.dtype is not dtype and not _holds(dtype, value, emission):
+                self.found.append(Diagnostic("TIL341", _loss(value.dtype, dtype), span))
+
+    def natural(self, value: Known | Number, dtype: DType) -> None:
+        """Remember numbers that become f32 since nothing else decides."""
+        if isinstance(value, Number) and dtype is DType.F32:
+            self.defaulted.add(value.name)
+
+
+def _holds(dtype: DType, value: Tensor, emission: Emission) -> bool:
+    """Return whether ``dtype`` has all numbers that a value of another dtype can be."""
+    given = value.dtype
+    if given.is_bool or dtype.is_bool:
+        return True
+    if given.is_float:
+        wide, narrow = dtype.format, given.format
+        return bool(wide.precision >= narrow.precision and wide.exponent_bits >= narrow.exponent_bits)
+    low, high = magnitude(value.name, emission.definitions)
+    if dtype.is_float:
+        exact: int = 2**dtype.format.precision
+        return -exact <= low and high <= exact
+    least, greatest = int(dtype.minimum), int(dtype.maximum)
+    return least <= low and high <= greatest
+
+
+def _loss(given: DType, dtype: DType) -> str:
+    if dtype.is_float and not given.is_float:
+        what = f"which has all integers up to 2**{dtype.format.precision} only"
+    else:
+        what = f"which does not have all numbers of {given.value}"
+    return f"{given.value} becomes {dtype.value} here, {what}: cast one of the operands, to say what you mean"
+
+
+@attrs.frozen
+class _Accesses:
+    """The accesses of one contraction, as they were written and as numbers."""
+
+    statement: tile.Contraction
+    node: Contraction
+    shapes: Sequence[Shape]
+
+    def warnings(self, every: bool) -> Iterator[Diagnostic]:
+        """Yield what is never inside of its tensor, or in part; without elements there is nothing to say."""
+        node, shapes = self.node, [self.node.shape, *self.shapes]
+        constraints = [(constraint.polynomial, constraint.bound) for constraint in node.constraints]
+        if not all(size for shape in shapes for size in shape) or any(bound < 1 for _, bound in constraints):
+            return
+        axes = axes_of([node.output, *(access.indices for access in node.inputs)], shapes)
+        if is_empty(axes, constraints):
+            if every or node.default is None:
+                yield self._never(culprits(axes, constraints))
+            return
+        for mismatch in mismatches(axes, constraints):
+            if every or self._unsaid(mismatch):
+                yield self._mismatch(mismatch)
+        for axis in left(axes, constraints) if every else ():
+            yield self._left(axis)
+
+    def _never(self, found: Sequence[Axis]) -> Diagnostic:
+        name = self.statement.name
+        result = f"{name!r} is 0 everywhere" if self.node.default is None else f"{name!r} is its default everywhere"
+        told = sorted(found, key=lambda axis: (axis.polynomial.is_constant, axis.index is None, axis.access))
+        if not found:
+            message = f"no values of the indices are inside of all tensors and constraints: {result}"
+            return Diagnostic("TIL411", message, self.statement.span)
+        axis = told[-1]
+        message = f"axis {axis.axis} of {self._tensor(axis)!r} has size {axis.size}, and this is never inside: {result}"
+        return Diagnostic("TIL411", message, self._span(axis))
+
+    def _unsaid(self, mismatch: Mismatch) -> bool:
+        """Return whether the program does not say that it means two sizes, as by a size that it computes."""
+        if mismatch.narrow.access == 0:
+            return isinstance(self.statement.sizes[mismatch.narrow.axis], tile.Name)
+        if mismatch.wide.access == 0:
+            return self.node.default is None and isinstance(self.statement.sizes[mismatch.wide.axis], tile.Name)
+        return True
+
+    def _mismatch(self, found: Mismatch) -> Diagnostic:
+        narrow, wide, index = found.narrow, found.wide, found.index
+        sizes = f"{narrow.size} in {self._tensor(narrow)!r}, and {wide.size} in {self._tensor(wide)!r}"
+        if wide.access == 0:
+            rest = "its default" if self.node.default is not None else "0"
+            what = f"the other elements of {self._tensor(wide)!r} are {rest}"
+        elif narrow.access == 0:
+            what = f"the other elements of {self._tensor(wide)!r} are cut off"
+        else:
+            what = f"the other elements of {self._tensor(wide)!r} are not read"
+        code = "TIL413" if narrow.access == 0 else "TIL412"
+        message = f"index {index!r} has {sizes}: {what}; the constraint '{index} < {narrow.size}' says that it is meant"
+        return Diagnostic(code, message.replace("has", "has size", 1), self._span(wide if wide.access else narrow))
+
+    def _left(self, axis: Axis) -> Diagnostic:
+        tensor = self._tensor(axis)
+        if axis.access:
+            message = f"some values of the indices are outside of axis {axis.axis} of {tensor!r}, and count as nothing"
+            return Diagnostic("TIL412", f"{message}: its size is {axis.size}", self._span(axis))
+        message = f"some values of the indices are outside of axis {axis.axis} of {tensor!r}, and are cut off"
+        return Diagnostic("TIL413", f"{message}: its size is {axis.size}", self._span(axis))
+
+    def _tensor(self, axis: Axis) -> str:
+        return self.statement.inputs[axis.access - 1].tensor if axis.access else self.statement.name
+
+    def _span(self, axis: Axis) -> Span | None:
+        statement = self.statement
+        indices = statement.inputs[axis.access - 1].indices if axis.access else statement.indices
+        return indices[axis.axis].span or statement.span

@@ -1,0 +1,146 @@
+"""Warnings for some types: beside the enumeration of all points, beside results, and the sentences of a trial."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tileir
+from strategies.contractions import Case, products
+from strategies.operations import all_cases
+
+CASES = all_cases()
+
+
+def told(text: str, *arguments: Any, every: bool = False) -> list[tuple[str, str]]:
+    return [(warning.code, warning.underlined) for warning in tileir.warnings_of(text, arguments, every=every)]
+
+
+TRANSPOSED = "function (A[M, K]) -> (C) { C[j, i : M, K] = =(A[i, j]); }"
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "expected"),
+    [
+        ("function (A[M, N]) -> (C) { C[i : M] = =(A[i, 7]); }", [(5, 3)], [("TIL411", "7")]),
+        ("function (A[M, N]) -> (C) { C[i : M] = =(A[i, 7]); }", [(5, 8)], []),
+        (TRANSPOSED, [(5, 3)], [("TIL413", "i"), ("TIL412", "j")]),
+        (TRANSPOSED, [(3, 5)], [("TIL412", "i"), ("TIL413", "j")]),
+        (TRANSPOSED, [(4, 4)], []),
+        ("function (A[M, N]) -> (C) { C[i : M] = +(A[i + 100000, j]); }", [(5, 3)], [("TIL411", "i + 100000")]),
+        ("function (A[M]) -> (C) { C[i + 9 : M] = =(A[i]); }", [(5,)], [("TIL411", "i + 9")]),
+        ("function (A[M]) -> (C) { C[i : M] = =(A[i]), i - 7 < 2; }", [(5,)], [("TIL411", "C[i : M] = =(A[i]), i - 7 < 2")]),
+        ("function (A[M, K], B[L]) -> (C) { C[i : M] = +(A[i, k] * B[k]); }", [(2, 4), (3,)], [("TIL412", "k")]),
+        ("function (A[M, K], B[L]) -> (C) { C[i : M] = +(A[i, k] * B[k]), k < 3; }", [(2, 4), (3,)], []),
+        ("function (A[M, K], B[L]) -> (C) { C[i : M] = +(A[i, k] * B[k]); }", [(2, 4), (4,)], []),
+        ("function (A[M]) -> (C) { C[i : M + 2] = =(A[i - 1]); }", [(5,)], []),
+        ("function (A[M]) -> (C) { C[i : 3] = =(A[i]); }", [(5,)], []),
+        ("function (A[M], D[N]) -> (C) { C[i : N] = =(A[i]) default D; }", [(5,), (7,)], []),
+        ("function (A[M]) -> (C) { C[i : M] = +(A[i - k]), k < M; }", [(5,)], []),
+        ("function (A[M, N]) -> (C) { [[allow(TIL411)]] C[i : M] = =(A[i, 7]); }", [(5, 3)], []),
+        ("function (A[M, N]) -> (C) { C[i : M] = =(A[i, 7]); }", [(0, 3)], []),
+    ],
+)
+def test_accesses(text: str, shapes: list[tuple[int, ...]], expected: list[tuple[str, str]]) -> None:
+    assert told(text, *shapes) == expected
+
+
+def test_contractions_in_the_step_of_a_scan_are_told_once() -> None:
+    step = "function (A[N], X[M]) -> (B) { P[i : N] = =(X[9 * i + 5]); B = A + P; }"
+    text = f"function (A[N], X[S, M]) -> (O) {{ O = scan(A; X) {step}; }}"
+    assert told(text, (3,), (4, 5)) == [("TIL411", "9 * i + 5")]
+
+
+@given(
+    st.lists(st.integers(-3, 3), min_size=4, max_size=4),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from("+>"),
+)
+def test_never_inside_is_so_exactly_if_no_point_is(numbers: list[int], n: int, m: int, rows: int, how: str) -> None:
+    a, b, c, d = numbers
+    text = f"function (A[R, M], B[N]) -> (O) {{ O[i : N] = {how}(A[{a} * i + {b}, {c} * i + j + {d}] * B[j]); }}"
+    inside = any(0 <= a * i + b < rows and 0 <= c * i + j + d < m for i, j in product(range(n), repeat=2))
+    found = tileir.warnings_of(text, [(rows, m), (n,)])
+    assert ("TIL411" in {warning.code for warning in found}) is not inside
+    leaves = any(not (0 <= a * i + b < rows and 0 <= c * i + j + d < m) for i, j in product(range(n), repeat=2))
+    every = {warning.code for warning in tileir.warnings_of(text, [(rows, m), (n,)], every=True)}
+    assert bool(every & {"TIL411", "TIL412"}) is leaves
+    if not inside:
+        result = tileir.evaluate(text, [np.ones((rows, m), np.float32), np.ones(n, np.float32)])
+        assert not result.any()
+
+
+@given(products())
+def test_products_that_people_write_give_no_warning(case: Case) -> None:
+    types = {name: tileir.TensorType(case.dtype, shape) for name, shape in case.shapes.items()}
+    codes = {warning.code for warning in tileir.warnings_of(case.text, types)}
+    assert not codes & {"TIL411", "TIL412", "TIL413"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operations_of_the_library_give_no_warning_of_their_own(name: str) -> None:
+    case = CASES[name]
+    for dtype in case.dtypes:
+        found = tileir.warnings_of(case.function(), case.arrays(dtype))
+        assert [warning.code for warning in found if warning.code != "TIL231"] == []
+
+
+SUM = "function (A, B) -> (C) { C = A + B; }"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "lossy"),
+    [
+        ("i32", "f32", True),
+        ("i64", "f64", True),
+        ("i32", "f64", False),
+        ("i16", "f32", False),
+        ("i16", "f16", True),
+        ("i8", "f16", False),
+        ("u8", "bf16", False),
+        ("bool", "f16", False),
+        ("f16", "f32", False),
+        ("f16", "bf16", True),
+        ("i8", "i32", False),
+        ("i64", "i32", False),
+        ("f32", "f32", False),
+    ],
+)
+def test_conversions(left: str, right: str, lossy: bool) -> None:
+    for types in ((left, right), (right, left)):
+        found = told(SUM, *((dtype, (3,)) for dtype in types))
+        assert found == ([("TIL341", "A + B")] if lossy else [])
+
+
+def test_conversions_of_contractions_and_none_of_what_is_small_or_written() -> None:
+    product_ = "function (A[M, K], B[K]) -> (C) { C[i : M] = +(A[i, k] * B[k]); }"
+    assert [code for code, _ in told(product_, ("i32", (2, 3)), ("f32", (3,)))] == ["TIL341"]
+    assert told("function (A) -> (C) { C = A * (index(A, 0) * 2 + 1); }", (5,)) == []
+    assert told("function (A) -> (C) { C = A * index(A, 0); }", ((1 << 25,))) == [("TIL341", "A * index(A, 0)")]
+    assert told("function (A, B) -> (C) { C = A + as_float(B, 32); }", (5,), ("i32", (5,))) == []
+    assert told("function (A) -> (C) { C = sqrt(A); }", ("i32", (5,))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "lossy"),
+    [
+        ("function (X) -> (Y) { Y = X * 2; }", [0.1], True),
+        ("function (X) -> (Y) { Y = X * 2; }", [0.5], False),
+        ("function (X, A) -> (Y) { Y = X * A; }", [0.1, np.ones(2, np.float32)], False),
+        ("function (X, A) -> (Y) { Y = X * A; }", [0.1, np.ones(2)], False),
+        ("function (X, A) -> (Y) { Y = X * A; }", [16777217, np.ones(2, np.float32)], True),
+        ("function (X, A) -> (Y) { Y = X * A; }", [16777217, np.ones(2)], False),
+        ("function (X, A) -> (Y) { Y = X * A; }", [1e-60, np.ones(2, np.float32)], True),
+        ("function (X, A) -> (Y) { Y = X * A; }", [3, np.ones(2, np.int8)], False),
+        ("function (X) -> (Y) { Y = X; }", [np.float64(0.1)], False),
+    ],
+)
+def test_numbers_that_are_rounded(text: str, arguments: list[Any], lossy: bool) -> None:
+    assert told(text, *arguments) == ([("TIL342", "X")] if lossy else [])
