@@ -40,6 +40,8 @@ if typing.TYPE_CHECKING:
     from tileir.driver.stepper import Stepper, stepper
     from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
+    from tileir.runtime.devices.array import DeviceArray
+    from tileir.runtime.devices.transfer import to_device
 
 __all__ = [
     "ArgumentError",
@@ -48,6 +50,7 @@ __all__ = [
     "Context",
     "CraftedFormula",
     "DType",
+    "DeviceArray",
     "DeviceInfo",
     "Diagnostic",
     "DiskCache",
@@ -82,6 +85,7 @@ __all__ = [
     "jvp",
     "parse",
     "stepper",
+    "to_device",
     "to_json",
     "to_text",
     "tune",
@@ -104,6 +108,8 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.stepper"),
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
         "warnings_of": "tileir.driver.warnings",
+        "DeviceArray": "tileir.runtime.devices.array",
+        "to_device": "tileir.runtime.devices.transfer",
     }
 )
 """Where names are that are loaded when they are first used: to compile a program and run it takes none of them."""

@@ -65,8 +65,8 @@ def test_a_fitting_array_is_passed_on_itself() -> None:
     assert check_inputs([MATRIX], [array])[0] is array or np.shares_memory(check_inputs([MATRIX], [array])[0], array)
 
 
-@pytest.mark.parametrize("wrapper", [Interfaced, Exporter])
-def test_memory_of_others_is_shared(wrapper: type[Interfaced] | type[Exporter]) -> None:
+@pytest.mark.parametrize("wrapper", [Interfaced, Exporter, memoryview])
+def test_memory_of_others_is_shared(wrapper: Any) -> None:
     array = ones()
     assert np.shares_memory(check_inputs([MATRIX], [wrapper(array)])[0], array)
 
@@ -152,7 +152,7 @@ def test_misfits_say_what_to_change(value: object, text: str) -> None:
         np.zeros(2, [("a", "f4")]),
         np.ma.masked,
         np.ma.masked_array(ones(), np.eye(2, 3, dtype=bool)),
-        stdlib_array.array("f", [1.0]),
+        b"text",
         1 << 70,
         Elsewhere(ones()),
     ],
@@ -188,10 +188,8 @@ class Refusing(Exporter):
         ),
         (Refusing((1, 0), RuntimeError("it has gradients, use detach()")), "(it has gradients, use detach())"),
         (Refusing((1, 0), BufferError("it has nulls")), "(it has nulls)"),
-        (
-            Refusing((1, 0), BufferError("Unsupported dtype in DLTensor.")),
-            "f8e5m2 to a NumPy array of ml_dtypes.float8_e5m2, bf16 to a NumPy array of ml_dtypes.bfloat16",
-        ),
+        (Refusing((1, 0), BufferError("Unsupported dtype in DLTensor.")), "f8e5m2, f16, bf16, f32, f64"),
+        (Refusing((1, 0), ZeroDivisionError("oops")), "Refusing cannot be shared with NumPy (oops)"),
     ],
 )
 def test_advice_on_refused_memory_fits_the_reason(value: object, ending: str) -> None:
@@ -199,6 +197,22 @@ def test_advice_on_refused_memory_fits_the_reason(value: object, ending: str) ->
         to_array("A", value)
     assert codes(error) == ["TIL702"]
     assert error.value.diagnostics[0].message.endswith(ending)
+
+
+def test_buffers_of_python_are_arrays() -> None:
+    assert to_array("A", stdlib_array.array("h", [1, 2])).tolist() == [1, 2]
+    assert to_array("A", bytearray(b"ab")).dtype == np.uint8
+
+
+class Framed:
+    """A table that makes an array of itself where it is asked to."""
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        return ones()
+
+
+def test_what_makes_an_array_of_itself_is_one() -> None:
+    assert to_array("A", Framed()).shape == (2, 3)
 
 
 def test_all_faults_are_reported_at_once() -> None:

@@ -142,6 +142,8 @@ _RUNNING: Final = {
     "TIL712": "a program of a stage that is not taken here",
     "TIL713": "types that a program does not have",
     "TIL721": "temporaries that take far more memory than inputs and outputs",
+    "TIL714": "an array on another device, or one that would have to be copied unasked",
+    "TIL715": "an array of a device whose memory was freed",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",

@@ -9,18 +9,16 @@ import attrs
 import numpy as np
 
 from tileir.core.arithmetic import constant, fits
-from tileir.core.dtype import FORMATS, DType
+from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
+from tileir.runtime.devices.dlpack import HOST_KINDS, imported, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]
-
-_FOREIGN: Final = tuple((dtype, row) for dtype, row in FORMATS.items() if row.registered)
-_HOST_DEVICES: Final = (1, 3, 11)  # of DLPack: CPU, and host memory that CUDA or ROCm pinned
 
 _seen_as_bytes: Final[Callable[[Any], Any]] = (ctypes.c_byte * 0).from_buffer
 _addressof: Final = ctypes.addressof
@@ -69,8 +67,8 @@ def address_of(array: Array) -> int:
 def to_array(name: str, value: object) -> Array:
     """Return ``value`` as a NumPy array of native byte order, without a copy where that is possible.
 
-    Accepted are NumPy arrays and scalars, Python numbers, and objects with ``__array_interface__`` or
-    ``__dlpack__`` whose memory the host can read.
+    Accepted are NumPy arrays and scalars, Python numbers, and objects whose memory the host can read: with
+    ``__array_interface__``, ``__dlpack__``, the buffer protocol or ``__array__``.
 
     Raises:
         ArgumentError: TIL702, it is none of these, or its elements are of a type that tileir does not have.
@@ -98,34 +96,61 @@ def _imported(name: str, value: object) -> Array:
         return value
     if isinstance(value, bool | int | float | np.generic):
         return _scalar(name, value)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+        return _from_dlpack(name, value)
     try:
         if hasattr(value, "__array_interface__"):
             return np.asarray(value)
-        if hasattr(value, "__dlpack__"):
-            return np.from_dlpack(value)
-    except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        reason = f"{type(value).__name__} cannot be shared with NumPy ({error})"
-        raise _error("TIL702", f"{name!r}: {reason}{_advice(value, error)}") from error
+        if not isinstance(value, str | bytes) and (_is_buffer(value) or hasattr(value, "__array__")):
+            return np.asarray(value)
+    except Exception as error:  # code of others may fail in any way
+        raise _unshared(name, value, error) from error
     kind = type(value).__name__
     raise _error("TIL702", f"{name!r} is of type {kind}; pass a NumPy array, for instance numpy.asarray(...)")
 
 
+def _from_dlpack(name: str, value: Any) -> Array:
+    try:
+        return np.from_dlpack(value)
+    except Exception as error:  # code of others may fail in any way
+        place = place_of(value)
+        if place is not None and place[0] not in HOST_KINDS:
+            raise _unshared(name, value, error) from error
+    try:  # NumPy knows less of the host's memory than there is: bf16, say
+        return imported(value)
+    except Exception as error:  # as above
+        raise _unshared(name, value, error) from error
+
+
+def _is_buffer(value: Any) -> bool:
+    try:
+        memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
+def _unshared(name: str, value: object, error: Exception) -> ArgumentError:
+    reason = f"{type(value).__name__} cannot be shared with NumPy ({error})"
+    return _error("TIL702", f"{name!r}: {reason}{_advice(value, error)}")
+
+
 def _advice(value: object, error: Exception) -> str:
-    """Return what to do about memory that NumPy refuses; nothing where what it says has to do."""
-    if not _is_on_host(value):
-        return "; move it to the host's memory first"
+    """Return what to do about memory that cannot be shared; nothing where what the error says has to do."""
+    place = place_of(value)
+    if place is not None and place[0] not in HOST_KINDS:
+        return f"; move it to the host's memory first{way_to_host(value)}"
     if "dtype" in str(error).lower():
-        names = ", ".join(dtype.value for dtype in DType)
-        foreign = [f"{dtype.value} to a NumPy array of ml_dtypes.{row.numpy}" for dtype, row in _FOREIGN]
-        return f"; convert it to one of {names}; {', '.join(foreign)}"
+        return f"; convert it to one of {', '.join(dtype.value for dtype in DType)}"
     return ""
 
 
-def _is_on_host(value: Any) -> bool:
-    try:
-        return int(value.__dlpack_device__()[0]) in _HOST_DEVICES
-    except Exception:  # code of others may fail in any way; without an answer, the reason that NumPy gave has to do
-        return True
+def way_to_host(value: object) -> str:
+    """Return how an object says that it is to be copied to the host, as a piece of advice; nothing if it cannot."""
+    for method in ("numpy", "cpu", "get", "to_host", "copy_to_host"):
+        if callable(getattr(value, method, None)):
+            return f", such as by its method {method}()"
+    return ""
 
 
 def _scalar(name: str, value: bool | int | float | np.generic) -> Array:

@@ -275,7 +275,7 @@ class BatchingExecutor(Protocol):
 
 @attrs.frozen
 class DeviceInfo:
-    """One device that a back end can see."""
+    """One device that a back end can see; ``dlpack`` is what DLPack calls it, its kind and number."""
 
     id: str
     name: str
@@ -283,6 +283,7 @@ class DeviceInfo:
     memory_bytes: int | None = None
     features: tuple[str, ...] = ()
     target: Target = attrs.field(factory=Target, repr=False)
+    dlpack: tuple[int, int] | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen

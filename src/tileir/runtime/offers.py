@@ -1,4 +1,4 @@
-"""What a back end may offer beyond what it must: the optional parts of executors, kernels and events.
+"""What a back end may offer beyond what it must: the optional parts of executors, buffers, kernels and events.
 
 Plans cost less with them. They are found by their names alone, so that nothing has to be subclassed. What seems to be
 one of them misspelt is logged when an executor is made, and fails the conformance kit.
@@ -12,6 +12,7 @@ from tileir.core.protocols import mistakes
 from tileir.runtime.interface import (
     BatchingExecutor,
     BindingKernel,
+    Buffer,
     Event,
     Executor,
     Kernel,
@@ -20,7 +21,7 @@ from tileir.runtime.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 
 @runtime_checkable
@@ -66,6 +67,69 @@ class DecidingExecutor(RepeatingExecutor, Protocol):
 
 
 @runtime_checkable
+class SharingExecutor(Protocol):
+    """An executor whose memory other libraries can use in place, and the other way round: by DLPack and the like.
+
+    Where the host sees all buffers, as :meth:`Buffer.host` says, it is shared without that.
+
+    Attributes:
+        dlpack_device: The device as DLPack knows it: its kind, and its number among those of this kind.
+
+    """
+
+    dlpack_device: tuple[int, int]
+
+    def address(self, buffer: Any) -> int:
+        """Return what DLPack takes for the data of a buffer: a pointer, or a handle on devices without pointers."""
+        ...
+
+    def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> Buffer | None:
+        """Return a buffer over memory of somebody else, or None where it is none that this executor can use.
+
+        Args:
+            address: What :meth:`address` returns of a buffer.
+            nbytes: How many bytes of it are used.
+            owner: What the buffer keeps alive.
+            read_only: Whether nobody may write it; no kernel will.
+
+        """
+        ...
+
+
+@runtime_checkable
+class StreamingExecutor(SharingExecutor, Protocol):
+    """An executor whose device has streams, in which others may use memory before it is written.
+
+    Attributes:
+        stream: The stream of its commands, as DLPack numbers them: 1 is the default stream of CUDA, 2 that of each
+            thread, others are handles. Producers make it wait for what they have not written yet.
+
+    """
+
+    stream: int
+
+    def follow(self, stream: int) -> Sequence[Event]:
+        """Return events that complete when all that is in a stream of others by now is done."""
+        ...
+
+    def precede(self, stream: int, events: Sequence[Event]) -> None:
+        """Make a stream of others wait for events, without waiting here."""
+        ...
+
+
+@runtime_checkable
+class AlignedBuffer(Buffer, Protocol):
+    """A buffer that is less aligned than those of :meth:`Executor.allocate`, as memory of others may be.
+
+    Attributes:
+        alignment: What its address is a multiple of. Kernels that ask for more get a copy.
+
+    """
+
+    alignment: int
+
+
+@runtime_checkable
 class NotifyingEvent(Protocol):
     """An event that tells when it is done, so that others wait for it without a thread."""
 
@@ -81,6 +145,8 @@ EXECUTOR_OFFERS: Final = (
     RepeatingExecutor,
     DecidingExecutor,
     BatchingExecutor,
+    SharingExecutor,
+    StreamingExecutor,
 )
 """What executors may offer."""
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "opencl"
 
+DLPACK_KIND: Final = 4
+"""What DLPack calls devices of OpenCL."""
+
 
 @attrs.frozen(eq=False)
 class Device:
@@ -64,6 +67,7 @@ def _described(number: int, found: Found) -> Device:
         device_id = f"{NAME}.{number}"
         able = capabilities(found)
         name = f"{found.device.name.strip()} ({found.platform.name.strip()})"
-        info = DeviceInfo(device_id, name, NAME, found.device.global_mem_size, able.flags, able.target)
+        memory, place = found.device.global_mem_size, (DLPACK_KIND, number)
+        info = DeviceInfo(device_id, name, NAME, memory, able.flags, able.target, place)
         _known[found] = Device(info, found, able)
     return _known[found]

@@ -125,6 +125,13 @@ class PartialBuffer(OpenCLBuffer):
 
 
 @attrs.define(eq=False)
+class AdoptedBuffer(OpenCLBuffer):
+    """Memory that somebody else made, whom it keeps alive."""
+
+    owner: object = attrs.field(repr=False)
+
+
+@attrs.define(eq=False)
 class SharedBuffer(OpenCLBuffer):
     """The memory of an array, which the device works on in place."""
 

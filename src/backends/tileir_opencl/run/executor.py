@@ -17,7 +17,7 @@ from tileir_opencl.device.capabilities import LEAST_ALIGNMENT, base_alignment
 from tileir_opencl.device.devices import device_of
 from tileir_opencl.device.sharing import shares_memory
 from tileir_opencl.run.batch import run_batch
-from tileir_opencl.run.buffers import OpenCLBuffer, PartialBuffer, PooledBuffer, SharedBuffer
+from tileir_opencl.run.buffers import AdoptedBuffer, OpenCLBuffer, PartialBuffer, PooledBuffer, SharedBuffer
 from tileir_opencl.run.commands import Commands
 from tileir_opencl.run.copies import copy_by_host, copy_command, place_of
 from tileir_opencl.run.faults import refused
@@ -45,6 +45,7 @@ class OpenCLExecutor:
         part_alignment: What the offset of each part of a buffer is a multiple of.
         shares: Whether the device works on the host's memory in place.
         batches: Whether it does not, so that :meth:`run_batch` saves time.
+        dlpack_device: The device as DLPack knows it.
 
     """
 
@@ -54,6 +55,7 @@ class OpenCLExecutor:
     pool: Pool = attrs.field(repr=False)
     part_alignment: int
     shares: bool
+    dlpack_device: tuple[int, int]
     asynchronous: bool = attrs.field(default=True, init=False)
     batches: bool = attrs.field(init=False)
     _scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-opencl"), init=False, repr=False)
@@ -71,7 +73,9 @@ class OpenCLExecutor:
             BackendError: TIL801, there is no such device; TIL808, its driver refuses; TIL809, the process was forked.
 
         """
-        found = device_of(device).found
+        known = device_of(device)
+        found, place = known.found, known.info.dlpack
+        assert place is not None  # all of ours have one
         try:
             context = context_of(found)
             commands = Commands.of(context, found.device, profile=options.profile)
@@ -79,7 +83,7 @@ class OpenCLExecutor:
             raise refused(f"opening {device.id}", error) from error
         pool = Pool(context, found.device.global_mem_size, commands.drain)
         commands.release_memory = pool.release
-        return cls(device, options, commands, pool, base_alignment(found.device), shares_memory(found))
+        return cls(device, options, commands, pool, base_alignment(found.device), shares_memory(found), place)
 
     def allocate(self, nbytes: int) -> OpenCLBuffer:
         """Return memory of the device with undefined content.
@@ -128,6 +132,20 @@ class OpenCLExecutor:
         except cl.Error as error:
             raise refused("a part of a buffer", error) from error
         return PartialBuffer(native, nbytes, self.commands, whole, start + offset)
+
+    def address(self, buffer: OpenCLBuffer) -> int:
+        """Return the driver's handle as a number, which is what DLPack takes for the data of such a buffer."""
+        return buffer.native.int_ptr
+
+    def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> OpenCLBuffer | None:  # noqa: ARG002
+        """Return a buffer over memory that somebody else made, by its handle; None if it is of another context."""
+        self.check_open()
+        if not nbytes:
+            return self.allocate(0)
+        native: Any = cl.Buffer.from_int_ptr(address)
+        if native.context != self.commands.context or native.size < nbytes:
+            return None
+        return AdoptedBuffer(native, nbytes, self.commands, owner)
 
     def prepare(self, library: OpenCLLibrary, index: int) -> OpenCLKernel:
         """Wait until the driver has built a kernel, and ready it.

@@ -1,0 +1,272 @@
+"""Arrays in the memory of a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
+from tileir.runtime.offers import SharingExecutor, StreamingExecutor
+
+if TYPE_CHECKING:
+    from tileir.runtime.arrays import Array
+    from tileir.runtime.devices.home import Home
+    from tileir.runtime.interface import Buffer, DeviceInfo, Event
+
+_LEGACY_STREAM: Final = 1
+
+
+@attrs.define(eq=False, repr=False)
+class DeviceArray:
+    """An array in the memory of a device: contiguous, in row-major order.
+
+    :func:`tileir.to_device` makes one; calls return them where they are given some. Other libraries share its memory by
+    DLPack, those of CUDA by ``__cuda_array_interface__`` as well. What others write to it while a call runs, or read
+    before it is done, is theirs to keep in order.
+
+    Attributes:
+        shape: Its extents.
+        dtype: Its elements, as NumPy names them.
+        home: Where it lives, with what manages the memory there.
+        read_only: Whether nothing may be written to it, because whoever shares its memory said so.
+
+    """
+
+    _buffer: Buffer | None
+    home: Home
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    read_only: bool = False
+    _host: Array | None = None
+    _written: Event | None = attrs.field(default=None, init=False)
+
+    @classmethod
+    def of(cls, buffer: Buffer, home: Home, dtype: DType, shape: tuple[int, ...], *, read_only: bool = False) -> Self:
+        """Return an array over a buffer, which is large enough."""
+        seen = buffer.host()
+        view: Array | None = None
+        if seen is not None:
+            view = seen[: _nbytes(dtype, shape)].view(dtype.numpy).reshape(shape)
+            if read_only:
+                view.flags.writeable = False
+        return cls(buffer, home, dtype.numpy, shape, read_only, view)
+
+    @property
+    def device(self) -> DeviceInfo:
+        """Where it lives."""
+        return self.home.device
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return self.nbytes // self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its elements take."""
+        return _nbytes(self.dtype, self.shape)
+
+    def __repr__(self) -> str:
+        """Return what it is, without its elements: these would have to be copied to the host."""
+        kind = DType.of(self.dtype)
+        name = self.dtype if kind is None else kind.value
+        state = ", freed" if self._buffer is None else ", read-only" if self.read_only else ""
+        return f"DeviceArray({name}[{', '.join(map(str, self.shape))}] on {self.device.id}{state})"
+
+    def numpy(self) -> Array:
+        """Return it as an array of NumPy: with the same memory if that is the host's, else a copy.
+
+        Raises:
+            ArgumentError: TIL715, it was freed; TIL708, there is not enough memory.
+            BaseException: what the submitted call failed with that was to write it.
+
+        """
+        buffer = self.ready()
+        if self._host is not None:
+            return self._host
+        try:
+            copy = np.empty(self.shape, self.dtype)
+        except MemoryError as error:
+            message = f"there is not enough memory on the host for {self.nbytes} bytes: {error}"
+            raise ArgumentError((Diagnostic("TIL708", message),)) from error
+        with buffer.map_current() as content:
+            np.copyto(copy.reshape(-1).view(np.uint8), content[: self.nbytes])
+        return copy
+
+    def free(self) -> None:
+        """Give the memory back, now and not when nobody refers to the array any more; it cannot be used afterwards.
+
+        Calls that use it finish first.
+        """
+        self._buffer = self._host = None
+
+    def ready(self) -> Buffer:
+        """Wait until its elements are written, and return the memory.
+
+        Raises:
+            ArgumentError: TIL715, it was freed.
+            BaseException: what the submitted call failed with that was to write it.
+
+        """
+        written = self._written
+        if written is not None:
+            written.wait()
+            self._written = None
+        return self.memory()
+
+    def memory(self) -> Buffer:
+        """Return the memory, which may be written later.
+
+        Raises:
+            ArgumentError: TIL715, it was freed.
+
+        """
+        if self._buffer is None:
+            raise ArgumentError((Diagnostic("TIL715", f"this {self} was freed; make another one"),))
+        return self._buffer
+
+    def seen(self) -> Array | None:
+        """Return its memory as an array of NumPy, without waiting; None where the host does not see it."""
+        self.memory()
+        return self._host
+
+    def await_call(self, event: Event) -> None:
+        """Have whoever reads it wait for a call that was submitted to write it."""
+        self._written = event
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return it for NumPy, without a copy if its memory is the host's; else only where a copy is asked for.
+
+        Raises:
+            ArgumentError: TIL714, it would have to be copied to the host, and nobody asked for that.
+
+        """
+        if self._host is None and copy is not True:
+            message = (
+                f"{self} is not copied to the host unless that is said: write array.numpy(), or"
+                " numpy.array(array, copy=True)"
+            )
+            raise ArgumentError((Diagnostic("TIL714", message),))
+        array = self.numpy()
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ArgumentError((Diagnostic("TIL714", f"{self} is of another type than {dtype}; allow a copy"),))
+            return array.astype(dtype)
+        return array.copy() if copy is True and self._host is not None else array
+
+    def __dlpack_device__(self) -> Place:
+        """Return the device as DLPack knows it."""
+        return self.home.place
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: Place | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a capsule of DLPack with its memory.
+
+        Args:
+            stream: What the consumer will use it in, which is made to wait for what was not written yet; -1 for nobody
+                has to wait. Only where the device has streams.
+            max_version: The latest version of DLPack that the consumer knows.
+            dl_device: Where the consumer wants it: here, or on the host, which takes a copy.
+            copy: Whether it is copied; None for where it has to be.
+
+        Raises:
+            BufferError: It cannot be shared like this.
+            ArgumentError: TIL715, it was freed.
+
+        """
+        wanted = self.home.place if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        if wanted != self.home.place:
+            return self._exported_to_host(wanted, max_version, copy)
+        self._order(stream)
+        executor = self.home.executor
+        buffer, read_only = self.memory(), self.read_only
+        if self._host is not None and wanted == HOST:
+            array = self._host.copy() if copy else self._host
+            return exported(array, wanted, version=max_version, copied=bool(copy))
+        if not isinstance(executor, SharingExecutor):
+            raise BufferError(f"the memory of {self.device.id} cannot be shared; copy it to the host, by numpy()")
+        if copy:
+            fresh, read_only = self.home.allocated(self._kind, self.shape), False
+            executor.copy(buffer, fresh).wait()
+            buffer = fresh
+        array = at(executor.address(buffer), self._kind, self.shape, buffer, read_only=read_only)
+        return exported(array, wanted, version=max_version, copied=bool(copy))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, object]:
+        """What libraries of CUDA ask for that know no DLPack; AttributeError elsewhere, and for dtypes without a name.
+
+        Its content is there, so it has no stream to wait for.
+        """
+        executor = self.home.executor
+        if self.home.place[0] not in CUDA_KINDS or not isinstance(executor, SharingExecutor):
+            raise AttributeError(f"{self.device.id} is no device of CUDA")
+        if self.dtype.kind not in "biuf":
+            raise AttributeError(f"the CUDA array interface has no elements of type {self.dtype}; use DLPack")
+        data = executor.address(self.ready()) if self.nbytes else 0
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (data, self.read_only),
+            "strides": None,
+            "version": 3,
+            "stream": None,
+        }
+
+    @property
+    def _kind(self) -> DType:
+        kind = DType.of(self.dtype)
+        assert kind is not None  # it was made for one
+        return kind
+
+    def _order(self, stream: int | None) -> None:
+        """Make a consumer wait for what was not written yet.
+
+        Raises:
+            BufferError: There is no such stream.
+
+        """
+        executor = self.home.executor
+        if isinstance(executor, StreamingExecutor):
+            if stream == 0:
+                raise BufferError("stream 0 may mean two things to CUDA; 1 is the default one, 2 that of each thread")
+            if stream != -1 and self._written is not None:
+                executor.precede(_LEGACY_STREAM if stream is None else stream, (self._written,))
+            return
+        if stream is not None and stream != -1:
+            raise BufferError(f"{self.device.id} has no streams; pass stream=None")
+        self.ready()
+
+    def _exported_to_host(self, wanted: Place, version: object, copy: bool | None) -> object:
+        if wanted == HOST and copy is not True and self._host is not None:
+            self.ready()
+            return exported(self._host, HOST, version=version)
+        if wanted[0] not in HOST_KINDS or copy is False:
+            how = "without a copy" if wanted[0] in HOST_KINDS else "by DLPack"
+            raise BufferError(
+                f"this array is on {self.device.id}, and cannot get to {spelt(wanted)} {how}; write array.numpy()"
+            )
+        array = self.numpy()
+        return exported(array if self._host is None else array.copy(), HOST, version=version, copied=True)
+
+
+def _nbytes(dtype: DType | np.dtype[Any], shape: tuple[int, ...]) -> int:
+    count = dtype.itemsize
+    for size in shape:
+        count *= size
+    return count

@@ -1,0 +1,88 @@
+"""Where arrays live: a device, and the executor that has its memory."""
+
+from __future__ import annotations
+
+import math
+import sys
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
+from tileir.runtime.offers import SharingExecutor
+
+if TYPE_CHECKING:
+    from tileir.runtime.arrays import Array
+    from tileir.runtime.interface import Buffer, DeviceInfo, Executor
+
+OPAQUE: Final = (4, 7, 8)
+"""Kinds of devices of DLPack whose memory has handles and no addresses: OpenCL, Vulkan, Metal."""
+
+
+@attrs.frozen(eq=False, slots=False)
+class Home:
+    """A device with its memory.
+
+    Attributes:
+        device: The device.
+        executor: What allocates its memory.
+
+    """
+
+    device: DeviceInfo
+    executor: Executor[Any] = attrs.field(repr=False)
+
+    @cached_property
+    def is_host(self) -> bool:
+        """Whether its memory is that of the host, so that arrays of NumPy are in it already."""
+        return not isinstance(self.executor, SharingExecutor) and self.executor.allocate(0).host() is not None
+
+    @cached_property
+    def place(self) -> Place:
+        """The device as DLPack knows it."""
+        if isinstance(self.executor, SharingExecutor):
+            return self.executor.dlpack_device
+        return HOST if self.is_host else (EXTENSION, 0)
+
+    def allocated(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        """Return fresh memory for an array.
+
+        Raises:
+            ArgumentError: TIL708, there is not enough.
+            BackendError: TIL708, likewise; TIL807, the context was closed.
+
+        """
+        nbytes = math.prod(shape) * dtype.itemsize
+        try:
+            if nbytes > sys.maxsize:
+                raise MemoryError
+            return self.executor.allocate(nbytes)
+        except MemoryError as error:
+            sizes = ", ".join(map(str, shape))
+            message = f"there is not enough memory on {self.device.id} for the {nbytes} bytes of {dtype.value}[{sizes}]"
+            raise ArgumentError((Diagnostic("TIL708", f"{message}; make the arrays smaller"),)) from error
+
+    def sent(self, array: Array) -> Buffer:
+        """Return fresh memory with the content of an array of the host; the errors are those of :meth:`allocated`."""
+        dtype = DType.of(array.dtype)
+        assert dtype is not None  # what is no dtype here does not come so far
+        buffer = self.allocated(dtype, array.shape)
+        whole = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        self.executor.copy(whole, buffer).wait()
+        return buffer
+
+    def wrapped(self, array: Array) -> Buffer | None:
+        """Return a buffer over the memory of an array of the host; None where the device cannot use it in place."""
+        flags = array.flags
+        return self.executor.wrap(array) if flags.c_contiguous and flags.aligned else None
+
+    def adopted(self, array: Array) -> Buffer | None:
+        """Return a buffer over memory of this device that DLPack brought; None where it cannot be used."""
+        if not isinstance(self.executor, SharingExecutor):
+            return None
+        address = array.__array_interface__["data"][0]
+        return self.executor.adopt(address, array.nbytes, array, read_only=not array.flags.writeable)

@@ -1,0 +1,189 @@
+"""Bringing arrays to devices, those of other libraries without a copy where the memory can be shared."""
+
+from __future__ import annotations
+
+import copyreg
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.runtime.arrays import to_array, way_to_host
+from tileir.runtime.context import Context, default_context
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, Place, at, imported, place_of, spelt
+from tileir.runtime.devices.home import Home
+from tileir.runtime.events import all_ended
+from tileir.runtime.offers import StreamingExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.runtime.arrays import Array
+    from tileir.runtime.interface import Buffer, DeviceInfo
+
+
+def to_device(
+    array: Any,
+    device: str | DeviceInfo | None = None,
+    *,
+    context: Context | None = None,
+    copy: bool | None = None,
+) -> DeviceArray:
+    """Return an array in the memory of a device.
+
+    Args:
+        array: An array of NumPy, or anything that a call takes: objects with ``__dlpack__``, ``__array_interface__`` or
+            ``__cuda_array_interface__``, buffers, numbers.
+        device: A device or its id; by default the one whose memory it is in, and of what is on the host the one that
+            the context chooses.
+        context: Owner of devices; by default the process-wide one.
+        copy: Whether the memory is copied; None for only where it cannot be shared, False for never.
+
+    Raises:
+        ArgumentError: TIL702, it is no array; TIL714, it would have to be copied, or is on another device that shares
+            no memory; TIL708, there is not enough memory.
+        BackendError: TIL801, there is no such device.
+
+    """
+    owner = context or default_context()
+    if isinstance(array, DeviceArray):
+        found = array
+    elif is_foreign(array):
+        found = adopted("the array", array, owner, device)
+    else:
+        home = home_of(owner, owner.device(device))
+        return _placed(to_array("the array", array), home, copy)
+    if device is None or owner.device(device).id == found.device.id:
+        return found if not copy else _copied(found)
+    return _moved(found, home_of(owner, owner.device(device)), copy)
+
+
+def home_of(context: Context, device: DeviceInfo) -> Home:
+    """Return a device of a context as a place for arrays."""
+    return Home(device, context.executor(device, attrs.evolve(context.options, quick=False)))
+
+
+def is_foreign(value: object) -> bool:
+    """Return whether this is an array of another library that is in the memory of some device, and not of the host."""
+    if isinstance(value, np.ndarray | np.generic | bool | int | float | DeviceArray):
+        return False
+    place = place_of(value)
+    if place is not None:
+        return place[0] not in HOST_KINDS
+    return hasattr(value, "__cuda_array_interface__") and not hasattr(value, "__array_interface__")
+
+
+def adopted(name: str, value: Any, context: Context, device: str | DeviceInfo | None = None) -> DeviceArray:
+    """Return an array over memory of a device that is another library's, and stays shared.
+
+    Args:
+        name: What to call it in messages.
+        value: What :func:`is_foreign` says yes to.
+        context: Owner of devices.
+        device: Where it is thought to be; None for whichever device of the context it is on.
+
+    Raises:
+        ArgumentError: TIL714, no device of the context shares its memory, or its layout does not allow that.
+
+    """
+    place = place_of(value)
+    info = _device_at(context, place, device)
+    if info is None:
+        where = "a device of CUDA" if place is None else f"memory of {spelt(place)}"
+        message = f"{name!r} is in {where}, which no device here shares; move it to the host's memory first"
+        raise ArgumentError((Diagnostic("TIL714", message + way_to_host(value)),))
+    home = home_of(context, info)
+    try:
+        array, written = _read(value, home, by_dlpack=place is not None)
+    except Exception as error:  # code of others may fail in any way
+        message = f"{name!r}: {type(value).__name__} cannot be shared with {info.id} ({error})"
+        raise ArgumentError((Diagnostic("TIL714", message),)) from error
+    if not array.flags.c_contiguous:
+        message = f"{name!r} has gaps, or another order than row-major; make it contiguous where it is"
+        raise ArgumentError((Diagnostic("TIL714", message),))
+    buffer = home.adopted(array)
+    dtype = DType.of(array.dtype)
+    if buffer is None or dtype is None:
+        message = f"{name!r} is of {info.id}, but in memory that it cannot use here; copy it, or move it to the host"
+        raise ArgumentError((Diagnostic("TIL714", message),))
+    found = DeviceArray.of(buffer, home, dtype, array.shape, read_only=not array.flags.writeable)
+    if written:
+        found.await_call(all_ended(written))
+    return found
+
+
+def _device_at(context: Context, place: Place | None, device: str | DeviceInfo | None) -> DeviceInfo | None:
+    """Return the device of a context whose memory is meant."""
+
+    def is_there(info: DeviceInfo) -> bool:
+        if info.dlpack is None:
+            return False
+        return info.dlpack[0] in CUDA_KINDS if place is None else info.dlpack == place
+
+    if device is not None and is_there(context.device(device)):
+        return context.device(device)
+    return next((info for info in context.devices() if is_there(info)), None)
+
+
+def _read(value: Any, home: Home, *, by_dlpack: bool) -> tuple[Array, tuple[Any, ...]]:
+    """Return an array that nobody may look into, and what completes when its elements are there."""
+    executor: object = home.executor
+    if by_dlpack:
+        options = {"stream": executor.stream} if isinstance(executor, StreamingExecutor) else {}
+        return imported(value, **options), ()
+    described: Mapping[str, Any] = value.__cuda_array_interface__
+    if described.get("mask") is not None:
+        raise BufferError("it has masked elements; fill them first")
+    named = np.dtype(described["typestr"])
+    dtype = DType.of(named)
+    if dtype is None:
+        raise BufferError(f"elements of type {named} have no equal here")
+    address, read_only = described["data"]
+    strides, stream = described.get("strides"), described.get("stream")
+    array = at(address or 0, dtype, tuple(described["shape"]), value, strides=strides, read_only=read_only)
+    if stream is None or not isinstance(executor, StreamingExecutor):
+        return array, ()
+    return array, tuple(executor.follow(stream))
+
+
+def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
+    """Return an array of the host on a device."""
+    buffer = home.wrapped(array) if not copy else None
+    read_only = buffer is not None and not array.flags.writeable
+    if buffer is None:
+        if copy is False:
+            message = f"this array cannot be used on {home.device.id} where it is; allow a copy"
+            raise ArgumentError((Diagnostic("TIL714", message),))
+        buffer = home.sent(array)
+    dtype = DType.of(array.dtype)
+    assert dtype is not None  # to_array refuses the others
+    return DeviceArray.of(buffer, home, dtype, array.shape, read_only=read_only)
+
+
+def _copied(array: DeviceArray) -> DeviceArray:
+    """Return a copy on the same device."""
+    buffer, home, dtype = array.ready(), array.home, DType.of(array.dtype)
+    assert dtype is not None  # it was made for one
+    fresh: Buffer = home.allocated(dtype, array.shape)
+    home.executor.copy(buffer, fresh).wait()
+    return DeviceArray.of(fresh, home, dtype, array.shape)
+
+
+def _moved(array: DeviceArray, home: Home, copy: bool | None) -> DeviceArray:
+    """Return an array of another device."""
+    array.ready()
+    seen = array.seen()
+    if seen is None and copy is False:
+        message = f"{array} has to be copied to get to {home.device.id}; allow that"
+        raise ArgumentError((Diagnostic("TIL714", message),))
+    return _placed(array.numpy() if seen is None else seen, home, copy)
+
+
+def _pickled(array: DeviceArray) -> tuple[Any, ...]:
+    return to_device, (array.numpy(), array.device.id)
+
+
+copyreg.pickle(DeviceArray, _pickled)  # its content, which gets to the device of the same name of the default context
