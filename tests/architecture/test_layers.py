@@ -91,9 +91,11 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/semtree/analysis/uniformity.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.threads"),
-        ("src/tileir/tile/ir.py", "tileir.tile.printer"),
+        ("src/tileir/semtree/node.py", "tileir.semtree.text.printer"),
+        ("src/tileir/stripe/node.py", "tileir.stripe.text.node_printer"),
         ("src/tileir/tile/ir.py", "tileir.tile.unused"),
+        ("src/tileir/tile/node.py", "tileir.tile.printer"),
         ("src/tileir/typed/inference/builtins.py", "tileir.typed.derivatives.builtins"),
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
-        ("src/tileir/typed/ir.py", "tileir.typed.text.printer"),
+        ("src/tileir/typed/node.py", "tileir.typed.text.printer"),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import numpy as np
@@ -160,7 +160,7 @@ def test_verifying_tells_the_faults_of_hand_made_nodes(executable: tileir.Execut
 class Misspelt:
     """A pass of somebody who means ``for_target``."""
 
-    name = "misspelt"
+    name: ClassVar[str] = "misspelt"
 
     def __call__(self, program: StripeProgram) -> StripeProgram:
         """Do nothing."""

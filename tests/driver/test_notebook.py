@@ -13,7 +13,7 @@ from tileir.typed.inference.inference import infer
 
 PROGRAM = "function (A[M, K], B[K, N]) -> (Y) { C[i, j : M, N] = +(A[i, k] * B[k, j]); Y = C < 3.0 ? C : 0.5; }"
 TYPES = {"A": "f32[20, 30]", "B": "f32[30, 40]"}
-ALLOWED = {"p", "pre", "table", "thead", "tbody", "tr", "th", "td", "details", "summary"}
+ALLOWED = {"b", "i", "p", "pre", "table", "thead", "tbody", "tr", "th", "td", "details", "summary"}
 
 
 def text_of(value: object) -> str:

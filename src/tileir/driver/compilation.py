@@ -107,8 +107,8 @@ class Request:
         passes = self._passes_text()
         if sources is None or passes is None:
             return None
-        types = (f"{name}: {self.types[name]!r}" for name in sorted(self.types))
         try:
+            types = [part for name in sorted(self.types) for part in (name, to_json(self.types[name]))]
             described = identity(self.program), to_json(self.target), to_json(self.scheduling or self.target)
         except TileError:  # nested too deeply
             return None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.text.shown import Shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -22,8 +24,8 @@ def exact(value: Rational) -> Rational:
     return value
 
 
-@attrs.frozen(cache_hash=True)
-class Affine:
+@attrs.frozen(cache_hash=True, repr=False)
+class Affine(Shown):
     """``offset + Σ coefficient·index``; ``terms`` sorted by index, without zero coefficients.
 
     The constructor takes the canonical form only; :meth:`of` makes it.

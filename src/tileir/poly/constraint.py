@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.text.shown import Shown
 from tileir.poly.affine import Affine
 from tileir.poly.lattice import meet
 
@@ -23,8 +24,8 @@ Span: TypeAlias = tuple[int | None, int | None]
 """Least and greatest value, both included; None where there is no limit."""
 
 
-@attrs.frozen(cache_hash=True)
-class RangeConstraint:
+@attrs.frozen(cache_hash=True, repr=False)
+class RangeConstraint(Shown):
     """``polynomial`` is an integer, and ``0 <= polynomial < bound``."""
 
     polynomial: Affine

@@ -15,10 +15,11 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.schema import OPERAND, OPERANDS, USES, one_of
 from tileir.semtree.kinds import GridLevel, Type, bits
+from tileir.semtree.node import Node
 
 
-@attrs.frozen(cache_hash=True)
-class Const:
+@attrs.frozen(cache_hash=True, repr=False)
+class Const(Node):
     """A value known when compiling, the same in every lane: a bool, int or float as ``type.dtype`` represents it."""
 
     value: bool | int | float = attrs.field(eq=bits)
@@ -30,16 +31,16 @@ class Const:
         return cls(rounded(value, type.dtype), type)
 
 
-@attrs.frozen(cache_hash=True)
-class Var:
+@attrs.frozen(cache_hash=True, repr=False)
+class Var(Node):
     """A variable declared before: a :class:`Declare` or the counter of a loop."""
 
     name: str = attrs.field(metadata=USES)
     type: Type
 
 
-@attrs.frozen(cache_hash=True)
-class GridIndex:
+@attrs.frozen(cache_hash=True, repr=False)
+class GridIndex(Node):
     """The coordinate of this group or thread along ``axis``, as a scalar of the kernel's index type."""
 
     level: GridLevel
@@ -47,8 +48,8 @@ class GridIndex:
     type: Type
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Apply:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Apply(Node):
     """An elementwise operation on operands of equal type."""
 
     op: Op
@@ -61,8 +62,8 @@ class Apply:
         return operand.with_dtype(DType.BOOL) if self.op.info.compares else operand
 
 
-@attrs.frozen(cache_hash=True)
-class Cast:
+@attrs.frozen(cache_hash=True, repr=False)
+class Cast(Node):
     """Convert by value, with :func:`tileir.core.arithmetic.cast`; lanes stay."""
 
     form: ClassVar[str] = "cast<{type}>({operand})"
@@ -70,8 +71,8 @@ class Cast:
     type: Type
 
 
-@attrs.frozen(cache_hash=True)
-class Bitcast:
+@attrs.frozen(cache_hash=True, repr=False)
+class Bitcast(Node):
     """Read the same bits as a type of the same lanes and element width."""
 
     form: ClassVar[str] = "bitcast<{type}>({operand})"
@@ -79,8 +80,8 @@ class Bitcast:
     type: Type
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Broadcast:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Broadcast(Node):
     """A scalar in every lane."""
 
     form: ClassVar[str] = "broadcast<{lanes}>({operand})"
@@ -93,8 +94,8 @@ class Broadcast:
         return Type(self.operand.type.dtype, self.lanes)
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Ramp:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Ramp(Node):
     """``base, base + stride, base + 2·stride, …`` of a scalar integer ``base``."""
 
     form: ClassVar[str] = "ramp<{lanes}>({base}, {stride})"
@@ -108,8 +109,8 @@ class Ramp:
         return Type(self.base.type.dtype, self.lanes)
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Reduce:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Reduce(Node):
     """Merge all lanes into a scalar with ADD, MUL, MAX or MIN, in any order."""
 
     form: ClassVar[str] = "reduce<{op}>({operand})"
@@ -122,8 +123,8 @@ class Reduce:
         return Type(self.operand.type.dtype)
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Shuffle:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Shuffle(Node):
     """Lane ``j`` of the result is number ``lanes[j]`` among the lanes of the operands, one operand after the other.
 
     The operands, one at least, are of one type. A single lane makes a scalar.
@@ -139,8 +140,8 @@ class Shuffle:
         return Type(self.operands[0].type.dtype, len(self.lanes))
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Dot:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Dot(Node):
     """Lane ``j`` is that of ``total`` plus the products of lanes ``r·j … r·j + r - 1`` of ``left`` and ``right``.
 
     These have ``r`` times as many lanes as ``total``. Their elements are converted to its dtype before they are
@@ -163,8 +164,8 @@ class Dot:
         return self.left.type.lanes // self.total.type.lanes
 
 
-@attrs.frozen(cache_hash=True)
-class Subscript:
+@attrs.frozen(cache_hash=True, repr=False)
+class Subscript(Node):
     """``array[offset]``, read as an expression or written as the target of :class:`Assign`.
 
     ``offset``, in elements, is an integer. A scalar one addresses ``type.lanes`` neighbours from there on;

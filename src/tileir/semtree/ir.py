@@ -15,6 +15,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.schema import BODY, INTRODUCES, OPERAND, PART, USES, Role, role
+from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.semtree.expressions import Apply as Apply
 from tileir.semtree.expressions import Bitcast as Bitcast
 from tileir.semtree.expressions import Broadcast as Broadcast
@@ -37,6 +38,7 @@ from tileir.semtree.kinds import LoopKind as LoopKind
 from tileir.semtree.kinds import ParamAccess as ParamAccess
 from tileir.semtree.kinds import Region as Region
 from tileir.semtree.kinds import Type as Type
+from tileir.semtree.node import Node, Whole
 
 LValue: TypeAlias = Var | Subscript
 
@@ -46,16 +48,16 @@ _UPDATED: Final = role(Role.UPDATED, Subscript)
 _PLACE: Final = role(Role.PLACE, Subscript)
 
 
-@attrs.frozen(cache_hash=True)
-class Declare:
+@attrs.frozen(cache_hash=True, repr=False)
+class Declare(Node):
     """Introduce a variable, visible to the end of the enclosing list of statements."""
 
     variable: Var = attrs.field(metadata=INTRODUCES)
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@attrs.frozen(cache_hash=True)
-class DeclareArray:
+@attrs.frozen(cache_hash=True, repr=False)
+class DeclareArray(Node):
     """Introduce an array of ``size`` elements with undefined content; ``alignment`` in bytes."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -65,16 +67,16 @@ class DeclareArray:
     alignment: int = 64
 
 
-@attrs.frozen(cache_hash=True)
-class Assign:
+@attrs.frozen(cache_hash=True, repr=False)
+class Assign(Node):
     """Set a variable or array elements."""
 
     target: LValue = attrs.field(metadata=role(Role.TARGET, Var, Subscript))
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@attrs.frozen(cache_hash=True)
-class For:
+@attrs.frozen(cache_hash=True, repr=False)
+class For(Node):
     """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0.
 
     Both bounds are evaluated once, before the first iteration; the counter does not wrap.
@@ -88,8 +90,8 @@ class For:
     kind: LoopKind = LoopKind.SERIAL
 
 
-@attrs.frozen(cache_hash=True)
-class If:
+@attrs.frozen(cache_hash=True, repr=False)
+class If(Node):
     """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
 
     condition: Expr = attrs.field(metadata=OPERAND)
@@ -97,14 +99,14 @@ class If:
     otherwise: tuple[Stmt, ...] = attrs.field(default=(), metadata=BODY)
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True, repr=False)
 class Barrier(Collective):
     """All threads of the group wait here, and see each other's writes to local arrays."""
 
     form: ClassVar[str] = "barrier()"
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True, repr=False)
 class AsyncCopy(Deferred):
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
@@ -113,23 +115,23 @@ class AsyncCopy(Deferred):
     source: Subscript = attrs.field(metadata=_READ)
 
 
-@attrs.frozen(cache_hash=True)
-class AsyncCommit:
+@attrs.frozen(cache_hash=True, repr=False)
+class AsyncCommit(Node):
     """Make one group of the copies that this thread has begun since the last one."""
 
     form: ClassVar[str] = "async_commit()"
 
 
-@attrs.frozen(cache_hash=True)
-class AsyncWait:
+@attrs.frozen(cache_hash=True, repr=False)
+class AsyncWait(Node):
     """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
 
     form: ClassVar[str] = "async_wait({pending})"
     pending: int = 0
 
 
-@attrs.frozen(cache_hash=True)
-class MatrixOperand:
+@attrs.frozen(cache_hash=True, repr=False)
+class MatrixOperand(Node):
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``."""
 
     form: ClassVar[str] = "{start} strides({strides})[ swizzle({shift}, {mask})]"
@@ -139,7 +141,7 @@ class MatrixOperand:
     mask: int = 0
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True, repr=False)
 class MatrixMultiply(Collective):
     """Add ``left @ right`` to what the threads of a fragment hold together; all threads of a group run it.
 
@@ -157,7 +159,7 @@ class MatrixMultiply(Collective):
     right: MatrixOperand = attrs.field(metadata=PART)
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -171,8 +173,8 @@ Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch
 
 
-@attrs.frozen(cache_hash=True)
-class Param:
+@attrs.frozen(cache_hash=True, repr=False)
+class Param(Node):
     """An array that the caller passes: ``size`` elements of ``dtype``.
 
     ``alignment``, in bytes, is promised by the caller, and so is ``no_alias``: no other parameter overlaps it.
@@ -186,8 +188,8 @@ class Param:
     no_alias: bool = True
 
 
-@attrs.frozen(cache_hash=True)
-class KernelFunction:
+@attrs.frozen(cache_hash=True, repr=False)
+class KernelFunction(Whole):
     """A kernel over a launch grid.
 
     ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads are not used.
@@ -203,9 +205,14 @@ class KernelFunction:
     operations: int = 0
     comments: tuple[str, ...] = ()
 
+    def summary(self) -> str:
+        """Return name, parameters, and how many statements there are."""
+        called = call_of(self.name, [each.name for each in self.params])
+        return f"{called}: {counted(statements_in(self.body), 'statement')}"
 
-@attrs.frozen(cache_hash=True)
-class Buffer:
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Buffer(Node):
     """Dense row-major memory; ``data`` holds the bytes of a constant, little-endian."""
 
     name: str
@@ -220,31 +227,31 @@ class Buffer:
         return prod(self.shape)
 
 
-@attrs.frozen(cache_hash=True)
-class Launch:
+@attrs.frozen(cache_hash=True, repr=False)
+class Launch(Node):
     """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
 
     kernel: int
     arguments: tuple[str, ...] = attrs.field(metadata=USES)
 
 
-@attrs.frozen(cache_hash=True)
-class While:
+@attrs.frozen(cache_hash=True, repr=False)
+class While(Node):
     """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
 
     buffer: str = attrs.field(metadata=USES)
 
 
-@attrs.frozen(cache_hash=True)
-class Loop:
+@attrs.frozen(cache_hash=True, repr=False)
+class Loop(Node):
     """Run ``works``, in order, again and again: so many times, from 1 on, or while a condition holds, maybe never."""
 
     times: int | While = attrs.field(metadata=USES)
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
 
 
-@attrs.frozen(cache_hash=True)
-class Branch:
+@attrs.frozen(cache_hash=True, repr=False)
+class Branch(Node):
     """Run ``then``, in order, where the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
 
     condition: str = attrs.field(metadata=USES)
@@ -255,10 +262,16 @@ class Branch:
 Work: TypeAlias = Launch | Loop | Branch
 
 
-@attrs.frozen(cache_hash=True)
-class Program:
+@attrs.frozen(cache_hash=True, repr=False)
+class Program(Whole):
     """Kernels, the buffers between them, and works in an order that respects all dependencies."""
 
     kernels: tuple[KernelFunction, ...]
     buffers: tuple[Buffer, ...]
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
+
+    def summary(self) -> str:
+        """Return inputs, outputs, and how many kernels there are."""
+        roles = (BufferRole.INPUT, BufferRole.OUTPUT)
+        inputs, outputs = ([each.name for each in self.buffers if each.role is role] for role in roles)
+        return f"{call_of('', inputs, outputs)}: {counted(len(self.kernels), 'kernel')}"

@@ -7,6 +7,7 @@ import enum
 import attrs
 
 from tileir.core.dtype import DType  # the decoder of JSON reads annotations
+from tileir.semtree.node import Node
 
 
 class _Kind(enum.Enum):
@@ -15,8 +16,8 @@ class _Kind(enum.Enum):
     __hash__ = object.__hash__
 
 
-@attrs.frozen(cache_hash=True)
-class Type:
+@attrs.frozen(cache_hash=True, repr=False)
+class Type(Node):
     """``lanes`` elements of one dtype; a scalar has one lane."""
 
     dtype: DType
@@ -75,19 +76,19 @@ class BufferRole(_Kind):
     CONSTANT = "constant"
 
 
-class Collective:
+class Collective(Node):
     """A statement that all threads of a group run together, each equally often."""
 
     __slots__ = ()
 
 
-class Deferred:
+class Deferred(Node):
     """A statement whose reads and writes may happen at any time up to a later statement that waits for them."""
 
     __slots__ = ()
 
 
-class Hint:
+class Hint(Node):
     """A statement that changes nothing, so that whatever does not know it leaves it out."""
 
     __slots__ = ()

@@ -33,6 +33,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op, merges
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
+from tileir.core.text.shown import counted, statements_in
 from tileir.poly.affine import Affine
 from tileir.stripe import instructions
 from tileir.stripe.bindings import SERIAL, bindings_of, of_older_json
@@ -43,6 +44,7 @@ from tileir.stripe.instructions import Pipeline as Pipeline
 from tileir.stripe.instructions import Product as Product
 from tileir.stripe.instructions import Role as Role
 from tileir.stripe.instructions import instruction_words, role_words
+from tileir.stripe.node import Node, Whole
 from tileir.stripe.shapes import Device as Device
 from tileir.stripe.shapes import Dim as Dim
 from tileir.stripe.shapes import Location as Location
@@ -76,8 +78,8 @@ class Direction(enum.Enum):
         return self in (Direction.OUT, Direction.INOUT)
 
 
-@attrs.frozen(cache_hash=True)
-class Refinement:
+@attrs.frozen(cache_hash=True, repr=False)
+class Refinement(Node):
     """A view of the parent's refinement ``source``, or an allocation where ``direction`` is NONE.
 
     ``access`` has one integral affine, in the block's own indices, for each dim of ``shape``.
@@ -109,8 +111,8 @@ class Refinement:
         return self.direction is Direction.OUT and self.merges
 
 
-@attrs.frozen(cache_hash=True)
-class Index:
+@attrs.frozen(cache_hash=True, repr=False)
+class Index(Node):
     """An index of a block; see the module text for its values.
 
     ``binding`` says what its values become in a kernel, and changes no result, nor does ``role``, in a product of
@@ -155,8 +157,8 @@ class Index:
         return attrs.evolve(self, binding=(*bindings, self.binding)[0], serial=serial or self.serial, tags=tags)
 
 
-@attrs.frozen(cache_hash=True)
-class Load:
+@attrs.frozen(cache_hash=True, repr=False)
+class Load(Node):
     """``$into = load(source)``: read one element.
 
     With ``index``, an integer scalar, the element is displaced along axis 0 of the view by that value clamped to
@@ -170,8 +172,8 @@ class Load:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Store:
+@attrs.frozen(cache_hash=True, repr=False)
+class Store(Node):
     """``into = store($source)``: write or merge one element; ``index`` as for :class:`Load`."""
 
     source: str = attrs.field(metadata=USES)
@@ -181,8 +183,8 @@ class Store:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class LoadIndex:
+@attrs.frozen(cache_hash=True, repr=False)
+class LoadIndex(Node):
     """``$into = load_index(affine)``: the value of an integral affine of the block's indices, as ``dtype``."""
 
     affine: Affine
@@ -192,8 +194,8 @@ class LoadIndex:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Constant:
+@attrs.frozen(cache_hash=True, repr=False)
+class Constant(Node):
     """``$into = (dtype)value``; compared by text, which tells 0.0 from -0.0 and a NaN from no other."""
 
     into: str = attrs.field(metadata=INTRODUCES)
@@ -203,8 +205,8 @@ class Constant:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Intrinsic:
+@attrs.frozen(cache_hash=True, repr=False)
+class Intrinsic(Node):
     """``$into = op($inputs…)`` with result ``dtype``; operand dtypes as :class:`tileir.core.ops.OpInfo` asks."""
 
     op: Op
@@ -215,8 +217,8 @@ class Intrinsic:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Convert:
+@attrs.frozen(cache_hash=True, repr=False)
+class Convert(Node):
     """``$into = cast_dtype($input)``: :func:`tileir.core.arithmetic.cast`."""
 
     input: str = attrs.field(metadata=USES)
@@ -226,8 +228,8 @@ class Convert:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Special:
+@attrs.frozen(cache_hash=True, repr=False)
+class Special(Node):
     """A named operation on whole views: ``(outputs…) = name(inputs…)``.
 
     Known are ``copy`` and ``transpose`` (one input, one output), ``fill`` (no input; the parameter ``value``) and
@@ -245,8 +247,8 @@ class Special:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Reduction:
+@attrs.frozen(cache_hash=True, repr=False)
+class Reduction(Node):
     """What a block whose points run in order does to a state, which is its INOUT views, in order: one element each.
 
     A point is a step of the rule of ``combine`` for ``elements`` counted in ``positions``. So elements may be taken in
@@ -263,8 +265,8 @@ class Reduction:
         return self.combine.rule(self.elements, self.positions)
 
 
-@attrs.frozen(cache_hash=True)
-class Block:
+@attrs.frozen(cache_hash=True, repr=False)
+class Block(Whole):
     """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0; see above."""
 
     name: str = ""
@@ -315,12 +317,17 @@ class Block:
         """The statements that are blocks."""
         return tuple([s for s in self.statements if isinstance(s, Block)])
 
+    def summary(self) -> str:
+        """Return the name, the indices, and how many statements there are."""
+        indices = ", ".join(f"{index.name}:{index.range}" for index in self.indices)
+        return f"{self.name}[{indices}]: {counted(statements_in(self.statements), 'statement')}"
+
 
 Statement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert | Special | Block
 
 
-@attrs.frozen(cache_hash=True)
-class Buffer:
+@attrs.frozen(cache_hash=True, repr=False)
+class Buffer(Node):
     """Constant content of a tensor: row-major elements, little-endian."""
 
     name: str

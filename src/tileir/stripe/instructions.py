@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.fragments import FRAGMENTS
+from tileir.stripe.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from tileir.stripe.tags import Tags, TagValue
 
 
-@attrs.frozen(cache_hash=True)
-class Product:
+@attrs.frozen(cache_hash=True, repr=False)
+class Product(Node):
     """A product of matrices by the fragment of that name: :class:`Index.role` says what its indices move along."""
 
     fragment: str
 
 
-@attrs.frozen(cache_hash=True)
-class Pipeline:
+@attrs.frozen(cache_hash=True, repr=False)
+class Pipeline(Node):
     """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
 
     Each iteration has its own local memory, which the block allocates; ``stages`` of them do at a time.
@@ -36,8 +37,8 @@ class Pipeline:
     stages: int
 
 
-@attrs.frozen(cache_hash=True)
-class Copy:
+@attrs.frozen(cache_hash=True, repr=False)
+class Copy(Node):
     """Copies ahead, in a block with :class:`Pipeline`."""
 
 
@@ -83,8 +84,8 @@ class RoleKind(enum.Enum):
         return self in (RoleKind.LANE, RoleKind.ELEMENT)
 
 
-@attrs.frozen(cache_hash=True)
-class Role:
+@attrs.frozen(cache_hash=True, repr=False)
+class Role(Node):
     """What an index of a product moves along; ``bit`` is 0 where none belongs to it."""
 
     kind: RoleKind

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import attrs
 
+from tileir.core.text.shown import call_of, counted
 from tileir.stripe.blocks import INSIDE as INSIDE
 from tileir.stripe.blocks import Binding as Binding
 from tileir.stripe.blocks import Block as Block
@@ -40,6 +41,7 @@ from tileir.stripe.blocks import views_written as views_written
 from tileir.stripe.kernels import Kernel as Kernel
 from tileir.stripe.kernels import Parameter as Parameter
 from tileir.stripe.nesting import entry_around, main_of
+from tileir.stripe.node import Whole
 from tileir.stripe.works import Branch as Branch
 from tileir.stripe.works import Carry as Carry
 from tileir.stripe.works import Launch as Launch
@@ -48,8 +50,8 @@ from tileir.stripe.works import While as While
 from tileir.stripe.works import Work as Work
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Program:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Program(Whole):
     """Memory, the kernels that run on it, each once however often it is launched, and the works that launch them.
 
     ``memory`` are allocations: the parameters and results, constants (``constant``), whose content ``buffers`` has, and
@@ -75,3 +77,7 @@ class Program:
     def main(self) -> Block:
         """The block whose statements are the kernels, as often as they are launched, and loops."""
         return main_of(self)
+
+    def summary(self) -> str:
+        """Return inputs, outputs, and how many kernels there are."""
+        return f"{call_of('', self.inputs, self.outputs)}: {counted(len(self.kernels), 'kernel')}"

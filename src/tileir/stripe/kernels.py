@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.schema import slots
+from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.stripe import blocks as stripe
 from tileir.stripe.blocks import Block
+from tileir.stripe.node import Node, Whole
 from tileir.stripe.shapes import Location, TensorShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-@attrs.frozen(cache_hash=True)
-class Parameter:
+@attrs.frozen(cache_hash=True, repr=False)
+class Parameter(Node):
     """Memory that a kernel is launched on, as far as the kernel knows it."""
 
     name: str
@@ -31,8 +33,8 @@ class Parameter:
     bank_dim: int | None = None
 
 
-@attrs.frozen(cache_hash=True, slots=False)
-class Kernel:
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
+class Kernel(Whole):
     """A block whose views have names of ``parameters`` as their sources; it has no name, comments or deps itself."""
 
     parameters: tuple[Parameter, ...]
@@ -64,6 +66,11 @@ class Kernel:
     def launched(self) -> dict[object, Block]:
         """The blocks of ``main`` that launches of it stand for, as far as somebody has asked for them."""
         return {}
+
+    def summary(self) -> str:
+        """Return the parameters, and how many statements there are."""
+        names = call_of("", [each.name for each in self.parameters])
+        return f"{names}: {counted(statements_in(self.block.statements), 'statement')}"
 
 
 def _getter(kind: type[attrs.AttrsInstance], *without: str) -> Callable[[object], object]:

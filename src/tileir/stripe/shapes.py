@@ -9,13 +9,14 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.poly.affine import Affine
+from tileir.stripe.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@attrs.frozen(cache_hash=True)
-class Device:
+@attrs.frozen(cache_hash=True, repr=False)
+class Device(Node):
     """One step of a location: ``name[units…]``."""
 
     name: str
@@ -26,16 +27,16 @@ Location: TypeAlias = tuple[Device, ...]
 """Where data lives or code runs, outermost device first; () is unspecified."""
 
 
-@attrs.frozen(cache_hash=True)
-class Dim:
+@attrs.frozen(cache_hash=True, repr=False)
+class Dim(Node):
     """Extent of one axis, and the distance of neighbours in elements."""
 
     size: int
     stride: int
 
 
-@attrs.frozen(cache_hash=True)
-class TensorShape:
+@attrs.frozen(cache_hash=True, repr=False)
+class TensorShape(Node):
     """Element type, and extent and stride of each axis."""
 
     dtype: DType

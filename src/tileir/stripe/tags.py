@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from tileir.stripe.node import Node
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -48,8 +50,8 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
 """What a lowering to the semtree makes of what carries a tag. Nothing else reads a schedule."""
 
 
-@attrs.frozen(cache_hash=True)
-class Tags:
+@attrs.frozen(cache_hash=True, repr=False)
+class Tags(Node):
     """A set of names, each with a value or None; sorted by name, each name once."""
 
     items: tuple[tuple[str, TagValue], ...] = ()

@@ -9,6 +9,7 @@ import attrs
 from tileir.core import schema
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, PART, READS, USES, WRITES
+from tileir.stripe.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from tileir.stripe.kernels import Kernel
 
 
-@attrs.frozen(cache_hash=True)
-class Launch:
+@attrs.frozen(cache_hash=True, repr=False)
+class Launch(Node):
     """Run kernel number ``kernel`` on memory, one name for each of its parameters."""
 
     kernel: int
@@ -30,23 +31,23 @@ class Launch:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Carry:
+@attrs.frozen(cache_hash=True, repr=False)
+class Carry(Node):
     """A step of a loop leaves in ``made`` what the next one, and what follows the loop, finds in ``kept``."""
 
     kept: str = attrs.field(metadata=WRITES)
     made: str = attrs.field(metadata=READS)
 
 
-@attrs.frozen(cache_hash=True)
-class While:
+@attrs.frozen(cache_hash=True, repr=False)
+class While(Node):
     """As long as ``memory``, which holds one bool, is true; it is read before each step of a loop."""
 
     memory: str = attrs.field(metadata=READS)
 
 
-@attrs.frozen(cache_hash=True)
-class Loop:
+@attrs.frozen(cache_hash=True, repr=False)
+class Loop(Node):
     """Run ``works``, in order, and then copy what is carried, one step after the other: so many times, or while.
 
     Steps hand on what they carry and what works around the loop use, too. Temporaries that one loop alone uses hold
@@ -61,8 +62,8 @@ class Loop:
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True)
-class Branch:
+@attrs.frozen(cache_hash=True, repr=False)
+class Branch(Node):
     """Run ``then`` where memory ``condition``, which holds one bool, is true, and ``otherwise`` where it is not."""
 
     condition: str = attrs.field(metadata=READS)

@@ -10,8 +10,9 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
-from tileir.core.text.markup import preformatted
+from tileir.core.text.shown import call_of, counted
 from tileir.core.text.span import Span, span_field
+from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:
     from tileir.core.errors import Diagnostic
@@ -44,40 +45,40 @@ class BinaryOperator(enum.Enum):
     BIT_XOR = "^"
 
 
-@attrs.frozen(cache_hash=True)
-class IntLiteral:
+@attrs.frozen(cache_hash=True, repr=False)
+class IntLiteral(Node):
     """A non-negative integer; a negative one is a negation."""
 
     value: int
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class FloatLiteral:
+@attrs.frozen(cache_hash=True, repr=False)
+class FloatLiteral(Node):
     """A non-negative float, kept at double precision; infinity is allowed, NaN is not."""
 
     value: float
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Name:
+@attrs.frozen(cache_hash=True, repr=False)
+class Name(Node):
     """A tensor or a dimension, by name."""
 
     name: str
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class IndexName:
+@attrs.frozen(cache_hash=True, repr=False)
+class IndexName(Node):
     """An index variable; only inside index polynomials."""
 
     name: str
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Unary:
+@attrs.frozen(cache_hash=True, repr=False)
+class Unary(Node):
     """``-x`` or ``~x``."""
 
     operator: UnaryOperator
@@ -85,8 +86,8 @@ class Unary:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Binary:
+@attrs.frozen(cache_hash=True, repr=False)
+class Binary(Node):
     """``lhs operator rhs``."""
 
     operator: BinaryOperator
@@ -95,8 +96,8 @@ class Binary:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Conditional:
+@attrs.frozen(cache_hash=True, repr=False)
+class Conditional(Node):
     """``condition ? then : otherwise``; associates to the right."""
 
     condition: Expr = attrs.field(metadata=OPERAND)
@@ -105,8 +106,8 @@ class Conditional:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Call:
+@attrs.frozen(cache_hash=True, repr=False)
+class Call(Node):
     """``function(arguments…)`` with one argument or more."""
 
     function: str
@@ -118,8 +119,8 @@ Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary 
 """Expressions and index polynomials share their nodes; the verifier says which may stand where."""
 
 
-@attrs.frozen(cache_hash=True)
-class Attribute:
+@attrs.frozen(cache_hash=True, repr=False)
+class Attribute(Node):
     """``[[name(parameters…)]]`` in front of a statement."""
 
     name: str
@@ -127,8 +128,8 @@ class Attribute:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Input:
+@attrs.frozen(cache_hash=True, repr=False)
+class Input(Node):
     """A parameter: any rank when ``dims`` is None, else one dimension name for each axis."""
 
     name: str
@@ -136,16 +137,16 @@ class Input:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Output:
+@attrs.frozen(cache_hash=True, repr=False)
+class Output(Node):
     """A result, by the name of its tensor."""
 
     name: str
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Access:
+@attrs.frozen(cache_hash=True, repr=False)
+class Access(Node):
     """``tensor[indices…]`` inside a contraction."""
 
     tensor: str
@@ -153,8 +154,8 @@ class Access:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Constraint:
+@attrs.frozen(cache_hash=True, repr=False)
+class Constraint(Node):
     """``polynomial < bound``, which means ``0 <= polynomial < bound``."""
 
     polynomial: Expr
@@ -162,8 +163,8 @@ class Constraint:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Assignment:
+@attrs.frozen(cache_hash=True, repr=False)
+class Assignment(Node):
     """``name = value;`` with elementwise meaning."""
 
     name: str
@@ -173,8 +174,8 @@ class Assignment:
     name_span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Contraction:
+@attrs.frozen(cache_hash=True, repr=False)
+class Contraction(Node):
     """``name[indices : sizes] = aggregation(inputs), constraints default …;``.
 
     ``inputs`` has as many accesses as ``combination.arity``.
@@ -194,8 +195,8 @@ class Contraction:
     name_span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Scan:
+@attrs.frozen(cache_hash=True, repr=False)
+class Scan(Node):
     """``name = scan (carries; sequences; constants) count times reverse function … ;``.
 
     ``step`` is a function of its own, which reads nothing but its inputs: the carries, a slice of each sequence and
@@ -225,8 +226,8 @@ def _bits(value: ArrayValue | bool | int | float) -> object:
     return value if isinstance(value, ArrayValue) else (type(value).__name__, repr(value))
 
 
-@attrs.frozen(cache_hash=True)
-class Constant:
+@attrs.frozen(cache_hash=True, repr=False)
+class Constant(Node):
     """``constant name[dims…] = value;``: a tensor whose elements are part of the program.
 
     An array has a dtype; a number has none and adapts, as a number that is passed does. Dimensions are sizes of the
@@ -249,8 +250,8 @@ class Constant:
 Statement: TypeAlias = Assignment | Contraction | Scan | Constant
 
 
-@attrs.frozen(cache_hash=True)
-class Function:
+@attrs.frozen(cache_hash=True, repr=False)
+class Function(Whole):
     """``function (inputs) -> (outputs) { statements }``."""
 
     inputs: tuple[Input, ...]
@@ -265,8 +266,7 @@ class Function:
 
         return warnings_for_all_shapes(self)
 
-    def _repr_html_(self) -> str:
-        """Return what notebooks show: the text."""
-        from tileir.tile.printer import to_text  # it imports this module
-
-        return preformatted(to_text(self))
+    def summary(self) -> str:
+        """Return inputs, outputs, and how many statements there are."""
+        names = call_of("", [each.name for each in self.inputs], [each.name for each in self.outputs])
+        return f"{names}: {counted(len(self.statements), 'statement')}"

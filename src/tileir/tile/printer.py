@@ -20,22 +20,29 @@ from tileir.tile.grammar import (
     spell_word,
 )
 from tileir.tile.ir import (
+    Access,
     Assignment,
+    Attribute,
     Binary,
     Call,
     Conditional,
     Constant,
+    Constraint,
     Contraction,
     FloatLiteral,
+    Function,
     IndexName,
+    Input,
     IntLiteral,
     Name,
+    Output,
     Scan,
     Unary,
 )
 
 if TYPE_CHECKING:
-    from tileir.tile.ir import Access, Attribute, Expr, Function, Input, Statement
+    from tileir.tile.ir import Expr, Statement
+    from tileir.tile.node import Node
 
 _WIDTH: Final = 100
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
@@ -69,6 +76,29 @@ def _function(function: Function, before: str = "") -> str:
                 writer.line(line)
     writer.line("}")
     return writer.text().rstrip("\n")
+
+
+def node_text(node: Node) -> str:
+    """Return the text of any node, which a text of a function has where the node stands."""
+    match node:
+        case Function():
+            return to_text(node)
+        case Assignment() | Contraction() | Scan() | Constant():
+            return statement_text(node)
+        case Input():
+            return _input(node)
+        case Output(name=name):
+            return spell_tensor(name)
+        case Attribute():
+            return _attribute(node)
+        case Access():
+            return _access(node)
+        case Constraint():
+            return _constraint(node)
+        case IntLiteral() | FloatLiteral() | Name() | IndexName() | Call() | Unary() | Binary() | Conditional():
+            return expression_text(node)
+        case _:
+            raise TypeError(f"nodes of type {type(node).__name__} have no text")
 
 
 def statement_text(statement: Statement) -> str:
@@ -153,15 +183,16 @@ def _contraction(statement: Contraction) -> str:
     parts = [
         f"{spell_tensor(statement.name)}[{target}] = {_AGGREGATION_SIGNS[statement.aggregation]}({_inputs(statement)})"
     ]
-    parts.extend(
-        f", {expression_text(constraint.polynomial)} < {expression_text(constraint.bound)}"
-        for constraint in statement.constraints
-    )
+    parts.extend(f", {_constraint(constraint)}" for constraint in statement.constraints)
     if statement.no_defract:
         parts.append(" no_defract")
     if statement.default is not None:
         parts.append(f" default {spell_tensor(statement.default.name)}")
     return "".join(parts)
+
+
+def _constraint(constraint: Constraint) -> str:
+    return f"{expression_text(constraint.polynomial)} < {expression_text(constraint.bound)}"
 
 
 def _scan(statement: Scan) -> str:

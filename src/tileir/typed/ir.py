@@ -17,9 +17,10 @@ from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.schema import BODY, INTRODUCES, USES
-from tileir.core.text.markup import preformatted
+from tileir.core.text.shown import call_of, counted
 from tileir.core.text.span import Span, span_field
 from tileir.poly.affine import Affine
+from tileir.typed.node import Node, Whole
 from tileir.typed.number_steps import NumberStep
 from tileir.typed.tensor_type import Shape as Shape
 from tileir.typed.tensor_type import TensorType as TensorType
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-@attrs.frozen(cache_hash=True)
-class Value:
+@attrs.frozen(cache_hash=True, repr=False)
+class Value(Node):
     """A parameter of the function.
 
     Attributes:
@@ -48,8 +49,8 @@ class Value:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Constant:
+@attrs.frozen(cache_hash=True, repr=False)
+class Constant(Node):
     """A scalar known when compiling; ``value`` is representable in ``dtype``. Its shape is ()."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -63,8 +64,8 @@ class Constant:
         return ()
 
 
-@attrs.frozen(cache_hash=True)
-class ArrayConstant:
+@attrs.frozen(cache_hash=True, repr=False)
+class ArrayConstant(Node):
     """An array known when compiling. It stands outside of loops, to which it is passed."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -82,8 +83,8 @@ class ArrayConstant:
         return self.value.shape
 
 
-@attrs.frozen(cache_hash=True)
-class Elementwise:
+@attrs.frozen(cache_hash=True, repr=False)
+class Elementwise(Node):
     """``op`` at every element; ``shape`` is the broadcast of the inputs' shapes."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -94,8 +95,8 @@ class Elementwise:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Cast:
+@attrs.frozen(cache_hash=True, repr=False)
+class Cast(Node):
     """Convert every element to ``dtype`` by the rules of :func:`tileir.core.arithmetic.cast`."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -105,8 +106,8 @@ class Cast:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Coordinate:
+@attrs.frozen(cache_hash=True, repr=False)
+class Coordinate(Node):
     """The coordinate of each element along ``axis``; its dtype is i32 (i64 from 2**31 elements on an axis)."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -116,8 +117,8 @@ class Coordinate:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class ShapeOf:
+@attrs.frozen(cache_hash=True, repr=False)
+class ShapeOf(Node):
     """The i32 vector ``dims``: the shape of some tensor, known when compiling."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -127,8 +128,8 @@ class ShapeOf:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Reshape:
+@attrs.frozen(cache_hash=True, repr=False)
+class Reshape(Node):
     """The same elements in row-major order under another shape."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -138,8 +139,8 @@ class Reshape:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Argsort:
+@attrs.frozen(cache_hash=True, repr=False)
+class Argsort(Node):
     """Where the elements of ``input`` stand along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
 
     The order is that of :func:`tileir.core.arithmetic.order`: stable, with NaN as the greatest element. Its dtype is
@@ -155,8 +156,8 @@ class Argsort:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Gather:
+@attrs.frozen(cache_hash=True, repr=False)
+class Gather(Node):
     """``out[i…, r…] = data[clamp(indices[i…], 0, data.shape[0] - 1), r…]``; indices are i32 or i64."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -167,8 +168,8 @@ class Gather:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Scatter:
+@attrs.frozen(cache_hash=True, repr=False)
+class Scatter(Node):
     """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros.
 
     ``accumulator`` is the dtype in which duplicates are added up.
@@ -183,24 +184,24 @@ class Scatter:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Access:
+@attrs.frozen(cache_hash=True, repr=False)
+class Access(Node):
     """``tensor[indices…]`` with rational affine indices: a point counts only where they are integral."""
 
     tensor: str = attrs.field(metadata=USES)
     indices: tuple[Affine, ...]
 
 
-@attrs.frozen(cache_hash=True)
-class Constraint:
+@attrs.frozen(cache_hash=True, repr=False)
+class Constraint(Node):
     """``0 <= polynomial < bound``."""
 
     polynomial: Affine
     bound: int
 
 
-@attrs.frozen(cache_hash=True)
-class Contraction:
+@attrs.frozen(cache_hash=True, repr=False)
+class Contraction(Node):
     """Aggregate a combination of the inputs over all valid index points.
 
     ``output`` holds one polynomial for each axis of ``shape``. Inputs are cast to ``operand_dtype``
@@ -227,8 +228,8 @@ class Contraction:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Reduce:
+@attrs.frozen(cache_hash=True, repr=False)
+class Reduce(Node):
     """Component ``result`` of the state of all elements along ``axes``, which the shape lacks.
 
     ``axes`` are in order, and elements have their positions in row-major order of these. The dtype is that of the rule,
@@ -255,8 +256,8 @@ class ScanPart(enum.Enum):
     __hash__ = object.__hash__
 
 
-@attrs.frozen(cache_hash=True)
-class ScanResult:
+@attrs.frozen(cache_hash=True, repr=False)
+class ScanResult(Node):
     """One result of a loop.
 
     FINAL is what carry ``number`` is after the last step, HISTORY its values before each step, stacked at the index
@@ -267,8 +268,8 @@ class ScanResult:
     number: int
 
 
-@attrs.frozen(cache_hash=True)
-class Scan:
+@attrs.frozen(cache_hash=True, repr=False)
+class Scan(Node):
     """``result`` of a loop over ``count`` steps, which is not unrolled: the meaning is that of ``lax.scan`` in JAX.
 
     The inputs of ``body`` are the carries, one slice for each of ``sequences``, and the constants; its outputs are the
@@ -290,8 +291,8 @@ class Scan:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Override:
+@attrs.frozen(cache_hash=True, repr=False)
+class Override(Node):
     """``input`` itself, through which no gradient passes: each pair (X, G) says that X gets G instead.
 
     ``upstream`` is the :class:`Upstream` by which the gradients refer to what arrives here, or None where none does.
@@ -307,8 +308,8 @@ class Override:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Upstream:
+@attrs.frozen(cache_hash=True, repr=False)
+class Upstream(Node):
     """A placeholder for what arrives at an :class:`Override`: values made of it are a template, which never runs."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -317,8 +318,8 @@ class Upstream:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Checkpoint:
+@attrs.frozen(cache_hash=True, repr=False)
+class Checkpoint(Node):
     """``input`` itself, which is kept for the backward pass; forward values without this mark are computed again."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -328,8 +329,8 @@ class Checkpoint:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Recall:
+@attrs.frozen(cache_hash=True, repr=False)
+class Recall(Node):
     """``input`` itself, computed again from what is kept, for the backward pass number ``sweep``."""
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -362,8 +363,8 @@ Marker: TypeAlias = Override | Upstream | Checkpoint | Recall
 Operation: TypeAlias = Computation | Marker
 
 
-@attrs.frozen(cache_hash=True)
-class Function:
+@attrs.frozen(cache_hash=True, repr=False)
+class Function(Whole):
     """Parameters, operations in an order that defines before it uses, and the names of the results.
 
     Every output is defined by an operation, and no name occurs twice among the outputs.
@@ -386,11 +387,10 @@ class Function:
 
         return dataflow(self)
 
-    def _repr_html_(self) -> str:
-        """Return what notebooks show: the text."""
-        from tileir.typed.text.printer import to_text  # it imports this module
-
-        return preformatted(to_text(self))
+    def summary(self) -> str:
+        """Return inputs, outputs, and how many operations there are."""
+        names = call_of("", [each.name for each in self.inputs], self.outputs)
+        return f"{names}: {counted(len(self.operations), 'operation')}"
 
 
 def operands(operation: Operation) -> tuple[str, ...]:

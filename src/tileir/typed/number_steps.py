@@ -9,10 +9,11 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.span import Span, span_field
+from tileir.typed.node import Node
 
 
-@attrs.frozen(cache_hash=True)
-class NumberLiteral:
+@attrs.frozen(cache_hash=True, repr=False)
+class NumberLiteral(Node):
     """A number of the program; without a dtype it is exact, and adapts."""
 
     name: str
@@ -21,8 +22,8 @@ class NumberLiteral:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class NumberCast:
+@attrs.frozen(cache_hash=True, repr=False)
+class NumberCast(Node):
     """A number converted to ``dtype`` because the program says so."""
 
     name: str
@@ -31,8 +32,8 @@ class NumberCast:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class NumberArithmetic:
+@attrs.frozen(cache_hash=True, repr=False)
+class NumberArithmetic(Node):
     """``op`` on numbers, computed as on literals: exactly or in f64 without a dtype, else in ``dtype``."""
 
     name: str

@@ -64,7 +64,7 @@ class OpenCLCompiler:
             found.platform.version,
             found.device.name,
             found.device.driver_version,
-            repr(able.features),
+            str(attrs.astuple(able.features)),
             *self.build_options,
             "fast-math" if self.options.fast_math else "precise",
         )

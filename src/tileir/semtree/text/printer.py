@@ -35,6 +35,7 @@ from tileir.semtree.ir import (
     LoopKind,
     Param,
     Program,
+    Stmt,
     Subscript,
     Type,
     Var,
@@ -44,7 +45,8 @@ from tileir.semtree.text.forms import Field, Literal, pieces
 from tileir.semtree.text.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import Stmt, Work
+    from tileir.semtree.ir import Work
+    from tileir.semtree.node import Node
     from tileir.semtree.text.forms import Piece
 
 
@@ -56,6 +58,32 @@ def to_text(value: KernelFunction | Program) -> str:
     else:
         _kernel(writer, value)
     return writer.text()
+
+
+def node_text(node: Node) -> str:
+    """Return the text of any node, which a text of a program has where the node stands, in a kernel that counts in i64.
+
+    A statement has its semicolon, and a work too.
+    """
+    writer = Writer()
+    match node:
+        case Program() | KernelFunction():
+            return to_text(node)
+        case Launch() | Loop() | Branch():
+            _works(writer, (node,))
+        case Buffer():
+            return _buffer(node)
+        case Param():
+            return _param(node)
+        case While(buffer=name):
+            return f"while ({spelt_name(name)})"
+        case _ if isinstance(node, Expr):
+            return expr_text(node)
+        case _ if isinstance(node, Stmt):
+            _Statements(writer, _Expressions(DType.I64)).statement(node)
+        case _:
+            return _Expressions(DType.I64).formed(node)
+    return writer.text().rstrip("\n")
 
 
 def expr_text(expr: Expr, index: DType = DType.I64) -> str:
@@ -236,9 +264,10 @@ class _Statements:
         """Write statements, one step deeper."""
         with self.writer.indented():
             for stmt in stmts:
-                self._statement(stmt)
+                self.statement(stmt)
 
-    def _statement(self, stmt: Stmt) -> None:
+    def statement(self, stmt: Stmt) -> None:
+        """Write a statement, and those in it."""
         text, line = self.expressions.text, self.writer.line
         match stmt:
             case Declare(variable=variable, value=value):

@@ -37,7 +37,7 @@ from tileir.stripe.text.naming import named
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.stripe.ir import Index, Kernel, Launch, Location, Statement, Tags, TagValue
+    from tileir.stripe.ir import Index, Kernel, Launch, Location, Reduction, Statement, Tags, TagValue, TensorShape
 
 
 def to_text(node: Program | Block) -> str:
@@ -74,9 +74,8 @@ def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = N
     if refinement.source not in ("", refinement.name):
         parts.append(f"= {refinement.source}")
     aggregation = "" if refinement.aggregation is None else f":{refinement.aggregation.value}"
-    interior = f"I({listed(shape.sizes)}):({listed(shape.strides)}):{byte_text(shape.elements * shape.dtype.itemsize)}"
     parts[-1] += location_text(refinement.location) + f"[{_access(refinement)}]{aggregation}"
-    parts.append(f"{SPELLING[shape.dtype]}:{interior}")
+    parts.append(shape_text(shape))
     text = " ".join(parts)
     if ranges is not None and refinement.direction is not Direction.NONE:
         text += _exterior(refinement, ranges)
@@ -120,6 +119,17 @@ def location_text(location: Location) -> str:
     return f"<{'/'.join(steps)}>" if location else ""
 
 
+def shape_text(shape: TensorShape) -> str:
+    """Return ``dtype:I(sizes):(strides):bytes``."""
+    elements = shape.elements * shape.dtype.itemsize
+    return f"{SPELLING[shape.dtype]}:I({listed(shape.sizes)}):({listed(shape.strides)}):{byte_text(elements)}"
+
+
+def reduction_text(reduction: Reduction) -> str:
+    """Return the line that says what a point of a reduction does."""
+    return f"reduction {reduction.combine.value} {SPELLING[reduction.elements]} {SPELLING[reduction.positions]}"
+
+
 def byte_text(count: int) -> str:
     """Return a number of bytes for people: ``48 B``, ``1.5 KiB``."""
     size, units = float(count), ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -152,7 +162,8 @@ def _tag_value(value: TagValue) -> str:
     return "" if value is None else f"={_literal(value)}"
 
 
-def _tags(tags: Tags) -> str:
+def tags_text(tags: Tags) -> str:
+    """Return ``#name`` and ``#name=value``, each with a blank behind it."""
     return "".join(f"#{name}{_tag_value(value)} " for name, value in tags.items)
 
 
@@ -182,13 +193,14 @@ def _exterior(refinement: Refinement, ranges: Mapping[str, int]) -> str:
     return f", E({listed(sizes)}):{byte_text(elements * shape.dtype.itemsize)}"
 
 
-def _index(index: Index) -> str:
+def index_text(index: Index) -> str:
+    """Return ``name:range``, or ``name = affine``, with its tags."""
     if index.affine is None:
         text = f"{index.name}:{index.range}"
     else:
         count = "" if index.range == 1 else f":{index.range}"
         text = f"{index.name} = {index.affine}{count}"
-    return f"({_tags(index.words)}{text})" if index.is_marked else text
+    return f"({tags_text(index.words)}{text})" if index.is_marked else text
 
 
 def _block_header(block: Block) -> str:
@@ -196,13 +208,13 @@ def _block_header(block: Block) -> str:
     for index in block.indices:
         points *= index.range
     name = f" // {block.name}" if block.name else ""
-    return f"block{location_text(block.location)} [{', '.join(map(_index, block.indices))}]:{points} ({name}"
+    return f"block{location_text(block.location)} [{', '.join(map(index_text, block.indices))}]:{points} ({name}"
 
 
 def _prefix(number: int, statement: Statement) -> str:
     deps = f"[{listed(statement.deps)}] " if statement.deps else ""
     words = statement.words if isinstance(statement, Block) else statement.tags
-    return f"{number}: {deps}{_tags(words)}"
+    return f"{number}: {deps}{tags_text(words)}"
 
 
 def _block(writer: Writer, block: Block, number: int) -> None:
@@ -215,8 +227,7 @@ def _block(writer: Writer, block: Block, number: int) -> None:
         for constraint in block.constraints:
             writer.line(f"{constraint} >= 0")
         if (reduction := block.reduction) is not None:
-            dtypes = f"{SPELLING[reduction.elements]} {SPELLING[reduction.positions]}"
-            writer.line(f"reduction {reduction.combine.value} {dtypes}")
+            writer.line(reduction_text(reduction))
         for refinement in block.refinements:
             writer.line(refinement_text(refinement, ranges))
     writer.line(") {")

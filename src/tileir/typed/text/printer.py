@@ -9,24 +9,30 @@ from tileir.core.text.writer import Writer, listed
 from tileir.tile.constant_printer import value_text
 from tileir.tile.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.typed.ir import (
+    Access,
     Argsort,
     ArrayConstant,
     Cast,
     Checkpoint,
     Constant,
+    Constraint,
     Contraction,
     Coordinate,
     Elementwise,
+    Function,
     Gather,
+    Operation,
     Override,
     Recall,
     Reduce,
     Reshape,
     Scan,
+    ScanResult,
     Scatter,
     ShapeOf,
     TensorType,
     Upstream,
+    Value,
 )
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
 from tileir.typed.text.lexer import spell
@@ -35,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.poly.affine import Affine
-    from tileir.typed.ir import Access, Function, Marker, Operation, Value
+    from tileir.typed.ir import Marker
+    from tileir.typed.node import Node
     from tileir.typed.number_steps import NumberStep
 
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
@@ -53,12 +60,34 @@ def to_text(function: Function) -> str:
     return writer.text()
 
 
+def node_text(node: Node) -> str:
+    """Return the text of any node, which a text of a function has where the node stands."""
+    match node:
+        case Function():
+            return to_text(node)
+        case Value(number=number):
+            return f"{_typed(node)}{'' if number is None else f' = {spell(number)}'}"
+        case NumberLiteral() | NumberCast() | NumberArithmetic():
+            return _number(node)
+        case Access():
+            return _access(node)
+        case Constraint():
+            return _constraint(node)
+        case ScanResult(part=part, number=number):
+            return f"{part.value} {number}"
+        case _ if isinstance(node, Operation):
+            steps = {node.body: spell(f"{node.name}_step")} if isinstance(node, Scan) else {}
+            return f"{_typed(node)} = {_definition(node, steps)}"
+        case _:
+            raise TypeError(f"nodes of type {type(node).__name__} have no text")
+
+
 def _write(writer: Writer, function: Function, heading: str) -> None:
     """Write a function; those of loops stand above the first of their results, as ``step`` with its name."""
     writer.line(f"{heading} (")
     with writer.indented():
         for value in function.inputs:
-            writer.line(f"{_typed(value)}{'' if value.number is None else f' = {spell(value.number)}'},")
+            writer.line(f"{value},")
     writer.line(f") -> ({_names(function.outputs)}) {{")
     labels = _labels_in_order(function)
     steps: dict[Function, str] = {}
@@ -166,8 +195,7 @@ def _override(operation: Override) -> str:
 def _scan(operation: Scan, step: str) -> str:
     lists = "; ".join(map(_names, (operation.carries, operation.sequences, operation.constants)))
     direction = " reverse" if operation.reverse else ""
-    result = f"{operation.result.part.value} {operation.result.number}"
-    return f"scan {step}({lists}) {operation.count} times{direction}: {result}"
+    return f"scan {step}({lists}) {operation.count} times{direction}: {operation.result}"
 
 
 def _contraction(operation: Contraction) -> str:
@@ -177,7 +205,7 @@ def _contraction(operation: Contraction) -> str:
     else:
         inner = _COMBINATION_SIGNS.get(operation.combination, "").join(accesses)
     parts = [f"[{_affines(operation.output)}] {_AGGREGATION_SIGNS[operation.aggregation]}({inner})"]
-    parts += [f"{_affine(constraint.polynomial)} < {constraint.bound}" for constraint in operation.constraints]
+    parts += [_constraint(constraint) for constraint in operation.constraints]
     text = ", ".join(parts)
     if {operation.operand_dtype, operation.accumulator} != {operation.dtype}:
         text += f" combine {operation.operand_dtype.value} aggregate {operation.accumulator.value}"
@@ -186,6 +214,10 @@ def _contraction(operation: Contraction) -> str:
     if operation.finite:
         text += " finite"
     return text if operation.default is None else f"{text} default {spell(operation.default)}"
+
+
+def _constraint(constraint: Constraint) -> str:
+    return f"{_affine(constraint.polynomial)} < {constraint.bound}"
 
 
 def _access(access: Access) -> str:

@@ -1,0 +1,83 @@
+"""How nodes of all representations show themselves: ``str`` is their text, ``repr`` a short line.
+
+Nothing but people reads a ``repr``: keys, digests and files are made of JSON and of text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tileir.core.schema import Role, slots
+from tileir.core.text.markup import highlighted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LONGEST: Final = 100
+"""Characters of what a short line tells."""
+
+
+class Printer(Protocol):
+    """What a session of Python, or a test, prints values by: that of IPython, and of Hypothesis."""
+
+    def text(self, text: str) -> None:
+        """Print a text."""
+
+
+class Shown:
+    """A node that prints as its text; its package says how, by ``__str__``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {shortened(self.summary())}".rstrip() + ">"
+
+    def summary(self) -> str:
+        """Return what tells the node from others, for one line."""
+        try:
+            return str(self)
+        except Exception as error:  # whoever looks for what is wrong with a node must be able to see it
+            return f"without text: {type(error).__name__}"
+
+    def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:  # noqa: ARG002  the protocol of IPython
+        """Print the text, where sessions show values and tests what failed."""
+        printer.text(str(self))
+
+
+class ShownWhole(Shown):
+    """A program, or a large part of one: notebooks show its text."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the text, with its words in bold and its comments in italics."""
+        return highlighted(str(self))
+
+
+def shortened(text: str) -> str:
+    """Return a text as one line that is not long."""
+    line = " ".join(text[: 8 * _LONGEST].split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def call_of(name: str, arguments: Iterable[str], results: Iterable[str] | None = None) -> str:
+    """Return ``name(arguments) -> (results)``."""
+    returned = "" if results is None else f" -> ({', '.join(results)})"
+    return f"{name}({', '.join(arguments)}){returned}"
+
+
+def counted(number: int, what: str) -> str:
+    """Return how many of something there are."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def statements_in(body: Iterable[Shown]) -> int:
+    """Return how many statements stand in a list of them, at any depth."""
+    found, pending = 0, list(body)
+    while pending:
+        found += 1
+        statement = pending.pop()
+        kind: type = type(statement)
+        for slot in slots(kind, Role.BODY):
+            pending.extend(getattr(statement, slot.name))
+    return found

@@ -1,0 +1,22 @@
+"""What all nodes of Tile have in common: how they show themselves."""
+
+from __future__ import annotations
+
+from tileir.core.text.shown import Shown, ShownWhole
+
+
+class Node(Shown):
+    """A node, which prints as its text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        from tileir.tile.printer import node_text  # it imports the nodes
+
+        return node_text(self)
+
+
+class Whole(Node, ShownWhole):
+    """A program, or a large part of one."""
+
+    __slots__ = ()
