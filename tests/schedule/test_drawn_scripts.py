@@ -22,6 +22,7 @@ from tileir.schedule.sizes import Known, no_producer
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
 from tileir.schedule.steps.memory import Level, Stage
+from tileir.schedule.steps.pipelines import Pipeline
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Loop, Tail, leaves, tree_of
@@ -87,6 +88,7 @@ def steps_of_groups(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
     loop, into = draw(st.sampled_from(names)), (f"a{number}", f"b{number}")
     roots = sorted({use.root for leaf in leaves(tree.body) for use in leaf.uses})
     chain = draw(st.sampled_from(chains(tree)))
+    holding = [each.name for each in tree.loops() if each.allocations]
     bindings = (Binding.THREAD, Binding.THREAD, Binding.THREAD, Binding.GRID, Binding.UNROLL)
     step: Step = draw(
         st.one_of(
@@ -97,6 +99,7 @@ def steps_of_groups(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Bind, st.just(loop), st.just(Binding.THREAD)),
             st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.just(Level.LOCAL)),
+            st.builds(Pipeline, st.sampled_from(holding or [loop]), st.integers(2, 3)),
         )
     )
     return step
@@ -131,12 +134,12 @@ class Drawn:
         return (kernel,) if isinstance(made, Refused) else made
 
 
-def assert_drawn_steps_keep(program: Program, drawn: Drawn) -> None:
+def assert_drawn_steps_keep(program: Program, drawn: Drawn, *, ahead: bool = False) -> None:
     before = run([Accumulate()], program)
     after = run([drawn], before)  # which verifies
     assert_same_meaning(before, after)
     arrays = arrays_for(before)
-    found = run_program(lower_to_semtree(after, Target()), arrays, ALL_CHECKS)
+    found = run_program(lower_to_semtree(after, Target(async_copies=ahead)), arrays, ALL_CHECKS)
     for name, expected in interpret(before, arrays).items():
         np.testing.assert_array_equal(found[name], expected)
 
@@ -184,4 +187,4 @@ def test_kernels_that_take_in_others_keep_the_meaning(program: Program, data: st
     most=st.integers(2, 10),
 )
 def test_threads_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
-    assert_drawn_steps_keep(program, Drawn(data, most, steps_of_groups))
+    assert_drawn_steps_keep(program, Drawn(data, most, steps_of_groups), ahead=data.draw(st.booleans()))

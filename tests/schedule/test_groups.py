@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -15,7 +16,7 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import Barrier, DeclareArray, KernelFunction, Region
+from tileir.semtree.ir import AsyncCopy, Barrier, DeclareArray, KernelFunction, Region
 from tileir.semtree.rewrite import statements
 from tileir.typed.ir import TensorType
 
@@ -59,6 +60,25 @@ def test_a_script_schedules_a_product_for_cards(size: int) -> None:
     }
 
 
+@pytest.mark.parametrize("size", [8, 9, 33, 40])
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_copies_run_ahead_where_a_card_copies_so(size: int, stages: int, ahead: bool) -> None:
+    target = attrs.evolve(TARGET, async_copies=ahead)
+    kernel, result, arrays = scripted(f"{TILES}, pipeline{{loop=step, stages={stages}}}", size, target)
+    np.testing.assert_array_equal(result, arrays["A"] @ arrays["B"])
+    several = size > 8  # else all of the reduction is one part
+    assert any(isinstance(stmt, AsyncCopy) for stmt in statements(kernel.body)) == (ahead and several)
+    plain, _, _ = scripted(TILES, size, target)
+    assert _local(kernel) == _local(plain) * (stages if ahead and several else 1)
+
+
+def _local(kernel: KernelFunction) -> int:
+    """Return how many elements of local memory a kernel has."""
+    declared = [stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray)]
+    return sum(stmt.size for stmt in declared if stmt.region is Region.LOCAL)
+
+
 REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "bind{loop=k, to=thread}": ("TR718", {"memory": "C_acc"}),
     "jam{loops=(j)}, bind{loop=i, to=thread}, bind{loop=j, to=thread}": ("TR727", {"outer": "i", "inner": "j"}),
@@ -67,6 +87,19 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "stage{tensor=B, at=i, into=own, level=register}, bind{loop=own_1, to=thread}": ("TR730", {"memory": "own"}),
     "stage{tensor=B, at=i, into=own}, bind{loop=own_1, to=thread}": ("TR731", {"memory": "own"}),
     "stage{tensor=B, at=i, into=own, level=local}, bind{loop=own_1, to=thread}": ("TR732", {"bytes": 324}),
+    "pipeline{loop=k}": ("TR739", {"loop": "k"}),
+    "stage{tensor=B, at=k, into=own}, pipeline{loop=k}": ("TR739", {"memory": "own"}),
+    "stage{tensor=B, at=k, into=own, level=local}, pipeline{loop=k, stages=1}": ("TR740", {"stages": 1}),
+    "stage{tensor=B, at=k, into=own, level=local}, pipeline{loop=k}, split{loop=k, by=3, into=(a, b)}": (
+        "TR707",
+        {"binding": "pipeline"},
+    ),
+    "stage{tensor=B, at=i, into=own, level=local}, pipeline{loop=i}, bind{loop=own_1, to=thread}": (
+        "TR741",
+        {"loop": "i"},
+    ),
+    "jam{loops=(j)}, stage{tensor=B, at=k, into=own, level=local}, bind{loop=own_1, to=thread}, "
+    "pipeline{loop=k, stages=6}": ("TR732", {"bytes": 216}),
 }
 
 

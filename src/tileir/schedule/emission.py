@@ -10,7 +10,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.groups import with_threads
 from tileir.schedule.nest import Node, emit
 from tileir.schedule.remarks import refused
-from tileir.schedule.tree import Leaf, Loop, Tree, leaves, map_leaves, walk
+from tileir.schedule.tree import Leaf, Loop, Tree, fills, leaves, map_leaves, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -181,14 +181,22 @@ def _node(item: Item) -> Node:
     only = last.body[0] if len(last.body) == 1 else None
     if isinstance(only, Leaf) and not last.allocations:
         return attrs.evolve(_node(only), indices=indices)
-    return Node(indices, last.allocations, _nodes(last.body))
+    if last.stages == 1:
+        return Node(indices, last.allocations, _nodes(last.body))
+    ahead = fills(last)
+    copies = (attrs.evolve(node, instruction=stripe.Copy()) for node in _nodes(last.body[:ahead]))
+    nodes = (*copies, *_nodes(last.body[ahead:]))
+    return Node(indices, last.allocations, nodes, instruction=stripe.Pipeline(last.stages))
 
 
-def _rank(loop: Loop) -> int:
+def _rank(loop: Loop) -> int | str:
     """Return which loops become one block: those of the grid, plain ones, those of threads, and those of registers.
 
-    Plain loops that merge are blocks of their own: what they merge into stays the same in all their iterations.
+    Plain loops that merge are blocks of their own: what they merge into stays the same in all their iterations. So are
+    those that run ahead.
     """
+    if loop.stages > 1:
+        return loop.name
     match loop.binding:
         case Binding.GRID:
             return 0

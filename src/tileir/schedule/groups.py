@@ -16,7 +16,7 @@ from tileir.poly.affine import Affine, total
 from tileir.schedule.allocations import allocation
 from tileir.schedule.nest import product
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Leaf, Loop, map_uses
+from tileir.schedule.tree import Leaf, Loop, fills, leaves, map_uses, walk
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
     for memory, path in _allocations(tree):
         places = {device.name for device in memory.location or ()}
         inside = any(_is_thread(loop) for loop in path)
-        if hardware.LOCAL in places:
+        if _is_local(memory):
             local.add(memory.name)
             if inside:
                 return refused("TR729", memory=memory.name)
@@ -103,14 +103,40 @@ def _against_nesting(seen: list[tuple[Leaf, Path]]) -> Refused | None:
     return None
 
 
+def against_running_ahead(items: tuple[Item, ...]) -> Refused | None:
+    """Return why a loop cannot copy ahead what its iterations stage; None where all that shall can.
+
+    It fills memory that the threads of a group share before anything else, and has no other. Copies and all that uses
+    them are what threads do at once.
+    """
+    for loop in walk(items):
+        if not isinstance(loop, Loop) or loop.stages == 1:
+            continue
+        filled = {use.root for leaf in leaves(loop.body[: fills(loop)]) for use in leaf.uses if use.direction.writes}
+        apart = [each.name for each in loop.allocations if not _is_local(each) or each.name not in filled]
+        below = [each for each in walk(loop.body) if isinstance(each, Loop)]
+        if apart or not filled or loop.binding is not None or any(each.stages > 1 for each in below):
+            return refused("TR739", loop=loop.name, memory=", ".join(apart))
+        inner = [
+            each for part in loop.body if isinstance(part, Loop) and not _is_thread(part) for each in walk(part.body)
+        ]
+        if any(isinstance(each, Loop) and _is_thread(each) for each in inner):
+            return refused("TR741", loop=loop.name)
+    return None
+
+
+def _is_local(memory: stripe.Refinement) -> bool:
+    return any(device.name == hardware.LOCAL for device in memory.location or ())
+
+
 def _against_size(tree: Tree, seen: list[tuple[Leaf, Path]], facts: Mapping[str, Value]) -> Refused | None:
     threads, most = max(product(loop.size for loop in _team(path)) for _, path in seen), facts.get("GROUP_THREADS")
     if isinstance(most, int) and threads > most:
         return refused("TR728", threads=threads, most=most)
     used = sum(
-        memory.shape.span * memory.shape.dtype.itemsize
-        for memory, _ in _allocations(tree)
-        if any(device.name == hardware.LOCAL for device in memory.location or ())
+        memory.shape.span * memory.shape.dtype.itemsize * (path[-1].stages if path else 1)
+        for memory, path in _allocations(tree)
+        if _is_local(memory)
     )
     room = facts.get("LOCAL_BYTES", None if most is None else 0)
     return refused("TR732", bytes=used, most=room) if isinstance(room, int) and used > room else None

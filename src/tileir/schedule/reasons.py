@@ -193,6 +193,9 @@ _SCRIPTS: Final = {
     "TR736": Reason("the kernel that makes the tensor sees it along other axes, or stores less than this one reads"),
     "TR737": Reason("no iteration passes all tests, or each of them does"),
     "TR738": Reason("the kernel reads no tensor of this name"),
+    "TR739": Reason("a loop that runs ahead stages first, has local memory only, and no such loop inside"),
+    "TR740": Reason("a loop that runs ahead has memory for two iterations or more"),
+    "TR741": Reason("what a loop that runs ahead does has threads outside of all its own loops"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.schedule.emission import bodies_of, kernels_of
-from tileir.schedule.groups import with_threads
+from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate, Place, Stage
+from tileir.schedule.steps.pipelines import Pipeline
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, tree_of_nest, walk, with_names
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Nest
     from tileir.schedule.tree import Item
 
-Step: TypeAlias = (
-    Split | Reorder | Join | Jam | Cut | Specialise | Bind | Stage | Accumulate | RFactor | Place | Inline | ComputeAt
-)
+_OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline
+_OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Inline | ComputeAt
+Step: TypeAlias = _OfLoops | _OfMemory
 """What a script may say."""
 
 
@@ -135,7 +136,7 @@ def applied(step: Step, tree: Tree, known: Known) -> Tree | Refused:
         return new
     for body in bodies_of(new):
         grouped = with_threads(attrs.evolve(new, body=body), known.values)
-        why = _against_loops(body) or (grouped if isinstance(grouped, Refused) else None)
+        why = _against_loops(body) or against_running_ahead(body) or (grouped if isinstance(grouped, Refused) else None)
         if why is not None:
             return why
     return new

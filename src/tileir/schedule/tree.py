@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import math
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -69,6 +70,7 @@ class Loop:
         reduces: Whether its iterations merge into the same elements.
         peels: Whether iterations that a constraint cuts become a copy of their own, so that others test nothing.
         tags: Those of the index that it was.
+        stages: How many iterations have the memory of the loop at a time, so that those after it are filled ahead.
     """
 
     name: str
@@ -79,6 +81,12 @@ class Loop:
     reduces: bool = False
     peels: bool = False
     tags: stripe.Tags = stripe.Tags()
+    stages: int = 1
+
+    @property
+    def bound(self) -> str:
+        """What the iterations are already: a binding, or ``pipeline`` where they run ahead; empty for neither."""
+        return self.binding.value if self.binding is not None else "pipeline" if self.stages > 1 else ""
 
 
 Item: TypeAlias = Loop | Leaf
@@ -157,6 +165,21 @@ def walk(items: tuple[Item, ...]) -> Iterator[Item]:
 def leaves(items: tuple[Item, ...]) -> Iterator[Leaf]:
     """Yield the leaves below items, in order."""
     return (item for item in walk(items) if isinstance(item, Leaf))
+
+
+def fills(loop: Loop) -> int:
+    """Return how many items at the beginning of a loop do nothing but fill its own memory from elsewhere."""
+    own = {each.name for each in loop.allocations}
+    written = {use.root for leaf in leaves(loop.body) for use in leaf.uses if use.direction.writes}
+    copies = (
+        all(
+            [type(statement) for statement in leaf.statements] == [stripe.Load, stripe.Store]
+            and all(use.root in own if use.direction.writes else use.root not in written for use in leaf.uses)
+            for leaf in leaves((item,))
+        )
+        for item in loop.body
+    )
+    return sum(takewhile(bool, copies))
 
 
 def _bounds(items: tuple[Item, ...], ranges: Mapping[str, int]) -> dict[str, tuple[tuple[int, int], ...]]:

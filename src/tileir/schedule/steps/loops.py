@@ -60,8 +60,8 @@ class Split:
         rest = loop.size % by
         if rest and self.tail is Tail.EVEN:
             return refused("TR706", loop=loop.name, size=loop.size, factor=by)
-        if loop.binding is not None:
-            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        if loop.bound:
+            return refused("TR707", loop=loop.name, binding=loop.bound)
         outer, inner = self.into
         place = Affine.of({outer: by, inner: 1})
         tests = (loop.size - 1 - place,) if rest else ()
@@ -150,8 +150,8 @@ class Join:
         if isinstance(chain, Refused):
             return chain
         inner = chain[1]
-        if outer.binding != inner.binding:
-            return refused("TR707", loop=outer.name, binding=(outer.binding or inner.binding or Binding.UNROLL).value)
+        if outer.bound != inner.bound:
+            return refused("TR707", loop=outer.name, binding=outer.bound or inner.bound)
         for leaf in leaves(inner.body):
             affines = (*leaf.constraints, *(affine for use in leaf.uses for affine in use.access))
             places = (s.affine for s in leaf.statements if hasattr(s, "affine"))
@@ -262,8 +262,8 @@ class Cut:
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, at))
 
     def _cut(self, loop: Loop, at: int) -> Replaced | Refused:
-        if loop.binding is not None:
-            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        if loop.bound:
+            return refused("TR707", loop=loop.name, binding=loop.bound)
         if at >= loop.size:
             return refused("TR717", loop=loop.name, size=loop.size, at=at)
         return _in_turn(loop, self.into, (0, at, loop.size))
@@ -292,8 +292,8 @@ class Specialise:
         return with_loops_replaced(tree, self.loop, self._specialised)
 
     def _specialised(self, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
-        if loop.binding is not None:
-            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        if loop.bound:
+            return refused("TR707", loop=loop.name, binding=loop.bound)
         sizes = {each.name: each.size for each in (*around, *_loops((loop,)))}
         low, high = 0, loop.size
         for test in (test for leaf in leaves(loop.body) for test in leaf.constraints):
@@ -344,8 +344,8 @@ class Bind:
     def _bound(self, loop: Loop) -> Replaced | Refused:
         if self.to is Binding.DOT:
             return refused("TR726", loop=loop.name, to=self.to.value)
-        if loop.binding is not None:
-            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        if loop.bound:
+            return refused("TR707", loop=loop.name, binding=loop.bound)
         if self.to in (Binding.GRID, Binding.THREAD) and (shared := shared_merge(loop)) is not None:
             return refused("TR718", loop=loop.name, memory=shared)
         if self.to is Binding.LANE and (refusal := _no_vector(loop)) is not None:

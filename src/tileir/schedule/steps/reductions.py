@@ -58,8 +58,8 @@ class RFactor:
 
     def _apart(self, loop: Loop) -> Replaced | Refused:
         """Return three loops in place of one that clears, fills and merges memory of each iteration."""
-        if loop.binding is not None:
-            return refused("TR707", loop=loop.name, binding=loop.binding.value)
+        if loop.bound:
+            return refused("TR707", loop=loop.name, binding=loop.bound)
         *others, found = loop.allocations
         array = expanded(found, [loop])
         first, *middle, last = map_uses(loop.body, lambda use: in_array(use, [loop], {found.name: array}))
