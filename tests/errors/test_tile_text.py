@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tileir.core.errors import ParseError, TileError, VerifyError
 from tileir.tile.parser import parse
@@ -52,7 +54,7 @@ SYNTAX = [
     ("O = 18446744073709551616;", [("TIL104", "18446744073709551616")]),
     # statements
     ("O = A", [("TIL102", "A")]),
-    ("O = A\nO = B;", [("TIL102", "A")]),
+    ("O = A\nO = B;", [("TIL102", "A"), ("TIL202", "O")]),
     ("O = A = B;", [("TIL102", "=")]),
     ("O += A;", [("TIL102", "+")]),
     ("O;", [("TIL102", ";")]),
@@ -252,3 +254,34 @@ def test_a_message_shows_the_place() -> None:
         "2 |   B[i : N] = +(C[i]);",
         "  |                ^",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "function (A[N]) -> (B) { B = A; C = A + + ; D = Q + C; E[i : N] = +(A[i]); F = max(A); }",
+            [("TIL102", "+"), ("TIL201", "Q"), ("TIL207", "max(A)")],
+        ),
+        ("function (A) -> (Z) { B = A * \n C = A * 2; D = C + Q; Z = D; }", [("TIL102", "="), ("TIL201", "Q")]),
+        ("function (A) -> (Z) { b = A; Z = B + B; }", [("TIL102", "b")]),
+        ("function (A) -> (Z) { ; }", [("TIL102", ";")]),
+        ("function (A -> (Z) { Z = Q; }", [("TIL102", "->")]),
+        (
+            "function (A) -> (Z) { Z = scan(A; ) 2 times function (B) -> (C) { D = B + ; C = exp(B, B) + D + X; }; }",
+            [("TIL102", ";"), ("TIL207", "exp(B, B)"), ("TIL201", "X")],
+        ),
+    ],
+)
+def test_behind_a_fault_of_the_grammar_the_rules_are_checked(text: str, expected: list[tuple[str, str]]) -> None:
+    assert faults(text) == expected
+
+
+@given(st.sampled_from(["B = A + ;", "B A;", "B[i : N = +(A[i]);", "b = A;", "B = (A;"]), st.data())
+def test_a_fault_of_the_grammar_hides_and_makes_no_other(broken: str, data: st.DataObject) -> None:
+    """Whatever reads the name of the faulty statement is right; what is wrong beside it is told as it was."""
+    wrong = {"D = max(A);": "TIL207", "D = Q;": "TIL201", "D[i : N] = +(A[i, i]);": "TIL209", "D = B + A;": None}
+    chosen = data.draw(st.sampled_from(sorted(wrong)))
+    first, second = data.draw(st.permutations([broken, chosen]).filter(lambda o: o[0] == broken))
+    codes = [code for code, _ in faults(f"function (A[N]) -> (O) {{ {first} {second} O = B + D; }}")]
+    assert codes[1:] == [code for code in [wrong[chosen]] if code is not None]

@@ -150,7 +150,7 @@ def test_what_stands_behind_a_fault_is_read() -> None:
     text = "function (A) -> (O) { constant K = f32[2](1.0); constant L = i8[1](300)\nconstant M = 1; O = A * Z; }"
     with pytest.raises(TileError) as caught:
         parse(text)
-    assert [d.code for d in caught.value.diagnostics] == ["TIL219", "TIL104"]
+    assert [d.code for d in caught.value.diagnostics] == ["TIL219", "TIL104", "TIL201"]
 
 
 def test_dimensions_are_sizes_of_the_array() -> None:

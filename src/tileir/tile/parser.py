@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -26,13 +27,15 @@ from tileir.tile.ir import (
     Scan,
 )
 from tileir.tile.lexer import INDEX, NAME
-from tileir.tile.verifier import verify
+from tileir.tile.verifier import faults_beside, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tileir.core.array_value import Array
-    from tileir.core.text.lexing import Token
+    from tileir.core.errors import Diagnostic
+    from tileir.core.text.lexing import More, Token
+    from tileir.core.text.span import Span
     from tileir.tile.ir import Expr, Statement
 
 T = TypeVar("T")
@@ -47,17 +50,42 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
         arrays: What the text may name by digests alone, as printed programs name their long constants.
 
     Raises:
-        ParseError: The text does not follow the grammar; one diagnostic for each fault.
+        ParseError: The text does not follow the grammar; one diagnostic for each fault, and for each rule that is
+            broken by what could be read.
         VerifyError: The program breaks a rule; one diagnostic for each fault.
         TileError: TIL702, tileir has no such arrays.
 
     """
     values = (array if isinstance(array, ArrayValue) else ArrayValue.of(array) for array in arrays)
     known = {value.digest: value for value in values}
+    unread = Unread()
+
+    def beside(function: Function, known: Sequence[Span]) -> Iterable[Diagnostic]:
+        """Check the rules; a statement with a fault of its text has been told of."""
+        if unread.header:
+            return ()
+        spans = list(_spans(function))
+        told = {_innermost(spans, place) for place in known}
+        faults = faults_beside(function, unread.names)
+        return (f for f in faults if f.span is None or (_innermost(spans, f.span) or f.span) not in told)
+
     with collection_paused():
-        function = _read(text, name, _Parser.function, known)
+        function = _read(text, name, _Parser.function, known, unread, beside)
         verify(function)
         return function
+
+
+def _spans(function: Function) -> Iterator[Span]:
+    """Yield the places of all statements, those of steps among them."""
+    for statement in function.statements:
+        if statement.span is not None:
+            yield statement.span
+        if isinstance(statement, Scan):
+            yield from _spans(statement.step)
+
+
+def _innermost(spans: Sequence[Span], place: Span) -> Span | None:
+    return min((span for span in spans if span.holds(place)), key=lambda span: span.stop - span.start, default=None)
 
 
 def parse_unverified(text: str, name: str = "<text>") -> Function:
@@ -100,8 +128,29 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
     return _read(text, name, lambda parser: parser.wrapped("contraction", parser.bare_contraction))
 
 
+@attrs.define
+class Unread:
+    """What was passed over: names in statements, which they may define, and whether the header was."""
+
+    names: set[str] = attrs.field(factory=set)
+    header: bool = False
+
+    def add(self, text: str) -> None:
+        """Remember the names in a text that was passed over."""
+        self.names.add("")  # what it was to be, nobody can know
+        self.names.update(_NAME.findall(text), _NAME.findall(text.upper()))
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*'?")
+
+
 def _read(
-    text: str, name: str, read: Callable[[_Parser], T], arrays: Mapping[str, ArrayValue] = MappingProxyType({})
+    text: str,
+    name: str,
+    read: Callable[[_Parser], T],
+    arrays: Mapping[str, ArrayValue] = MappingProxyType({}),
+    unread: Unread | None = None,
+    more: More[T] | None = None,
 ) -> T:
     """Run one entry point of the grammar over the whole text."""
     source = source_of(text, name)
@@ -109,9 +158,9 @@ def _read(
     def whole(cursor: Cursor) -> T:
         expressions = ExpressionParser(cursor)
         contractions, constants = ContractionParser(cursor, expressions), ConstantParser(cursor, arrays)
-        return read(_Parser(cursor, expressions, contractions, constants))
+        return read(_Parser(cursor, expressions, contractions, constants, unread or Unread()))
 
-    return everything(lambda faults: Cursor.at_start(source, faults), whole)
+    return everything(lambda faults: Cursor.at_start(source, faults), whole, more)
 
 
 @attrs.frozen(repr=False)
@@ -122,6 +171,7 @@ class _Parser:
     expressions: ExpressionParser
     contractions: ContractionParser
     constants: ConstantParser
+    unread: Unread
     scans: int = 0  # around what is read
 
     def wrapped(self, keyword: str, read: Callable[[], T]) -> T:
@@ -145,6 +195,7 @@ class _Parser:
         try:
             inputs, outputs = self._header()
         except AbandonError:
+            self.unread.header = True
             cursor.recover_header()
         statements = self._statements()
         return Function(inputs, outputs, statements, span=cursor.span_from(start))
@@ -155,10 +206,12 @@ class _Parser:
         cursor.expect("{")
         statements = []
         while not cursor.at("}") and not cursor.at(END):
+            start = cursor.token.start
             try:
                 statements.append(self._statement())
             except AbandonError:
                 cursor.recover()
+                self.unread.add(cursor.source.text[start : cursor.token.start])
                 cursor.skip(";")
         cursor.expect("}")
         return tuple(statements)

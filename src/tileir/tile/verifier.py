@@ -12,12 +12,13 @@ from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.text.lexing import MAX_FAULTS
 from tileir.tile.constant_rules import check_constant_arrays
 from tileir.tile.functions import builtin, near
-from tileir.tile.grammar import MAX_DEPTH, MAX_INTEGER, MAX_NODES, MAX_SCANS, is_index_name, is_tensor_name
+from tileir.tile.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name, Scan
+from tileir.tile.nodes import Nodes, check_depth, collect
 from tileir.tile.polynomial_rules import check_affine
 from tileir.tile.scan_rules import check_scan, count_of
 from tileir.tile.scope import Kind, Scope
-from tileir.tile.traversal import Place, dimensions, expressions, index_names, walk_with_depth
+from tileir.tile.traversal import Place, dimensions, expressions, index_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,27 +29,23 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Nodes:
-    """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
-
-    A name comes with the position of its statement, too.
-    """
-
-    names: list[tuple[int, Place, Name]] = attrs.field(factory=list)
-    calls: list[tuple[Place, Call]] = attrs.field(factory=list)
-    indices: list[tuple[Place, IndexName]] = attrs.field(factory=list)
-    numbers: list[IntLiteral | FloatLiteral] = attrs.field(factory=list)
-    too_deep: list[Span | None] = attrs.field(factory=list)
-
-
-@attrs.frozen
 class Checked:
-    """A function with what every check asks of it; ``around`` has the names that are known around a step."""
+    """A function with what every check asks of it.
+
+    Attributes:
+        function: The function.
+        scope: Its names.
+        nodes: Its expressions.
+        around: Names that are known around a step.
+        unread: Names that statements may define which could not be read.
+
+    """
 
     function: Function
     scope: Scope
     nodes: Nodes
     around: AbstractSet[str] = frozenset()
+    unread: AbstractSet[str] = frozenset()
 
 
 def verify(function: Function) -> None:
@@ -58,55 +55,33 @@ def verify(function: Function) -> None:
         VerifyError: One diagnostic for each fault, in the order of the text.
 
     """
-    faults = list(islice(_faults(function, frozenset(), 0), MAX_FAULTS))
+    faults = list(islice(faults_beside(function), MAX_FAULTS))
     if faults:
         faults.sort(key=lambda fault: -1 if fault.span is None else fault.span.start)
         raise VerifyError(faults)
 
 
-def _faults(function: Function, around: AbstractSet[str], scans: int) -> Iterator[Diagnostic]:
+def faults_beside(function: Function, unread: AbstractSet[str] = frozenset()) -> Iterator[Diagnostic]:
+    """Yield what is wrong with a function beside statements that could not be read, which may define ``unread``."""
+    return _faults(function, frozenset(), 0, unread)
+
+
+def _faults(function: Function, around: AbstractSet[str], scans: int, unread: AbstractSet[str]) -> Iterator[Diagnostic]:
     """Yield what is wrong with a function inside so many scans, and with the steps of its own."""
     nodes = collect(function)
     too_deep = list(islice(check_depth(nodes), MAX_FAULTS))
     if too_deep:  # the other checks may recurse
         yield from too_deep
         return
-    checked = Checked(function, Scope.of(function), nodes, around)
+    checked = Checked(function, Scope.of(function), nodes, around, unread)
     yield from chain.from_iterable(check(checked) for check in CHECKS)
     names = around | checked.scope.definitions.keys()
     for statement in function.statements:
         if isinstance(statement, Scan) and scans < MAX_SCANS:
-            yield from _faults(statement.step, names, scans + 1)
+            yield from _faults(statement.step, names, scans + 1, unread)
         elif isinstance(statement, Scan):
             message = f"scans stand inside one another at most {MAX_SCANS} deep"
             yield Diagnostic("TIL103", message, statement.span)
-
-
-def collect(function: Function) -> Nodes:
-    """Sort the nodes of all expressions by kind; an expression that nests too deeply is cut off."""
-    nodes = Nodes()
-    for position, statement in enumerate(function.statements):
-        for place, root in expressions(statement):
-            for count, (node, depth) in enumerate(walk_with_depth(root)):
-                if isinstance(node, Name):
-                    nodes.names.append((position, place, node))
-                elif isinstance(node, IndexName):
-                    nodes.indices.append((place, node))
-                elif isinstance(node, IntLiteral | FloatLiteral):
-                    nodes.numbers.append(node)
-                elif isinstance(node, Call):
-                    nodes.calls.append((place, node))
-                if depth > MAX_DEPTH or count > MAX_NODES:
-                    nodes.too_deep.append(node.span or statement.span)
-                    break
-    return nodes
-
-
-def check_depth(nodes: Nodes) -> Iterator[Diagnostic]:
-    """Check that expressions nest at most ``MAX_DEPTH`` levels, and are no larger than any text."""
-    for span in nodes.too_deep:
-        message = f"this is nested more than {MAX_DEPTH} levels deep; split it into several statements"
-        yield Diagnostic("TIL103", message, span)
 
 
 def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
@@ -170,6 +145,8 @@ def check_defined(checked: Checked) -> Iterator[Diagnostic]:
     """Check that every tensor and dimension is defined before it is used."""
     for position, place, name, span in _names(checked):
         definition = checked.scope.definitions.get(name)
+        if definition is None and name in checked.unread:
+            continue
         if definition is None:
             origin = "assign it first, or make it an input"
             if name in checked.around:
@@ -195,10 +172,10 @@ def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
     seen: set[str] = set()
     for output in function.outputs:
         definition = scope.definitions.get(output.name)
-        if definition is None:
+        if definition is None and not checked.unread:
             message = f"output {output.name!r} is never defined; assign it, or take it out of the outputs"
             yield Diagnostic("TIL201", message, output.span)
-        elif definition.kind is Kind.DIMENSION:
+        elif definition is not None and definition.kind is Kind.DIMENSION:
             message = f"output {output.name!r} is a dimension; assign it to a tensor and make that the output"
             yield Diagnostic("TIL205", message, output.span)
         if output.name in seen:

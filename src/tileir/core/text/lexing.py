@@ -7,7 +7,8 @@ to :data:`MAX_FAULTS`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,10 +17,13 @@ from tileir.core.text.span import Source, Span
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Cursor")
+
+More: TypeAlias = "Callable[[T, Sequence[Span]], Iterable[Diagnostic]]"
+"""Finds further faults in what was read of a text that has faults at some places."""
 
 END: Final = "end"
 MAX_CHARACTERS: Final = 64 * 2**20
@@ -222,8 +226,13 @@ class Cursor:
         return Span(self.source, start, max(start, self._last.stop))
 
 
-def everything(cursor: Callable[[Faults], C], read: Callable[[C], T]) -> T:
+def everything(cursor: Callable[[Faults], C], read: Callable[[C], T], more: More[T] | None = None) -> T:
     """Read a whole text at the cursor that is made with its faults.
+
+    Args:
+        cursor: Makes the cursor.
+        read: Reads what the text has.
+        more: Looks for further faults in what was read, beside those of the text at these places.
 
     Raises:
         ParseError: All faults, in the order of the text.
@@ -237,6 +246,9 @@ def everything(cursor: Callable[[Faults], C], read: Callable[[C], T]) -> T:
             raise here.unexpected("the end of the text")
         if not faults.found:
             return result
+        if more is not None:
+            known = [fault.span for fault in faults.found if fault.span is not None]
+            faults.found.extend(islice(more(result, known), MAX_FAULTS - len(faults.found)))
     except (AbandonError, TooManyFaultsError):
         pass  # each of them follows a report
     raise ParseError(faults.in_order())

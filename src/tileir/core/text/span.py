@@ -76,6 +76,10 @@ class Span:
         """Column of the first character, counted from 1."""
         return self.start - self.source.line_starts[self.line - 1] + 1
 
+    def holds(self, other: Span) -> bool:
+        """Return whether ``other`` lies in this one."""
+        return self.source is other.source and self.start <= other.start and other.stop <= self.stop
+
     def to(self, other: Span) -> Span:
         """Return the span from the start of this one to the stop of ``other``."""
         return Span(self.source, self.start, max(self.stop, other.stop))

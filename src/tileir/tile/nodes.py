@@ -1,0 +1,59 @@
+"""The nodes of all expressions of a function by kind, for the checks of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import Diagnostic
+from tileir.tile.grammar import MAX_DEPTH, MAX_NODES
+from tileir.tile.ir import Call, FloatLiteral, IndexName, IntLiteral, Name
+from tileir.tile.traversal import Place, expressions, walk_with_depth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.core.text.span import Span
+    from tileir.tile.ir import Function
+
+
+@attrs.frozen
+class Nodes:
+    """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
+
+    A name comes with the position of its statement, too.
+    """
+
+    names: list[tuple[int, Place, Name]] = attrs.field(factory=list)
+    calls: list[tuple[Place, Call]] = attrs.field(factory=list)
+    indices: list[tuple[Place, IndexName]] = attrs.field(factory=list)
+    numbers: list[IntLiteral | FloatLiteral] = attrs.field(factory=list)
+    too_deep: list[Span | None] = attrs.field(factory=list)
+
+
+def collect(function: Function) -> Nodes:
+    """Sort the nodes of all expressions by kind; an expression that nests too deeply is cut off."""
+    nodes = Nodes()
+    for position, statement in enumerate(function.statements):
+        for place, root in expressions(statement):
+            for count, (node, depth) in enumerate(walk_with_depth(root)):
+                if isinstance(node, Name):
+                    nodes.names.append((position, place, node))
+                elif isinstance(node, IndexName):
+                    nodes.indices.append((place, node))
+                elif isinstance(node, IntLiteral | FloatLiteral):
+                    nodes.numbers.append(node)
+                elif isinstance(node, Call):
+                    nodes.calls.append((place, node))
+                if depth > MAX_DEPTH or count > MAX_NODES:
+                    nodes.too_deep.append(node.span or statement.span)
+                    break
+    return nodes
+
+
+def check_depth(nodes: Nodes) -> Iterator[Diagnostic]:
+    """Check that expressions nest at most ``MAX_DEPTH`` levels, and are no larger than any text."""
+    for span in nodes.too_deep:
+        message = f"this is nested more than {MAX_DEPTH} levels deep; split it into several statements"
+        yield Diagnostic("TIL103", message, span)
