@@ -9,13 +9,8 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import (
-    bind,
-    check_options,
-    memory_checked,
-    out_of_memory,
-    passed_values,
-)
+from tileir.core.tracebacks import at_the_call
+from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import PROGRAM, Compilation, Request, ready
 from tileir.driver.pending import PendingCall
 from tileir.driver.programs import input_names, output_names, program_of, types_of
@@ -293,6 +288,7 @@ class Executable:
         return (out,)
 
 
+@at_the_call
 def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     source: Source,
     arguments: Any = (),

@@ -9,6 +9,7 @@ import attrs
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, VerifyError
 from tileir.core.targets.hardware import HardwareModel
 from tileir.core.targets.target import Target
+from tileir.core.tracebacks import at_the_call
 from tileir.driver import texts
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.ir import Program as SemProgram
@@ -144,6 +145,7 @@ def parse(text: str, name: str = ..., *, stage: Literal["target"]) -> TargetFile
 def parse(text: str, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
 
 
+@at_the_call
 def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Iterable[ArrayValue | Array] = ()) -> object:
     """Read a text, of a Tile function unless ``stage`` says of what, and verify what it means.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import (
     bind,
     check_options,
@@ -139,6 +140,7 @@ class Jit:
         return array.dtype, array.shape
 
 
+@at_the_call
 def jit(
     source: Source,
     device: str | DeviceInfo | None = None,
@@ -166,6 +168,7 @@ def jit(
     return Jit(program, device, options, choice_of(target), context or default_context(), names)
 
 
+@at_the_call
 def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
     """Run a program through the interpreter of its stage, which defines its meaning; no device is used.
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.text.names import nearest
+from tileir.core.tracebacks import at_the_call
 from tileir.ops.foundation import Dim, Tensor, mistaken
 from tileir.ops.recurrent import RecurrentWeights
 
@@ -139,6 +140,7 @@ def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
     missing, unknown, or not what its annotation says.
     """
 
+    @at_the_call
     @functools.wraps(operation)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         positional, keywords = tuple(map(_plain, args)), {key: _plain(value) for key, value in kwargs.items()}

@@ -27,6 +27,7 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation
 from tileir.core.text.span import call_site
+from tileir.core.tracebacks import methods_at_the_call
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index", "Operand", "Polynomial", "Tensor"]
 
 
+@methods_at_the_call
 @attrs.frozen(eq=False)
 class FunctionBuilder:
     """Records one function. Statements keep the order in which they were written."""

@@ -11,6 +11,7 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
+from tileir.core.tracebacks import at_the_call
 from tileir.tile.constant_parser import ConstantParser
 from tileir.tile.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.cursor import Cursor
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@at_the_call
 def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Array] = ()) -> Function:
     """Read ``function (inputs) -> (outputs) { statements }`` and verify it; ``name`` stands in errors.
 

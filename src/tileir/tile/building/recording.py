@@ -13,6 +13,7 @@ import numpy as np
 from tileir.core.errors import TileError, fail
 from tileir.core.text.names import NameScope
 from tileir.core.text.span import call_site
+from tileir.core.tracebacks import methods_at_the_call
 from tileir.tile.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 from tileir.tile.ir import (
     Attribute,
@@ -161,6 +162,10 @@ class Recorded:
     """
 
     __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        methods_at_the_call(cls)
+
     # NumPy's scalars and arrays leave the operators to these classes.
     __array_ufunc__ = None
 

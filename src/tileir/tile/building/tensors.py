@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site
+from tileir.core.tracebacks import at_the_call
 from tileir.tile import ir
 from tileir.tile.building.contractions import Access, Aggregated, Combined, contract
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
@@ -229,6 +230,7 @@ def value_of(recorder: Recorder, value: object) -> Expr:
     return expr
 
 
+@at_the_call
 def call(function: str, *arguments: Operand) -> Tensor:
     """Apply any builtin function by name; at least one argument is a tensor or a dimension.
 
