@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import tileir
+from strategies.fragment_kernels import product_by
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
@@ -29,11 +31,15 @@ from tileir.semtree.ir import (
     Type,
 )
 from tileir_cuda.architectures import ARCHITECTURES, architecture_for
-from tileir_cuda.emitter import blocks, emit, shared_bytes
+from tileir_cuda.emitter import blocks, emit
+from tileir_cuda.products import OF_WARPS
 from tileir_cuda.ptx import ptx
+from tileir_cuda.shared_memory import SharedMemory
+from tileir_cuda.warpgroups import OF_WARPGROUPS
 
 INDEX = Type(DType.I32)
 F32 = Type(DType.F32)
+HOPPER = ARCHITECTURES["sm_90a"]
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 
 
@@ -56,7 +62,7 @@ def kernel(
 
 
 def code(*body: object, **how: object) -> str:
-    return ptx(emit([kernel(*body, **how)]), ARCHITECTURES["sm_90a"])  # type: ignore[arg-type]
+    return ptx(emit([kernel(*body, **how)], HOPPER), HOPPER)  # type: ignore[arg-type]
 
 
 def times(left: object, right: int) -> Apply:
@@ -141,7 +147,7 @@ def test_grids_that_are_too_high_are_laid_out_along_the_first_axis() -> None:
         Assign(Subscript("b", place, F32), Subscript("a", place, F32)), grid=(2, 70000), group=(1,), size=140000
     )
     assert blocks(high) == (140000, 1, 1)
-    assert "%ctaid.y" not in ptx(emit([high]), ARCHITECTURES["sm_80"])
+    assert "%ctaid.y" not in ptx(emit([high], ARCHITECTURES["sm_80"]), ARCHITECTURES["sm_80"])
     assert blocks(kernel(grid=(2, 65535, 3))) == (2, 65535, 3)
 
 
@@ -150,20 +156,76 @@ def test_grids_that_are_too_high_are_laid_out_along_the_first_axis() -> None:
     [
         (kernel(group=(2048,)), "groups of (2048,) threads"),
         (kernel(group=(1, 1, 128)), "64 along the last axis"),
-        (kernel(DeclareArray("s", DType.F32, 12289, Region.LOCAL)), "shares 49168 bytes in a group, and gets 49152"),
-        (kernel(DeclareArray("s", DType.F32, 12289, Region.SCRATCH)), "shares 49168 bytes in a group, and gets 49152"),
+        (kernel(DeclareArray("s", DType.F32, 25345, Region.LOCAL)), "shares 101392 bytes in a group, and gets 101376"),
+        (kernel(DeclareArray("s", DType.F32, 25345, Region.SCRATCH)), "shares 101392 bytes in a group"),
     ],
 )
 def test_kernels_that_no_card_can_launch_are_refused(wrong: KernelFunction, words: str) -> None:
     with pytest.raises(BackendError, match="TIL804") as caught:
-        emit([wrong])
+        emit([wrong], ARCHITECTURES["sm_86"])
     assert words in str(caught.value)
     assert "kernel 'k'" in str(caught.value)
 
 
 def test_shared_memory_counts_arrays_as_they_are_laid_out() -> None:
     arrays = (DeclareArray("s", DType.F32, 3, Region.LOCAL), DeclareArray("t", DType.I8, 17, Region.LOCAL))
-    assert shared_bytes(kernel(*arrays, DeclareArray("p", DType.F64, 100))) == 16 + 32
+    room = SharedMemory.of(kernel(*arrays, DeclareArray("p", DType.F64, 100)))
+    assert room.nbytes == 16 + 32
+    assert dict(room.offsets) == {arrays[0]: 0, arrays[1]: 16}
+    assert room.launch_bytes == 0
+
+
+def test_what_the_module_has_no_room_for_the_launch_asks_for() -> None:
+    arrays = [DeclareArray(name, DType.F32, 8192, Region.LOCAL) for name in "st"]
+    moved = (Assign(Subscript(name, own(), F32), Subscript("a", own(), F32)) for name in "st")
+    back = Assign(Subscript("b", own(), F32), Subscript("t", times(own(), 2), F32))
+    large = kernel(*arrays, *moved, Barrier(), back)
+    assert SharedMemory.of(large).launch_bytes == 65536
+    text = ptx(emit([large], HOPPER), HOPPER)
+    assert ".extern .shared .align 1024 .b8 k0_k_shared[];" in text
+    assert "+32768]" in text
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("architecture", "turned", "wanted"),
+    [
+        ("sm_80", False, "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32"),
+        ("sm_80", True, "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32"),
+        ("sm_120", False, "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32"),
+        ("sm_90a", False, "wgmma.mma_async.sync.aligned.m64n"),
+        ("sm_90a", True, "wgmma.mma_async.sync.aligned.m64n256k16.f32.{0}.{0}"),
+    ],
+)
+def test_products_of_matrices_are_instructions(dtype: str, architecture: str, turned: bool, wanted: str) -> None:
+    text = PRODUCT.replace("B[K, N]", "B[N, K]").replace("B[k, j]", "B[j, k]") if turned else PRODUCT
+    shapes = [f"{dtype}[1024, 1024]"] * 2
+    listing = tileir.compile(text, shapes, device=f"cuda.{architecture}").listing("ptx")
+    assert wanted.format(dtype) in listing
+    assert ("ldmatrix" in listing) == (architecture != "sm_90a")
+    assert ("fence.proxy.async" in listing) == (architecture == "sm_90a")
+
+
+def test_products_of_f32_round_only_where_that_is_allowed() -> None:
+    for fast in (False, True):
+        options = tileir.Options(fast_math=fast)
+        compiled = tileir.compile(PRODUCT, ["f32[512, 512]"] * 2, device="cuda.sm_90a", options=options)
+        assert ("tf32" in compiled.listing("ptx")) == fast
+
+
+@pytest.mark.parametrize("name", [*OF_WARPS, *OF_WARPGROUPS])
+@pytest.mark.parametrize("swizzled", [False, True])
+def test_every_fragment_has_an_instruction_or_is_computed_by_threads(name: str, swizzled: bool) -> None:
+    """Those of four warps need a swizzle; what lies otherwise is spelt out."""
+    fragment = FRAGMENTS[name]
+    tile = (fragment.mnk[0], fragment.mnk[1], 64 if fragment.a.dtype.itemsize == 2 else 32)
+    made = product_by(fragment, tile, turned=True, swizzled=swizzled)
+    text = emit([made], HOPPER)
+    if name in OF_WARPS:
+        assert "llvm.nvvm.mma." in text
+    else:
+        assert "wgmma" not in text  # the right operand has no swizzle here
+    ptx(text, HOPPER)
 
 
 def test_arrays_of_a_thread_are_in_registers() -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STATIC_SHARED_BYTES: Final = 48 * 1024
-"""Shared memory that a group may have without asking the driver for more."""
+"""Shared memory that a group may have as variables of a module; more is asked for at the launch."""
 
 ALIGNMENT: Final = 256
 """What the address of all memory that the driver hands out is a multiple of."""
@@ -34,6 +35,8 @@ class Architecture:
         capability: Major and minor number.
         ptx: The oldest version of PTX that knows it, such as 80 for 8.0.
         card: A card that has it, for a target without one.
+        shared_bytes: Most shared memory that a group may have.
+        fragments: The matrix fragments that schedules use, as :mod:`tileir.core.fragments` names them.
         multiprocessors: Of that card.
         cache_bytes: Its second-level cache.
 
@@ -42,6 +45,8 @@ class Architecture:
     name: str
     capability: tuple[int, int]
     ptx: int
+    shared_bytes: int
+    fragments: tuple[str, ...]
     card: str
     multiprocessors: int
     cache_bytes: int
@@ -52,18 +57,21 @@ class Architecture:
         return not self.name.endswith("a")
 
 
+_KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
+_WARPS: Final = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_f32")
+_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if name.endswith("f16"))
 
 ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
     {
         row.name: row
         for row in (
-            Architecture("sm_80", (8, 0), 70, "A100", 108, 40 * _MIB),
-            Architecture("sm_86", (8, 6), 71, "A40", 84, 6 * _MIB),
-            Architecture("sm_89", (8, 9), 78, "L40S", 142, 96 * _MIB),
-            Architecture("sm_90a", (9, 0), 80, "H200", 132, 50 * _MIB),
-            Architecture("sm_100a", (10, 0), 86, "B200", 148, 126 * _MIB),
-            Architecture("sm_120", (12, 0), 87, "RTX_5090", 170, 96 * _MIB),
+            Architecture("sm_80", (8, 0), 70, 163 * _KIB, _WARPS, "A100", 108, 40 * _MIB),
+            Architecture("sm_86", (8, 6), 71, 99 * _KIB, _WARPS, "A40", 84, 6 * _MIB),
+            Architecture("sm_89", (8, 9), 78, 99 * _KIB, _WARPS, "L40S", 142, 96 * _MIB),
+            Architecture("sm_90a", (9, 0), 80, 227 * _KIB, (*_WARPGROUPS, _WARPS[-1]), "H200", 132, 50 * _MIB),
+            Architecture("sm_100a", (10, 0), 86, 227 * _KIB, _WARPS, "B200", 148, 126 * _MIB),
+            Architecture("sm_120", (12, 0), 87, 99 * _KIB, _WARPS, "RTX_5090", 170, 96 * _MIB),
         )
     }
 )
@@ -80,7 +88,7 @@ def architecture_for(capability: tuple[int, int]) -> Architecture | None:
     return fitting[-1] if fitting else None
 
 
-def target_of(card: str, multiprocessors: int, cache_bytes: int) -> Target:
+def target_of(row: Architecture, card: str, multiprocessors: int, cache_bytes: int) -> Target:
     """Return what passes and lowerings read of a card."""
     return Target(
         name=f"CUDA-{card}".replace(" ", "_"),
@@ -88,7 +96,7 @@ def target_of(card: str, multiprocessors: int, cache_bytes: int) -> Target:
         vector_registers=256,
         threads=multiprocessors,
         cache_bytes=(cache_bytes,),
-        local_bytes=STATIC_SHARED_BYTES,
+        local_bytes=row.shared_bytes,
         group_threads=1024,
         group_width=32,
         max_lanes=16,
@@ -96,10 +104,6 @@ def target_of(card: str, multiprocessors: int, cache_bytes: int) -> Target:
         scratch=False,
         index_dtype=DType.I32,
         async_copies=True,
-        fragments=SPELT,
+        fragments=row.fragments,
         pipeline="gpu",
     )
-
-
-SPELT: Final[tuple[str, ...]] = ()
-"""The matrix fragments that have instructions here, as :mod:`tileir.core.fragments` names them."""

@@ -61,7 +61,7 @@ class CudaCompiler:
             BackendError: TIL804, a kernel needs what cards lack; TIL805, LLVM refused the code.
 
         """
-        text = emit(kernels, fast_math=self.options.fast_math)
+        text = emit(kernels, self.architecture, fast_math=self.options.fast_math)
         return CudaLibrary(tuple(kernels), text, ptx(text, self.architecture))
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:

@@ -42,7 +42,7 @@ def described(device_id: str) -> DeviceInfo | None:
         NAME,
         None,
         (name,),
-        target_of(row.card, row.multiprocessors, row.cache_bytes),
+        target_of(row, row.card, row.multiprocessors, row.cache_bytes),
     )
 
 
@@ -86,7 +86,7 @@ def known() -> dict[str, tuple[DeviceInfo, int]]:
         raise BackendError((Diagnostic("TIL802", message),)) from error
 
     def info(card: Card, row: Architecture, device_id: str) -> DeviceInfo:
-        target = target_of(card.name, card.multiprocessors, card.cache_bytes)
+        target = target_of(row, card.name, card.multiprocessors, card.cache_bytes)
         major, minor = card.capability
         features = (row.name, f"capability {major}.{minor}")
         return DeviceInfo(device_id, card.name, NAME, card.memory_bytes, features, target)

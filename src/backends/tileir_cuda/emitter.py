@@ -15,16 +15,18 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.check.verifier import verify
-from tileir.semtree.ir import DeclareArray, GridLevel, ParamAccess, Region, Type
+from tileir.semtree.ir import GridLevel, MatrixMultiply, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
-from tileir_cuda.architectures import SPELT, STATIC_SHARED_BYTES
+from tileir_cuda.products import OF_WARPS
 from tileir_cuda.remainders import remainders
-from tileir_cuda.statements import SHARED_ALIGNMENT, CudaStatements
+from tileir_cuda.shared_memory import SharedMemory
+from tileir_cuda.statements import CudaStatements
+from tileir_cuda.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
 from tileir_llvm.capabilities import CAPABILITIES
 from tileir_llvm.conversions import integer
 from tileir_llvm.emitter import FAST_MATH, coordinates, promises, symbol
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.semtree.ir import KernelFunction
+    from tileir_cuda.architectures import Architecture
 
 MOST_BLOCKS: Final = (2**31 - 1, 65535, 65535)
 """How many blocks a launch can have along each axis."""
@@ -49,11 +52,12 @@ _PREFIX: Final = "remainder"
 _ATTRIBUTES: Final = "nounwind mustprogress norecurse"
 
 
-def emit(kernels: Iterable[KernelFunction], *, fast_math: bool = False) -> str:
+def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_math: bool = False) -> str:
     """Write a module with a function for each kernel, under the names of :func:`tileir_llvm.emitter.symbol`.
 
     Args:
         kernels: What to write.
+        architecture: What it is for.
         fast_math: Whether to add :data:`tileir_llvm.emitter.FAST_MATH`.
 
     Raises:
@@ -64,12 +68,13 @@ def emit(kernels: Iterable[KernelFunction], *, fast_math: bool = False) -> str:
     module = ModuleText(FAST_MATH if fast_math else "", remainder=_PREFIX)
     for number, kernel in enumerate(kernels):
         verify(kernel)
-        _check(kernel)
-        plain = without_instructions(kernel, SPELT, copies=False)
+        _check(kernel, architecture)
+        plain = without_instructions(kernel, _spelt(kernel, architecture), copies=False)
         ready = legalise(stored_as_bits(expand_kernel(plain, NATIVE)), CAPABILITIES)
         module.functions.append(_kernel(module, ready, symbol(number, kernel)))
     module.functions.extend(remainders("".join(module.functions), _PREFIX))
-    return module.text(f"attributes #1 = {{ {_ATTRIBUTES} noinline }}")
+    last = f"attributes #1 = {{ {_ATTRIBUTES} noinline }}\nattributes #{CONVERGENT} = {{ convergent nounwind }}"
+    return module.text(last)
 
 
 def blocks(kernel: KernelFunction) -> tuple[int, int, int]:
@@ -85,22 +90,23 @@ def threads(kernel: KernelFunction) -> tuple[int, int, int]:
     return x, y, z
 
 
-def shared_bytes(kernel: KernelFunction) -> int:
-    """Return how much shared memory the arrays of a group take."""
-    arrays = {stmt for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray)}
-    sizes = (array.size * array.dtype.itemsize for array in arrays if array.region is not Region.PRIVATE)
-    return sum(-(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT for size in sizes)
+def _spelt(kernel: KernelFunction, architecture: Architecture) -> frozenset[str]:
+    """Return the fragments by which a kernel multiplies that have instructions, wherever it uses them."""
+    products = [stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
+    whole = OF_WARPGROUPS if architecture.name == "sm_90a" else ()
+    missing = {stmt.fragment for stmt in products if stmt.fragment in whole and not is_spelt(stmt)}
+    return frozenset((*OF_WARPS, *whole)) - missing
 
 
-def _check(kernel: KernelFunction) -> None:
-    """Refuse a kernel that no card can launch."""
-    faults = []
+def _check(kernel: KernelFunction, architecture: Architecture) -> None:
+    """Refuse a kernel that the cards cannot launch."""
+    faults, shared = [], SharedMemory.of(kernel).nbytes
     if math.prod(kernel.group) > MOST_THREADS[0] or threads(kernel)[2] > MOST_THREADS[2]:
         faults.append(f"has groups of {kernel.group} threads, and cards run 1024 of them, 64 along the last axis")
     if blocks(kernel)[0] > MOST_BLOCKS[0]:
         faults.append(f"has {math.prod(kernel.grid)} groups, and cards count {MOST_BLOCKS[0]} of them")
-    if shared_bytes(kernel) > STATIC_SHARED_BYTES:
-        faults.append(f"shares {shared_bytes(kernel)} bytes in a group, and gets {STATIC_SHARED_BYTES}")
+    if shared > architecture.shared_bytes:
+        faults.append(f"shares {shared} bytes in a group, and gets {architecture.shared_bytes}")
     if faults:
         message = "; it ".join(faults)
         note = "compile with the pipeline of cards, gpu, or with smaller tiles"
@@ -114,9 +120,12 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
         constant = param.no_alias and param.access is ParamAccess.READ
         env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
     _coordinates(env, kernel)
-    nothing = Layout({}, 0)
-    writer = CudaStatements(env, nothing, assigned_variables(kernel.body), kernel=name)
-    writer.write(kernel.body)
+    room, nothing = SharedMemory.of(kernel, name), Layout({}, 0)
+    module.globals.extend(room.definitions())
+    products = (stmt.fragment for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
+    whole = any(fragment in OF_WARPGROUPS for fragment in products)
+    assigned = assigned_variables(kernel.body)
+    CudaStatements(env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole).write(kernel.body)
     out.effect("ret void")
     params = ", ".join(f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))
     block = ",".join(map(str, threads(kernel)))

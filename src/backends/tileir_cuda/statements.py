@@ -1,4 +1,4 @@
-"""Barriers, shared arrays and asynchronous copies: what groups of many threads have beside the statements of one."""
+"""Barriers, shared arrays, asynchronous copies and products of matrices: what the threads of a group do together."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.semtree.ir import AsyncCommit, AsyncCopy, AsyncWait, Barrier, MatrixMultiply, Region
+from tileir_cuda import products, warpgroups
+from tileir_cuda.products import Shared
+from tileir_cuda.warpgroups import OF_WARPGROUPS
 from tileir_llvm.expressions import offset_of
 from tileir_llvm.memory import Offset, Place, load, pointer_to, store
-from tileir_llvm.spelling import memory_element
 from tileir_llvm.statements import Statements
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import DeclareArray
+    from tileir_cuda.shared_memory import SharedMemory
     from tileir_llvm.statements import Together
-
-SHARED_ALIGNMENT: Final = 16
-"""Bytes to which arrays in shared memory are aligned: those of the widest access of a thread."""
 
 _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
@@ -25,16 +25,27 @@ _CACHED_ONCE: Final = 16
 
 @attrs.define
 class CudaStatements(Statements):
-    """Writes the statements of one kernel, whose shared arrays are globals with the kernel's name before theirs."""
+    """Writes the statements of one kernel.
 
-    kernel: str = ""
-    _shared: dict[DeclareArray, Place] = attrs.field(factory=dict, init=False)
+    Attributes:
+        room: Where its shared arrays are.
+        group: The threads of a group along each axis.
+        warpgroups: Whether it has products of four warps, which read shared memory past the threads' own view of it.
+
+    """
+
+    room: SharedMemory = attrs.field(kw_only=True)
+    group: tuple[int, ...] = attrs.field(kw_only=True)
+    warpgroups: bool = attrs.field(kw_only=True)
+    _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
 
     def together(self, stmt: Together) -> None:
         """Write what the threads of a group do together."""
         out = self.env.out
         match stmt:
             case Barrier():
+                if self.warpgroups:
+                    out.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
                 out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
                 out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
             case AsyncCopy():
@@ -45,8 +56,10 @@ class CudaStatements(Statements):
             case AsyncWait(pending=pending):
                 out.module.declarations["declare void @llvm.nvvm.cp.async.wait.group(i32 immarg)"] = None
                 out.effect(f"call void @llvm.nvvm.cp.async.wait.group(i32 {pending})")
+            case MatrixMultiply(fragment=fragment) if fragment in OF_WARPGROUPS:
+                warpgroups.multiply(self.env, stmt, self._shared)
             case MatrixMultiply():
-                raise AssertionError("products of matrices are spelt out before")
+                products.multiply(self.env, stmt, self.group, self._shared)
             case _:
                 assert_never(stmt)
 
@@ -57,16 +70,9 @@ class CudaStatements(Statements):
         """
         if array.region is Region.PRIVATE:
             return super().place(array)
-        if array not in self._shared:
-            name = f"@{self.kernel}.shared{len(self._shared)}"
-            alignment = max(SHARED_ALIGNMENT, array.dtype.itemsize)
-            kind = f"[{array.size} x {memory_element(array.dtype)}]"
-            self.env.out.module.globals.append(
-                f"{name} = internal addrspace(3) global {kind} poison, align {alignment}"
-            )
-            pointer = f"addrspacecast (ptr addrspace(3) {name} to ptr)"
-            self._shared[array] = Place(pointer, array.dtype, alignment)
-        return self._shared[array]
+        pointer, alignment = self.room.pointers[array], self.room.alignments[array]
+        self._shared[array.name] = Shared(f"ptrtoint (ptr addrspace(3) {pointer} to i32)", alignment)
+        return Place(f"addrspacecast (ptr addrspace(3) {pointer} to ptr)", array.dtype, alignment)
 
     def _copy(self, stmt: AsyncCopy) -> None:
         """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""

@@ -13,6 +13,7 @@ from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
 from tileir_cuda.emitter import blocks, threads
 from tileir_cuda.run.driver import checked
 from tileir_cuda.run.memory import CudaBuffer
+from tileir_cuda.shared_memory import SharedMemory
 from tileir_llvm.emitter import symbol
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ class CudaKernel:
                 "of this kernel; compile with smaller groups"
             )
             raise GroupLimitError((Diagnostic("TIL804", message),), most)
+        shared = SharedMemory.of(kernel).launch_bytes
+        if shared:
+            which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            checked(f"kernel {kernel.name}", driver.cuFuncSetAttribute(function, which, shared))
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
         return cls(kernel, executor, module, function, sizes)
 
@@ -111,7 +116,7 @@ class BoundCudaKernel:
 
     @_shape.default
     def _blocks_and_threads(self) -> tuple[int, ...]:
-        return (*blocks(self.kernel), *threads(self.kernel))
+        return (*blocks(self.kernel), *threads(self.kernel), SharedMemory.of(self.kernel).launch_bytes)
 
     def run(self, after: Sequence[Event] = ()) -> Event:
         """Do what :meth:`CudaKernel.run` does."""
@@ -123,6 +128,6 @@ class BoundCudaKernel:
 
     def enqueue(self) -> None:
         """Put a launch into the stream; a grid without groups is none."""
-        if all(self._shape):
-            result = driver.cuLaunchKernel(self._function, *self._shape, 0, self._stream.native, self._pointers, 0)
+        if all(self._shape[:-1]):
+            result = driver.cuLaunchKernel(self._function, *self._shape, self._stream.native, self._pointers, 0)
             checked(f"kernel {self.kernel.name}", result)

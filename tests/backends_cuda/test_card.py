@@ -1,0 +1,99 @@
+"""Programs on a card: products of all layouts and sizes, and what becomes of errors. Skipped where there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tileir
+from strategies.fragment_kernels import arrays_for, product_by
+from tileir.core.errors import BackendError
+from tileir.core.fragments import FRAGMENTS
+from tileir_cuda.architectures import ARCHITECTURES
+from tileir_cuda.products import OF_WARPS
+
+if TYPE_CHECKING:
+    from tileir.runtime.interface import DeviceInfo
+
+LAYOUTS = {
+    "nn": ("A[M, K]", "B[K, N]"),
+    "nt": ("A[M, K]", "B[N, K]"),
+    "tn": ("A[K, M]", "B[K, N]"),
+    "tt": ("A[K, M]", "B[N, K]"),
+}
+SIZES = [(128, 256, 64), (512, 512, 512), (1000, 1032, 520), (256, 72, 96), (384, 4096, 320), (70, 33, 129), (1, 1, 1)]
+DTYPES: dict[str, tuple[Any, float]] = {
+    "f16": (np.float16, 1e-2),
+    "bf16": (ml_dtypes.bfloat16, 2e-2),
+    "f32": (np.float32, 2e-3),
+    "f64": (np.float64, 1e-13),
+}
+
+
+@pytest.fixture(scope="module")
+def card() -> DeviceInfo:
+    for device in tileir.devices():
+        if device.backend == "cuda":
+            return device
+    pytest.skip("there is no card of NVIDIA's")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_products(card: DeviceInfo, layout: str, dtype: str, size: tuple[int, int, int]) -> None:
+    kind, tolerance = DTYPES[dtype]
+    (m, n, k), rng = size, np.random.default_rng(0)
+    left, right = LAYOUTS[layout]
+    text = f"function ({left}, {right}) -> (C) {{ C[m, n : M, N] = +({left.lower()} * {right.lower()}); }}"
+    text = text.replace("a[", "A[").replace("b[", "B[")
+    a, b = rng.standard_normal((m, k)).astype(kind), rng.standard_normal((k, n)).astype(kind)
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    given = [np.ascontiguousarray(x.T if side == "t" else x) for x, side in zip((a, b), layout, strict=True)]
+    found = tileir.jit(text, device=card, options=tileir.Options(fast_math=True))(*given)
+    np.testing.assert_allclose(found.astype(np.float64), wanted, atol=tolerance * abs(wanted).max())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", OF_WARPS)
+def test_fragments(card: DeviceInfo, name: str, turned: bool) -> None:
+    fragment = FRAGMENTS[name]
+    rows, columns, depth = fragment.mnk
+    tile = (2 * rows, 2 * columns, 2 * depth)
+    kernel = product_by(fragment, tile, turned=turned, swizzled=False)
+    arrays, wanted = arrays_for(fragment, tile, turned=turned, seed=3)
+    context = tileir.default_context()
+    executor = context.executor(card)
+    buffers = [executor.allocate(array.nbytes) for array in arrays]
+    for array, buffer in zip(arrays, buffers, strict=True):
+        executor.copy(array, buffer).wait()
+    executor.prepare(context.compiler(card).build([kernel]), 0).launch(buffers)
+    executor.copy(buffers[0], arrays[0]).wait()
+    np.testing.assert_array_equal(arrays[0], wanted)
+
+
+def test_too_much_memory_is_refused_and_nothing_is_lost(card: DeviceInfo) -> None:
+    executor = tileir.default_context().executor(card)
+    with pytest.raises(BackendError, match="TIL708"):
+        executor.allocate(1 << 50)
+    double = tileir.jit("function (A[N]) -> (B) { B = A * 2; }", device=card)
+    np.testing.assert_array_equal(double(np.ones(5, np.float32)), np.full(5, 2, np.float32))
+
+
+def test_a_card_gets_the_code_of_its_architecture(card: DeviceInfo) -> None:
+    listing = tileir.compile("function (A[N]) -> (B) { B = A; }", ["f32[8]"], device=card).listing("ptx")
+    assert card.features[0] in ARCHITECTURES
+    assert f".target {card.features[0]}" in listing
+
+
+def test_measured_calls_tell_how_long_the_card_was_busy(card: DeviceInfo) -> None:
+    context = tileir.default_context()
+    options = tileir.Options(profile=True)
+    executor = context.executor(card, options)
+    event = executor.copy(np.zeros(1 << 20, np.uint8), executor.allocate(1 << 20))
+    event.wait()
+    assert event.duration is not None
+    assert event.duration > 0
