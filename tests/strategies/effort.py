@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-BRIEF, FAST, HALF, MUTATION, THOROUGH = "brief", "fast", "half", "mutation", "thorough"
+BRIEF, FAST, MUTATION, QUARTER, THOROUGH = "brief", "fast", "mutation", "quarter", "thorough"
 
 _USUAL = 100
 
@@ -17,7 +17,7 @@ _USUAL = 100
 def register_profiles() -> None:
     """Make the profiles known and load the fast one, which draws the same examples in each run.
 
-    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``half`` draws half of
+    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``quarter`` draws a quarter of
     them; ``brief`` a tenth, for further versions of Python; ``mutation`` a fifth, and a failure is not made smaller.
     """
     # How long an example takes says more about the machine's load than about the code.
@@ -27,7 +27,7 @@ def register_profiles() -> None:
         BRIEF, max_examples=_USUAL // 10, deadline=None, derandomize=True, suppress_health_check=quiet
     )
     settings.register_profile(
-        HALF, max_examples=_USUAL // 2, deadline=None, derandomize=True, suppress_health_check=quiet
+        QUARTER, max_examples=_USUAL // 4, deadline=None, derandomize=True, suppress_health_check=quiet
     )
     settings.register_profile(
         MUTATION,
