@@ -123,7 +123,9 @@ if not typing.TYPE_CHECKING:  # or every unknown name would have a type
         if name in _LATER:
             value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
             return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tileir.core.text.advice import missing_attribute  # for faults only
+
+        raise missing_attribute(__name__, name, __all__)
 
     def __dir__() -> list[str]:
         return sorted({*__all__, "ops", *(name for name in globals() if name.startswith("__"))})

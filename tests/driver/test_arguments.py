@@ -91,8 +91,8 @@ def test_options_must_be_options() -> None:
 @pytest.mark.parametrize(
     ("description", "message"),
     [
-        ("f31[2]", "'A': 'f31' is not a dtype; write one of bool, i8"),
-        ("f31", "'A': 'f31' is not a dtype; write one of bool, i8"),
+        ("f31[2]", "'A': 'f31' is not a dtype; did you mean 'f32'?"),
+        ("f31", "'A': 'f31' is not a dtype; did you mean 'f32'?"),
         ("f32[2,,3]", "'A': write sizes as in f32[3, 4]"),
         ("f32[2 3]", "'A': write sizes as in f32[3, 4]"),
         ("f32[N]", "'A' is described by 'f32[N]'; write a dtype and sizes, such as 'f32[2, 3]', or 'f32[]'"),
@@ -114,7 +114,7 @@ def test_tensor_types_take_names_of_dtypes_and_any_sequence_of_sizes() -> None:
     assert TensorType("f32", sizes) == TensorType(DType.F32, (2, 3))
     assert type(TensorType(DType.F32, np.array([2])).shape[0]) is int
     for dtype, shape, message in (
-        ("f31", (), "'f31' is not a dtype; write one of bool, i8"),
+        ("f31", (), "'f31' is not a dtype; did you mean 'f32'?"),
         ("f32", 3, "3 is not a shape; write a tuple of sizes"),
         ("f32", (2.5,), "(2.5,) is not a shape; write a tuple of sizes"),
         ("f32", ("N",), "('N',) is not a shape; write a tuple of sizes"),

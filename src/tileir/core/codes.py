@@ -46,6 +46,7 @@ _NAMES: Final = {
     "TIL231": "an input that no result depends on",
     "TIL232": "a statement that no result depends on",
     "TIL233": "an index that cancels out of a polynomial",
+    "TIL234": "an attribute without a meaning",
 }
 _TYPES: Final = {
     "TIL301": "shapes cannot be broadcast together",
@@ -141,9 +142,9 @@ _RUNNING: Final = {
     "TIL711": "an input that cannot be bound",
     "TIL712": "a program of a stage that is not taken here",
     "TIL713": "types that a program does not have",
-    "TIL721": "temporaries that take far more memory than inputs and outputs",
     "TIL714": "an array on another device, or one that would have to be copied unasked",
     "TIL715": "an array of a device whose memory was freed",
+    "TIL721": "temporaries that take far more memory than inputs and outputs",
 }
 _BACKENDS: Final = {
     "TIL801": "no such device",
@@ -182,5 +183,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-WARNINGS: Final = frozenset({"TIL231", "TIL232", "TIL233", "TIL341", "TIL342", "TIL411", "TIL412", "TIL413", "TIL721"})
+WARNINGS: Final = frozenset(
+    {"TIL231", "TIL232", "TIL233", "TIL234", "TIL341", "TIL342", "TIL411", "TIL412", "TIL413", "TIL721"}
+)
 """What is legal, and seldom meant: programs with these run, and nobody is told who does not ask."""

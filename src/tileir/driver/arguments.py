@@ -12,6 +12,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
+from tileir.core.text.advice import meant
 from tileir.runtime.arrays import to_array
 from tileir.runtime.interface import Options
 from tileir.tile.sizing import sizing_inputs
@@ -46,11 +47,9 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
     values: dict[str, object] = dict(zip(names, positional, strict=False))
     for name, value in named.items():
         if name not in names:
-            import difflib  # for faults only, and slow to load
-
-            near = difflib.get_close_matches(name, names, 1)
+            near = meant(name, names)
             faults.append(
-                f"there is no input {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"they are {listed}")
+                f"there is no input {name!r}; " + (f"did you mean {near!r}?" if near else f"they are {listed}")
             )
         elif name in values:
             faults.append(f"input {name!r} is given twice: by position and by name")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.text.advice import meant
 from tileir.driver.arguments import bind, is_number, memory_checked
 from tileir.driver.jit import Jit, jit
 from tileir.driver.programs import input_names, output_names, program_of
@@ -184,8 +184,8 @@ def _faulty_updates(updates: Mapping[str, str], inputs: Collection[str], results
 def _unknown(what: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
+            near = meant(str(name), known)
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}"
             yield f"there is {what} {name!r}; {hint}"
 
 

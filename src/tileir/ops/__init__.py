@@ -7,6 +7,9 @@
 """
 # ruff: noqa: A004  NumPy's names
 
+from typing import TYPE_CHECKING
+
+from tileir.core.text.advice import missing_attribute
 from tileir.ops.activations import (
     celu,
     elu,
@@ -396,3 +399,9 @@ for _name in __all__:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+if not TYPE_CHECKING:  # or every unknown name would have a type
+
+    def __getattr__(name: str) -> object:
+        raise missing_attribute(__name__, name, __all__)

@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.text.advice import meant
 from tileir.runtime.cache import Cache
 from tileir.runtime.calls import Calls
 from tileir.runtime.discovery import Registry
@@ -138,7 +139,9 @@ class Context:
             for offered in self.registry.devices(backend):
                 if wanted in (offered.id, backend):
                     return offered
-        raise self._no_device(f"there is no device {wanted!r}")
+        offered_ids = [device.id for device in self.devices()]
+        near = meant(wanted, [*offered_ids, *(each.partition(".")[0] for each in offered_ids)])
+        raise self._no_device(f"there is no device {wanted!r}{'' if near is None else f'; did you mean {near}?'}")
 
     def compiler(self, device: DeviceInfo, options: Options | None = None) -> Compiler[Any]:
         """Return the compiler for a device, made once."""

@@ -185,9 +185,11 @@ class FunctionBuilder:
         references: list[str] = []
         for result in results:
             if not isinstance(result, Tensor):
-                raise mistake(
-                    "TIL205", "an output is a tensor; give a dimension or number a name with let(name, value)"
-                )
+                given: object = result
+                advice = "give a dimension or number a name with let(name, value)"
+                if isinstance(given, Combined):
+                    advice = "write an element onto one, as in C[i] += X[i]"
+                raise mistake("TIL205", f"an output is a tensor; {advice}")
             expr = value_of(recorder, result)
             repeated = result.reference in references
             references.append(recorder.record(expr) if repeated else result.reference)

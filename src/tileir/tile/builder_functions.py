@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, overload
 
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
+from tileir.core.text.advice import dtype_meant
 from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
@@ -47,7 +48,7 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
     try:
         return call(f"as_{DType(dtype).value}", x)
     except ValueError:
-        raise mistake("TIL206", f"there is no element type {dtype!r}") from None
+        raise mistake("TIL206", f"there is no element type {dtype!r}; {dtype_meant(dtype)}") from None
 
 
 def as_like(x: Operand, y: Operand) -> Tensor:

@@ -14,6 +14,7 @@ import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import OPS, Op
+from tileir.core.text.advice import meant, own_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,12 +140,10 @@ def builtin(name: str) -> Builtin | None:
     return found
 
 
-def near(name: str) -> str | None:
-    """Return the name of the function that ``name`` may have been meant for."""
-    lowered = name.lower()
-    if lowered in BUILTINS:
-        return lowered
-    import difflib  # for faults only, and slow to load
-
-    matches = difflib.get_close_matches(lowered, BUILTINS, n=1)
-    return matches[0] if matches else None
+def advice(name: str) -> tuple[str, ...]:
+    """Return notes about a name that no function has, or has for something else: what to write instead."""
+    form = own_form(name)
+    if form is not None:
+        return (form,)
+    found = meant(name, BUILTINS)
+    return () if found is None else (f"did you mean {found!r}?",)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.codes import WARNINGS
 from tileir.core.errors import Diagnostic
+from tileir.core.text.advice import meant
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -21,10 +23,13 @@ from tileir.tile.ir import (
 from tileir.tile.traversal import Place, children, expressions, index_names, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from tileir.tile.ir import Attribute, Expr, Function, Input, Statement
+
+ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "ties"})
+"""Attributes that mean something."""
 
 ALLOW: Final = "allow"
 """The attribute that silences warnings of its statement: ``[[allow(TIL232)]]``."""
@@ -59,11 +64,23 @@ def _found(function: Function, kept: AbstractSet[str]) -> Iterator[Diagnostic]:
         if not needed.intersection(_defined(statement)) and "TIL232" not in silenced:
             message = f"no result depends on {statement.name!r}; remove it, or make it an output"
             yield Diagnostic("TIL232", message, statement.name_span or statement.span)
+        yield from _unknown_attributes(statement)
         if isinstance(statement, Contraction) and "TIL233" not in silenced:
             yield from _cancelled(statement)
         elif isinstance(statement, Scan):
             carries = frozenset(i.name for i in statement.step.inputs[: len(statement.carries)])
             yield from _found(statement.step, carries)
+
+
+def _unknown_attributes(statement: Statement) -> Iterator[Diagnostic]:
+    for attribute in statement.attributes:
+        known: Collection[str] = WARNINGS if attribute.name == ALLOW else ATTRIBUTES
+        words = attribute.parameters if attribute.name == ALLOW else (attribute.name,)
+        for word in words:
+            if word not in known:
+                near = meant(word, known)
+                hint = f"known are {', '.join(sorted(known))}" if near is None else f"did you mean {near}?"
+                yield Diagnostic("TIL234", f"nothing reads {word!r} here; {hint}", attribute.span)
 
 
 def _needed(function: Function) -> set[str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.text.advice import meant, own_form
 from tileir.core.text.lexing import MAX_FAULTS
 from tileir.tile.constant_rules import check_constant_arrays
-from tileir.tile.functions import builtin, near
+from tileir.tile.functions import advice, builtin
 from tileir.tile.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name, Scan
 from tileir.tile.nodes import Nodes, check_depth, collect
@@ -174,7 +175,7 @@ def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
         definition = scope.definitions.get(output.name)
         if definition is None and not checked.unread:
             message = f"output {output.name!r} is never defined; assign it, or take it out of the outputs"
-            yield Diagnostic("TIL201", message, output.span)
+            yield Diagnostic("TIL201", message, output.span, _similar(output.name, scope))
         elif definition is not None and definition.kind is Kind.DIMENSION:
             message = f"output {output.name!r} is a dimension; assign it to a tensor and make that the output"
             yield Diagnostic("TIL205", message, output.span)
@@ -227,11 +228,11 @@ def check_calls(checked: Checked) -> Iterator[Diagnostic]:
         name, count = call.function, len(call.arguments)
         function = builtin(name)
         if function is None:
-            similar = near(name)
-            notes = () if similar is None else (f"did you mean {similar!r}?",)
-            yield Diagnostic("TIL206", f"there is no function {name!r}", call.span, notes)
+            yield Diagnostic("TIL206", f"there is no function {name!r}", call.span, advice(name))
         elif not function.takes(count):
-            yield Diagnostic("TIL207", f"{name!r} takes {function.arity}, not {count}", call.span)
+            form = own_form(name)
+            notes = () if form is None else (form,)
+            yield Diagnostic("TIL207", f"{name!r} takes {function.arity}, not {count}", call.span, notes)
 
 
 def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
@@ -366,10 +367,8 @@ def _contractions(function: Function) -> Iterator[Contraction]:
 
 
 def _similar(name: str, scope: Scope) -> tuple[str, ...]:
-    from difflib import get_close_matches  # for faults only, and slow to load
-
-    known = scope.definitions if len(scope.definitions) <= _MOST_COMPARED else ()
-    return tuple(f"did you mean {match!r}?" for match in get_close_matches(name, known, n=1, cutoff=0.75))
+    found = meant(name, scope.definitions) if len(scope.definitions) <= _MOST_COMPARED else None
+    return () if found is None else (f"did you mean {found!r}?",)
 
 
 def _defined_at(span: Span | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.text.advice import dtype_meant
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -24,8 +25,7 @@ def _dtype(value: DType | str) -> DType:
     try:
         return DType(value)
     except ValueError:
-        known = ", ".join(dtype.value for dtype in DType)
-        raise fail("TIL702", f"{value!r} is not a dtype; write one of {known}") from None
+        raise fail("TIL702", f"{value!r} is not a dtype; {dtype_meant(value)}") from None
 
 
 def _shape(value: Iterable[int]) -> Shape:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
+from tileir.core.text.advice import ELSEWHERE
 from tileir.core.text.names import NameScope
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import methods_at_the_call
@@ -30,7 +33,7 @@ from tileir.tile.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tileir.core.text.span import Span
     from tileir.tile.building.indices import Dim
@@ -155,6 +158,48 @@ def named(reference: str) -> Name:
     return Name(reference, span=call_site())
 
 
+_BOTH: Final = 2
+
+_OPERATORS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "add": ("add", "radd"),
+        "subtract": ("sub", "rsub"),
+        "multiply": ("mul", "rmul"),
+        "divide": ("truediv", "rtruediv"),
+        "floor_divide": ("floordiv", "rfloordiv"),
+        "remainder": ("mod", "rmod"),
+        "power": ("pow", "rpow"),
+        "left_shift": ("lshift", "rlshift"),
+        "right_shift": ("rshift", "rrshift"),
+        "bitwise_and": ("and_", "rand"),
+        "bitwise_or": ("or_", "ror"),
+        "bitwise_xor": ("xor", "rxor"),
+        "less": ("lt", "gt"),
+        "less_equal": ("le", "ge"),
+        "greater": ("gt", "lt"),
+        "greater_equal": ("ge", "le"),
+        "equal": ("eq", "eq"),
+        "not_equal": ("ne", "ne"),
+        "matmul": ("matmul", "rmatmul"),
+    }
+)
+"""NumPy's functions behind operators: those of Python, and the methods that take the right operand's part."""
+
+_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "shape": "its sizes are X.dims",
+        "ndim": "its rank is len(X.dims)",
+        "size": "its sizes are X.dims",
+        "dtype": "it has one when the function is compiled",
+        "T": "write ops.transpose(X)",
+        "astype": "write ops.cast(X, dtype)",
+        "numpy": "it has no values; run the function for those",
+        "item": "it has no values; run the function for those",
+    }
+)
+"""What to write for attributes that arrays have."""
+
+
 class Recorded:
     """What the objects of a builder have in common.
 
@@ -166,8 +211,28 @@ class Recorded:
     def __init_subclass__(cls) -> None:
         methods_at_the_call(cls)
 
-    # NumPy's scalars and arrays leave the operators to these classes.
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> object:
+        """Take the operators of NumPy's scalars and arrays, as those of Python's numbers; refuse its functions."""
+        name = ufunc.__name__
+        if method == "__call__" and len(inputs) == _BOTH and name in _OPERATORS and not options:
+            left, right = (each[()] if isinstance(each, np.ndarray) and each.shape == () else each for each in inputs)
+            if isinstance(left, Recorded):
+                return getattr(operator, _OPERATORS[name][0])(left, right)
+            reflected = getattr(right, f"__{_OPERATORS[name][1]}__", None)
+            if reflected is not None:
+                return reflected(left)
+        here = f"write ops.{ELSEWHERE.get(name, name)}(X)"
+        raise mistake("TIL215", f"numpy.{name} takes arrays, and this stands for a tensor of a program; {here}")
+
+    def __matmul__(self, other: object) -> NoReturn:
+        raise mistake("TIL215", "tensors of a program have no operator @; write ops.matmul(X, Y), or a contraction")
+
+    __rmatmul__ = __matmul__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        advice = _ATTRIBUTES.get(name, f"functions of tileir.ops take it, as in ops.{name}(X)")
+        hint = "" if name.startswith("_") else f": {advice}"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise mistake("TIL215", "this stands for a tensor of a program and has no values; run the function for those")

@@ -14,7 +14,7 @@ from tileir.tile.building.contractions import Access, Aggregated, Combined, cont
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, named, same
 from tileir.tile.building.sizes import sizes_of
-from tileir.tile.functions import builtin, near
+from tileir.tile.functions import advice, builtin
 from tileir.tile.ir import BinaryOperator, UnaryOperator
 
 if TYPE_CHECKING:
@@ -240,9 +240,7 @@ def call(function: str, *arguments: Operand) -> Tensor:
     """
     row = builtin(function)
     if row is None:
-        similar = near(function)
-        notes = () if similar is None else (f"did you mean {similar!r}?",)
-        raise mistake("TIL206", f"there is no function {function!r}", *notes)
+        raise mistake("TIL206", f"there is no function {function!r}", *advice(function))
     if not row.takes(len(arguments)):
         raise mistake("TIL207", f"{function!r} takes {row.arity}, not {len(arguments)}")
     recorder = recorder_of(arguments)
