@@ -34,7 +34,14 @@ def test_graph_is_frozen_and_in_program_order(function: Function) -> None:
         ("A", "X"), ("A", "Y"), ("B", "X"), ("X", "Y"), ("X", "O"), ("Y", "Dead"), ("Y", "P"), ("Y", "O"),
     ]  # fmt: skip
     assert graph.nodes["A"]["definition"] is function.inputs[0]
-    assert graph.nodes["X"] == {"definition": function.operations[0], "position": 0, "last_use": 4}
+    assert graph.nodes["X"] == {
+        "kind": "mul",
+        "label": "X: f32[3] = mul(A, B)",
+        "definition": function.operations[0],
+        "position": 0,
+        "last_use": 4,
+        "output": False,
+    }
     with pytest.raises(nx.NetworkXError):
         graph.add_node("Z")
 

@@ -9,7 +9,7 @@ ordered. Each has ``group`` threads, one on most processors, which may meet at a
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -39,6 +39,10 @@ from tileir.semtree.kinds import ParamAccess as ParamAccess
 from tileir.semtree.kinds import Region as Region
 from tileir.semtree.kinds import Type as Type
 from tileir.semtree.node import Node, Whole
+
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 LValue: TypeAlias = Var | Subscript
 
@@ -269,6 +273,15 @@ class Program(Whole):
     kernels: tuple[KernelFunction, ...]
     buffers: tuple[Buffer, ...]
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
+
+    def graph(self) -> nx.DiGraph[str]:
+        """Return a frozen networkx graph of inputs, works and outputs, linked by the buffers that works hand on.
+
+        :mod:`tileir.core.graphs` tells the attributes.
+        """
+        from tileir.semtree.dataflow import dataflow  # it imports this module
+
+        return dataflow(self)
 
     def summary(self) -> str:
         """Return inputs, outputs, and how many kernels there are."""

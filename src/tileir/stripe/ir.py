@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -49,6 +50,9 @@ from tileir.stripe.works import Loop as Loop
 from tileir.stripe.works import While as While
 from tileir.stripe.works import Work as Work
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 @attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Program(Whole):
@@ -77,6 +81,15 @@ class Program(Whole):
     def main(self) -> Block:
         """The block whose statements are the kernels, as often as they are launched, and loops."""
         return main_of(self)
+
+    def graph(self) -> nx.DiGraph[str]:
+        """Return a frozen networkx graph of inputs, works and outputs, linked by the memory that works hand on.
+
+        :mod:`tileir.core.graphs` tells the attributes.
+        """
+        from tileir.stripe.dataflow import dataflow  # it imports this module
+
+        return dataflow(self)
 
     def summary(self) -> str:
         """Return inputs, outputs, and how many kernels there are."""

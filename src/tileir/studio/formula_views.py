@@ -11,14 +11,14 @@ import orjson
 from tileir.core.errors import ParseError
 from tileir.core.json.codec import to_json
 from tileir.core.text.span import Source
+from tileir.driver.graphs.layering import Wire, drawing_of
 from tileir.formula.control_tree import controls_of
 from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.parser import parse
 from tileir.formula.reading import PREVIOUS
 from tileir.formula.references import places_of, references_of
 from tileir.formula.verifier import faults_of as rules_broken
-from tileir.studio.layering import drawing_of
-from tileir.studio.views import Fault, WireView, faults_of, plain
+from tileir.studio.views import Fault, faults_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ class GroupDrawing:
     path: str
     outside: tuple[OutsideView, ...]
     places: tuple[PlaceView, ...]
-    wires: tuple[WireView, ...]
+    wires: tuple[Wire, ...]
     layers: int
     slots: float
 
@@ -82,7 +82,7 @@ class FormulaView:
     controls: Any
     faults: tuple[Fault, ...]
     places: tuple[PlaceView, ...]
-    wires: tuple[WireView, ...]
+    wires: tuple[Wire, ...]
     layers: int
     slots: float
     groups: tuple[GroupDrawing, ...] = ()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from tileir.driver.graphs.layering import Wire
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -89,20 +91,11 @@ class NodeView:
 
 
 @attrs.frozen
-class WireView:
-    """One value that another reads; ``places`` are a layer and a slot in each layer that the wire passes."""
-
-    source: str
-    target: str
-    places: tuple[tuple[int, float], ...]
-
-
-@attrs.frozen
 class GraphView:
     """The data flow of a typed function; ``omitted`` values were too many to be drawn."""
 
     nodes: tuple[NodeView, ...]
-    wires: tuple[WireView, ...]
+    wires: tuple[Wire, ...]
     layers: int
     slots: float
     omitted: int = 0

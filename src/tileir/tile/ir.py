@@ -15,6 +15,8 @@ from tileir.core.text.span import Span, span_field
 from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from tileir.core.errors import Diagnostic
 
 
@@ -265,6 +267,15 @@ class Function(Whole):
         from tileir.tile.unused import warnings_for_all_shapes  # it imports this module
 
         return warnings_for_all_shapes(self)
+
+    def graph(self) -> nx.DiGraph[str]:
+        """Return a frozen networkx graph of inputs and statements, linked to the statements that read them.
+
+        :mod:`tileir.core.graphs` tells the attributes.
+        """
+        from tileir.tile.dataflow import dataflow  # it imports this module
+
+        return dataflow(self)
 
     def summary(self) -> str:
         """Return inputs, outputs, and how many statements there are."""

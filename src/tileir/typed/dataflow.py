@@ -1,4 +1,4 @@
-"""Views of a typed function: its graph, its users, how long its values live. Only the graph needs networkx."""
+"""Views of a typed function: its graph, its users, how long its values live."""
 
 from __future__ import annotations
 
@@ -7,35 +7,41 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core import schema
-from tileir.typed.ir import (
-    operands,
-)
+from tileir.core.graphs import PLAIN, Vertex, frozen_graph
+from tileir.typed.ir import Elementwise, Value, operands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import networkx as nx
 
-    from tileir.typed.ir import Function, Operation, Value
+    from tileir.typed.ir import Function, Operation
 
 
 def dataflow(function: Function) -> nx.DiGraph[str]:
     """Link each value to its users: a frozen graph whose nodes are in program order, parameters first.
 
-    The successors of a node are its users. Its attributes are ``definition``, what defines it, and ``position`` and
-    ``last_use``, between which it is live: the entries of :func:`order` and :func:`last_uses`.
+    The successors of a node are its users. Beside the attributes of :mod:`tileir.core.graphs` it has ``last_use``: a
+    value is live from its ``position`` to that, the entries of :func:`order` and :func:`last_uses`.
     """
-    import networkx as nx  # slow to import, and only this view needs it
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    positions, ends = order(function), last_uses(function)
-    graph.add_nodes_from(
-        (name, {"definition": definition, "position": positions[name], "last_use": ends[name]})
-        for name, definition in definitions(function).items()
+    positions, ends, results = order(function), last_uses(function), set(function.outputs)
+    vertices = (
+        Vertex(name, _kind(each), str(each), each, positions[name], name in results, {"last_use": ends[name]})
+        for name, each in definitions(function).items()
     )
-    graph.add_edges_from((name, operation.name) for operation in function.operations for name in operands(operation))
-    frozen: nx.DiGraph[str] = nx.freeze(graph)
-    return frozen
+    edges = ((name, operation.name, PLAIN) for operation in function.operations for name in operands(operation))
+    return frozen_graph(vertices, edges)
+
+
+def _kind(definition: Value | Operation) -> str:
+    """Return the word for an operation that its text has."""
+    match definition:
+        case Value():
+            return "input"
+        case Elementwise(op=op):
+            return op.value
+        case _:
+            return type(definition).__name__.lower()
 
 
 def definitions(function: Function) -> dict[str, Value | Operation]:

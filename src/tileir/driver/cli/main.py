@@ -24,6 +24,7 @@ from tileir.driver.cli.check import bisect, check
 from tileir.driver.cli.explain import explain_
 from tileir.driver.cli.formula import formula
 from tileir.driver.cli.grad import grad
+from tileir.driver.cli.graph import graph
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options, targets
 from tileir.driver.cli.tune import tune_
@@ -77,6 +78,7 @@ commands.add_command(check)
 commands.add_command(explain_)
 commands.add_command(formula)
 commands.add_command(grad)
+commands.add_command(graph)
 commands.add_command(tune_)
 commands.add_command(targets)
 

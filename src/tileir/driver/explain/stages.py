@@ -9,15 +9,13 @@ from tileir.core.errors import fail
 from tileir.core.text.names import nearest
 from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_of
 from tileir.driver.executable import compile_for
+from tileir.driver.forms import to_text
 from tileir.driver.programs import function_of, input_names
 from tileir.driver.targets import scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.semtree.ir import Program as SemProgram
-from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.text.printer import to_text as stripe_text
-from tileir.tile.printer import to_text as tile_text
-from tileir.typed.text.printer import to_text as typed_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +27,11 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program as StripeProgram
     from tileir.typed.ir import TensorType
 
-STAGES: Final = ("tile", "typed", "stripe", "scheduled", "sem", "code")
+PROGRAMS: Final = ("tile", "typed", "stripe", "scheduled", "sem")
+"""What a program is on its way down."""
+
+CODE: Final = "code"
+STAGES: Final = (*PROGRAMS, CODE)
 
 ALL: Final = "all"
 """Stands for every pass."""
@@ -52,22 +54,40 @@ def stage_text(
         TileError: TIL902 where a stage after ``tile`` lacks the types of inputs; TIL712, the program is of a later
             stage.
     """
+    if stage == CODE:
+        need_types(program, types)
+        return listing(program, types, None, passes=passes, device=device, choice=choice)
+    return to_text(stage_program(program, types, stage, passes=passes, device=device, choice=choice))
+
+
+def stage_program(
+    program: Program,
+    types: Mapping[str, TensorType],
+    stage: str,
+    *,
+    passes: str | None,
+    device: str | None,
+    choice: Target | TargetChoice | None = None,
+) -> Program:
+    """Return a program at one of :data:`PROGRAMS`; those before ``scheduled`` need no device.
+
+    Raises:
+        TileError: As :func:`stage_text`.
+    """
     if stage == "tile":
-        return tile_text(function_of(program))
+        return function_of(program)
     need_types(program, types)
     if stage == "typed":
-        return typed_text(typed_of(program, types))
+        return typed_of(program, types)
     if stage == "stripe":
-        return stripe_text(stripe_of(program, types))
+        return stripe_of(program, types)
     if isinstance(program, SemProgram) and stage == "sem":
-        return semtree_text(program)
-    if stage == "code":
-        return listing(program, types, None, passes=passes, device=device, choice=choice)
+        return program
     target = scheduling_target(choice, default_context().device(device).target, None)
     steps = passes_of(passes, target)
     if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
-        return stripe_text(run(steps, stripe_of(program, types)))
-    return semtree_text(compile_stages(program, types, target, passes=steps).sem)
+        return run(steps, stripe_of(program, types))
+    return compile_stages(program, types, target, passes=steps).sem
 
 
 def texts_after(

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.studio.views import WireView
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWEEPS: Final = 6
+
+
+@attrs.frozen
+class Wire:
+    """One thing that another reads; ``places`` are a layer and a slot in each layer that the wire passes."""
+
+    source: str
+    target: str
+    places: tuple[tuple[int, float], ...]
 
 
 @attrs.frozen
@@ -35,7 +42,7 @@ class Drawing:
 
     layers: dict[str, int]
     slots: dict[str, float]
-    wires: tuple[WireView, ...]
+    wires: tuple[Wire, ...]
     height: int
     width: float
 
@@ -46,7 +53,7 @@ def drawing_of(reads: Mapping[str, tuple[str, ...]]) -> Drawing:
     chains = {(source, name): _chain(source, name, layers) for name, above in reads.items() for source in above}
     slots = _slots(chains, layers)
     wires = tuple(
-        WireView(source, target, tuple((layers[source] + step, slots[each]) for step, each in enumerate(chain)))
+        Wire(source, target, tuple((layers[source] + step, slots[each]) for step, each in enumerate(chain)))
         for (source, target), chain in chains.items()
     )
     return Drawing(

@@ -1,0 +1,62 @@
+"""The command `tileir graph`: what a program hands on from where to where, at any stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tileir.core.errors import fail
+from tileir.driver.cli import values as cli_values
+from tileir.driver.cli.binding import bind_option, read_bound
+from tileir.driver.cli.targets import target_options
+from tileir.driver.explain.stages import PROGRAMS, stage_program
+from tileir.driver.targets import choice_of, settings_of
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@bind_option
+@click.option("--stage", type=click.Choice(PROGRAMS), default="tile", show_default=True, help="The graph of what.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a picture, FILE.svg, or the graph for other tools, FILE.dot or FILE.json; by default DOT is printed.",
+)
+@click.option("--passes", metavar="PIPELINE", help="Stripe passes instead of the target's: text, JSON, or a name.")
+@target_options
+@click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
+def graph(
+    file: Path,
+    values: tuple[str, ...],
+    bindings: tuple[str, ...],
+    stage: str,
+    output: Path | None,
+    passes: str | None,
+    target: str | None,
+    settings: tuple[str, ...],
+    device: str | None,
+) -> None:
+    """Draw what FILE hands on from where to where: values, or from `stripe` on the memory of kernels.
+
+    Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
+    """
+    from tileir.driver.graphs.files import FORMATS  # networkx is slow to import
+
+    form = "dot" if output is None else output.suffix.removeprefix(".")
+    if form not in FORMATS:
+        raise fail("TIL902", f"write the graph to a file that ends in {', '.join(f'.{each}' for each in FORMATS)}")
+    program = read_bound(file, bindings)
+    types = cli_values.types(program, values)
+    choice = choice_of(target, settings_of(settings))
+    shown = stage_program(program, types, stage, passes=passes, device=device, choice=choice)
+    text = FORMATS[form](shown.graph())
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise fail("TIL901", f"cannot write {output}: {error}") from None

@@ -1,0 +1,1 @@
+"""The graphs of programs as pictures and as files."""

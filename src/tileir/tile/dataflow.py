@@ -1,0 +1,44 @@
+"""The data flow of a Tile function as a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core.graphs import PLAIN, Vertex, frozen_graph
+from tileir.tile.ir import Contraction, Name
+from tileir.tile.traversal import expressions, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import networkx as nx
+
+    from tileir.tile.ir import Function, Statement
+
+
+def dataflow(function: Function) -> nx.DiGraph[str]:
+    """Link inputs and statements to the statements that read them; dimensions are no nodes."""
+    results = {output.name for output in function.outputs}
+    vertices = [Vertex(each.name, "input", str(each), each, -1, each.name in results) for each in function.inputs]
+    vertices += [
+        Vertex(each.name, type(each).__name__.lower(), str(each), each, position, each.name in results)
+        for position, each in enumerate(function.statements)
+    ]
+    known = {vertex.name for vertex in vertices}
+    edges = (
+        (name, statement.name, PLAIN)
+        for statement in function.statements
+        for name in dict.fromkeys(_names(statement))
+        if name in known
+    )
+    return frozen_graph(vertices, edges)
+
+
+def _names(statement: Statement) -> Iterator[str]:
+    """Yield what a statement reads, tensors and dimensions."""
+    if isinstance(statement, Contraction):
+        yield from (access.tensor for access in statement.inputs)
+        if statement.default is not None:
+            yield statement.default.name
+    for _, expression in expressions(statement):
+        yield from (node.name for node in walk(expression) if isinstance(node, Name))
