@@ -104,27 +104,27 @@ def test_libraries_share_memory_of_the_host(context: tileir.Context, dtype: DTyp
 def test_libraries_share_memory_of_a_device(context: tileir.Context, card: SharedDevice, dtype: DType) -> None:
     array = MATRIX.astype(dtype.numpy)
     library = Library(array, place=(2, 0))
-    found = tileir.to_device(library, context=context)
-    assert found.device.id == "shared.0"
+    look_at(tileir.to_device(library, context=context), card, array)
     assert library.asked[0]["stream"] == card.stream
-    assert found.home.executor is card
-    address = card.address(memory_of(found))
-    assert address == array.ctypes.data
-    assert bits(found.numpy()) == bits(array)
-    assert found.__dlpack_device__() == (2, 0)
-    again = tileir.to_device(found, "shared.0", context=context)
-    assert again is found
-    assert tileir.to_device(Passing(found), context=context).memory() is not found.memory()
-    found.free()
-    del found, again
     gc.collect()
     assert library.released == 1
 
 
-def memory_of(array: tileir.DeviceArray) -> DistantBuffer:
-    memory = array.memory()
+def look_at(found: tileir.DeviceArray, card: SharedDevice, array: Array) -> None:
+    memory = found.memory()
     assert isinstance(memory, DistantBuffer)
-    return memory
+    assert found.device.id == "shared.0"
+    assert found.home.executor is card
+    assert card.address(memory) == array.ctypes.data
+    assert bits(found.numpy()) == bits(array)
+    assert found.__dlpack_device__() == (2, 0)
+
+
+def test_nothing_moves_an_array_that_is_there(context: tileir.Context) -> None:
+    found = tileir.to_device(MATRIX, "shared.0", context=context)
+    assert tileir.to_device(found, "shared.0", context=context) is found
+    assert tileir.to_device(found, context=context) is found
+    assert tileir.to_device(found, context=context, copy=True) is not found
 
 
 class Passing:
