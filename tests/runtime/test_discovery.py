@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import sys
+import weakref
 from importlib.metadata import EntryPoint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tileir.core.errors import BackendError
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime import discovery
 from tileir.runtime.context import Context
 from tileir.runtime.discovery import GROUP, Registry
@@ -244,3 +247,23 @@ def test_only_back_ends_can_be_registered() -> None:
         with pytest.raises(BackendError) as error:
             Context().register(value)
         assert code_of(error) == "TIL802"
+
+
+def test_failures_that_are_kept_keep_nothing_else() -> None:
+    class Held:
+        pass
+
+    def ask(registry: Registry) -> weakref.ref[Held]:
+        held = Held()
+        for _ in range(2):
+            with contextlib.suppress(BackendError):
+                registry.devices("failing")
+        return weakref.ref(held)
+
+    def fail() -> list[DeviceInfo]:
+        raise BackendError((Diagnostic("TIL801", "there is none"),))
+
+    registry = Registry.of(Backend("failing", fail, cast("Any", None), cast("Any", None)))
+    held = ask(registry)
+    gc.collect()
+    assert held() is None

@@ -181,7 +181,7 @@ def _load(name: str, entries: list[EntryPoint]) -> AnyBackend | BackendError:
     try:
         loaded = entry.load()
     except BackendError as error:
-        return error
+        return BackendError(error.diagnostics)  # without a traceback, as below
     except KeyboardInterrupt:  # the user's: the back end is loaded again when it is asked for again
         raise
     except BaseException as error:  # code of others may fail in any way, even exit, and must not hide other back ends
@@ -212,7 +212,7 @@ def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
     try:
         listed: tuple[object, ...] = tuple(backend.devices())
     except BackendError as error:
-        return error  # it says in good order why there is none
+        return BackendError(error.diagnostics)  # it says in good order why there is none
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as above
@@ -245,8 +245,9 @@ def _logged(outcome: T | BackendError) -> T | BackendError:
 
 
 def _or_raise(value: T | BackendError) -> T:
+    """Raise what is kept, as an error of its own: a traceback keeps all that its callers hold, such as arrays."""
     if isinstance(value, BackendError):
-        raise value
+        raise BackendError(value.diagnostics)
     return value
 
 
