@@ -1,6 +1,7 @@
 """Libraries that share memory by DLPack, written from its header alone: what they hand out, and when it is released.
 
-Their capsules have no destructors, as Python cannot run one while an error is on its way: what nobody takes stays.
+Their capsules have no destructors, and only those that are counted a deleter, as Python cannot run one while an error
+is on its way: what nobody takes stays.
 """
 
 from __future__ import annotations
@@ -52,6 +53,14 @@ class Versioned(ctypes.Structure):
 _alive: dict[int, Any] = {}
 
 
+def _release(address: int) -> None:
+    library, *_ = _alive.pop(address)
+    library.released += 1
+
+
+_deleter = DELETER(_release)
+
+
 @attrs.define(eq=False)
 class Library:
     """An array of a library that knows DLPack only.
@@ -65,6 +74,7 @@ class Library:
         code: Another class of dtype than that of the array.
         lanes: Elements in one.
         major: The version that it writes.
+        counted: Whether releases are counted.
         released: How often memory was released.
         asked: The options that it was asked with.
 
@@ -78,6 +88,7 @@ class Library:
     code: int | None = None
     lanes: int = 1
     major: int = 1
+    counted: bool = False
     released: int = attrs.field(default=0, init=False)
     asked: list[dict[str, Any]] = attrs.field(factory=list, init=False)
 
@@ -108,11 +119,7 @@ class Library:
         if self.versions:
             managed.major, managed.minor, managed.flags = self.major, 0, 0 if array.flags.writeable else 1
         address = ctypes.addressof(managed)
-
-        def release(_: int) -> None:
-            self.released += 1
-            _alive.pop(address)
-
-        managed.deleter = DELETER(release)
-        _alive[address] = (managed, shape, strides, array)
+        if self.counted:
+            managed.deleter = _deleter
+        _alive[address] = (self, managed, shape, strides, array)
         return _new(address, b"dltensor_versioned" if self.versions else b"dltensor", None)

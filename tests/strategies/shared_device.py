@@ -49,7 +49,7 @@ class SharedDevice(DistantDevice):
     """
 
     dlpack_device = CUDA
-    stream = 7
+    dlpack_stream = 7
     followed: list[int] = attrs.field(factory=list)
     preceded: list[tuple[int, int]] = attrs.field(factory=list)
     refuses: bool = False

@@ -23,6 +23,7 @@ from tileir.typed.numbers import input_values, passed_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tileir.runtime.arrays import Format
     from tileir.tile import ir as tile
     from tileir.typed.ir import Function
 
@@ -69,7 +70,7 @@ def split(arguments: object, what: str = "inputs") -> tuple[tuple[object, ...], 
     """
     if isinstance(arguments, Mapping):
         return (), arguments
-    if isinstance(arguments, np.ndarray | TensorType):
+    if isinstance(arguments, np.ndarray | TensorType) or hasattr(arguments, "__dlpack__"):
         return (arguments,), {}
     if not isinstance(arguments, Iterable) or isinstance(arguments, str | bytes):
         message = (
@@ -158,10 +159,24 @@ def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType
         raise ArgumentError(
             (Diagnostic("TIL702", f"{name!r} is described by {value!r}; pass an array, a shape, or (dtype, shape)"),)
         )
-    array = to_array(name, value)
-    dtype = DType.of(array.dtype)
-    assert dtype is not None  # to_array refuses the others
-    return TensorType(dtype, array.shape)
+    found, shape = array_format(name, value)
+    dtype = DType.of(found)
+    assert dtype is not None  # there are no other arrays
+    return TensorType(dtype, shape)
+
+
+def array_format(name: str, value: object) -> Format:
+    """Return dtype and shape of an array, of the host or of a device.
+
+    Raises:
+        ArgumentError: TIL702, it is none.
+    """
+    if isinstance(value, np.ndarray):
+        array = to_array(name, value)
+        return array.dtype, array.shape
+    from tileir.driver.operands import format_of  # it loads arrays of devices
+
+    return format_of(name, value)
 
 
 def type_of_text(text: str) -> TensorType | None:
@@ -226,6 +241,10 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
 
 def integer_of(value: object) -> int | None:
     """Return the integer that a number or an array of rank 0 is, of any dtype; None for anything else."""
+    if not isinstance(value, np.ndarray | int | float | np.generic) and hasattr(value, "__dlpack__"):
+        from tileir.driver.operands import scalar_of  # it loads arrays of devices
+
+        value = scalar_of(value)
     if isinstance(value, np.ndarray) and value.shape == () and np.issubdtype(value.dtype, np.integer):
         return int(value)
     return int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else None

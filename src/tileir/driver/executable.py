@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
-from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import PROGRAM, Compilation, Request, ready
@@ -16,20 +15,24 @@ from tileir.driver.pending import PendingCall
 from tileir.driver.programs import input_names, output_names, program_of, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
-from tileir.runtime.arrays import check_inputs, check_outputs, separated
+from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context
+from tileir.runtime.devices.home import Home
 from tileir.runtime.plan import Plan
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tileir.core.errors import Diagnostic
     from tileir.core.targets.target import Target
     from tileir.driver.explain.dispatch import Dispatch
+    from tileir.driver.operands import Operands
     from tileir.driver.programs import Program, Source
     from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.arrays import Array
+    from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
     from tileir.runtime.plan import MemoryUse
     from tileir.schedule.remarks import Remark
@@ -53,10 +56,15 @@ class Executable:
     _backend: Backend[Any] = attrs.field(repr=False)
     _plan: Plan = attrs.field(repr=False)
     _takes_numbers: bool = attrs.field(init=False, repr=False)
+    home: Home = attrs.field(init=False, repr=False)
 
     @_takes_numbers.default
     def _converts_numbers(self) -> bool:
         return self._compilation.arguments is not None
+
+    @home.default
+    def _where_it_runs(self) -> Home:
+        return Home(self.device, self._plan.resources.executor)
 
     @property
     def tile(self) -> tile.Function:
@@ -127,13 +135,13 @@ class Executable:
         Submitted calls that use the same arrays are waited for.
 
         Args:
-            arrays: NumPy arrays, Python numbers, which adapt to what they meet as literals do, or anything with
-                ``__array_interface__`` or ``__dlpack__``.
+            arrays: NumPy arrays, Python numbers, which adapt to what they meet as literals do, arrays of the device, or
+                anything with ``__array_interface__`` or ``__dlpack__``.
             out: An array to write to; for several results a sequence in declared order, or a mapping by name.
             named: Inputs by tensor name.
 
         Returns:
-            One array, or a tuple in declared order where there are several results.
+            One array, or a tuple in declared order where there are several results: of the device where inputs are.
 
         Raises:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
@@ -143,7 +151,7 @@ class Executable:
             if fast is not None:
                 return fast
         results = self._run(bind(self.inputs, arrays, named), out)
-        return results[0] if len(results) == 1 else tuple(results)
+        return results[0] if len(results) == 1 else results
 
     def call_as_they_are(self, arrays: Sequence[Any], out: Any) -> Any:
         """Do what a call does with arrays that need neither a conversion nor waiting, the usual and fast way.
@@ -168,14 +176,16 @@ class Executable:
         """Whether the context was closed since this was compiled; it cannot be called any more then."""
         return self._plan.resources.closed
 
-    def _run(self, given: Sequence[Any], out: Any) -> Sequence[Any]:
+    def _run(self, given: Sequence[Any], out: Any) -> tuple[Any, ...]:
         plan = self._plan
-        calls = plan.resources.calls
         with memory_checked():
-            values, results = self._final(given, out)
-            calls.settle(values, results)
-            plan.run(values, results)
-        return results
+            call = self._operands(given, out)
+            for event in call.after:
+                event.wait()
+            plan.resources.calls.settle(call.reads, call.writes)
+            plan.run(call.inputs, call.outputs)
+            call.note(None)
+        return call.results
 
     def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall:
         """Start a call, and return before it is done.
@@ -198,9 +208,11 @@ class Executable:
         calls = plan.resources.calls
         given = bind(self.inputs, arrays, named)
         with memory_checked():
-            values, results = self._final(given, out)
-            event = calls.add(values, results, after, partial(plan.submit, values, results))
-        return PendingCall(event, tuple(results))
+            call = self._operands(given, out)
+            start = partial(plan.submit, call.inputs, call.outputs)
+            event = calls.add(call.reads, call.writes, [*after, *call.after], start)
+            call.note(event)
+        return PendingCall(event, call.results)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
@@ -214,27 +226,32 @@ class Executable:
         types = (TensorType(tensor.dtype, tensor.shape) for tensor in self._plan.outputs)
         return dict(zip(self.outputs, types, strict=True))
 
-    def run_into(self, arrays: Sequence[Any], into: Mapping[str, Array]) -> list[Array]:
+    def run_into(
+        self, arrays: Sequence[Any], into: Mapping[str, Array | DeviceArray], *, stays: bool | None = None
+    ) -> list[Any]:
         """Run, and write some results to arrays that fit, are contiguous, and share no memory with any other.
 
         Returns:
-            The other results.
+            The other results: of the device if they are to stay, of the host where ``stays`` is None for no device.
 
         Raises:
             ArgumentError: A value of ``arrays`` does not fit, or there is not enough memory; nothing was written.
 
         """
         plan = self._plan
+        named = [(into.get(name), tensor) for name, tensor in zip(self.outputs, plan.outputs, strict=True)]
         with memory_checked():
             if plan.resources.calls:
                 plan.resources.calls.wait()
             given = self._passed(arrays)
+            if stays is not None:
+                from tileir.driver.operands import run_on_device  # it loads arrays of devices
+
+                return run_on_device(plan, self.home, given, named, stays=stays)
             values = given if plan.accepts(given) else check_inputs(plan.inputs, given)
-            named = tuple(zip(self.outputs, plan.outputs, strict=True))
-            fresh = [None if name in into else np.empty(tensor.shape, tensor.dtype.numpy) for name, tensor in named]
-            results = [into[name] if new is None else new for name, new in zip(self.outputs, fresh, strict=True)]
+            results: list[Any] = [np.empty(t.shape, t.dtype.numpy) if array is None else array for array, t in named]
             plan.run(values, results)
-        return [array for array in fresh if array is not None]
+        return [result for result, (array, _) in zip(results, named, strict=True) if array is None]
 
     @property
     def memory(self) -> MemoryUse:
@@ -248,16 +265,19 @@ class Executable:
 
         return dispatch_of(self.scheduled, self._plan)
 
-    def _final(self, given: Sequence[Any], out: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    def _operands(self, given: Sequence[Any], out: Any) -> Operands:
         """Return the arrays to read and to write; no copy among them is older than the calls before this one."""
-        calls = self._plan.resources.calls
+        from tileir.driver.operands import destinations, operands_of  # they load arrays of devices
+
+        plan = self._plan
+        calls = plan.resources.calls
         busy = bool(calls)  # asked before anything is copied
-        given = self._passed(given)
-        values, results = self._checked(given, out)
-        if busy and any(value is not one for value, one in zip(values, given, strict=True)):
+        given, into = self._passed(given), destinations(self.outputs, out)
+        call = operands_of(plan, self.home, given, into)
+        if busy and call.copied:
             calls.wait()
-            values, results = self._checked(given, results)
-        return values, results
+            call = operands_of(plan, self.home, given, into)
+        return call
 
     def _passed(self, given: Sequence[Any]) -> Sequence[Any]:
         """Return what the plan reads: what was given, numbers converted to the dtypes that they adapt to."""
@@ -265,27 +285,6 @@ class Executable:
         if arguments is None:
             return given
         return passed_values(arguments, self._compilation.request.types, dict(zip(self.inputs, given, strict=True)))
-
-    def _checked(self, given: Sequence[Any], out: Any) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the arrays to read and to write."""
-        plan = self._plan
-        values = given if plan.accepts(given) else check_inputs(plan.inputs, given)
-        if out is None:
-            return values, plan.fresh_outputs()
-        results = check_outputs(plan.outputs, self._destinations(out))
-        return separated(values, results), results
-
-    def _destinations(self, out: Any) -> Sequence[Any]:
-        names = self.outputs
-        if isinstance(out, dict):
-            wrong = [f"there is no result {name!r}; they are {', '.join(names)}" for name in out if name not in names]
-            wrong += [f"out has no array for result {name!r}" for name in names if name not in out]
-            if wrong:
-                raise ArgumentError(Diagnostic("TIL705", fault) for fault in wrong)
-            return [out[name] for name in names]
-        if isinstance(out, tuple | list):
-            return out
-        return (out,)
 
 
 @at_the_call

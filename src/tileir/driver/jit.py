@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tileir.core.errors import BackendError
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import (
+    array_format,
     bind,
     check_options,
     is_number,
@@ -21,7 +23,7 @@ from tileir.driver.arguments import (
 from tileir.driver.executable import Executable, compile_for, is_stored
 from tileir.driver.programs import input_names, output_names, program_of, types_of
 from tileir.driver.targets import choice_of
-from tileir.runtime.arrays import check_inputs, to_array
+from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function
@@ -92,12 +94,13 @@ class Jit:
             results = self._latest[0].call(arrays, out, self._context, self.options)
             if results is not None:
                 return results
-        values = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays
+        given = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays
+        values = self._resident(given)
         return self._specialised(values)(*values, out=out)
 
     def specialise(self, *arrays: Any, **named: Any) -> Executable:
         """Return the executable for the dtypes and shapes of these arrays."""
-        return self._specialised(bind(self._names, arrays, named))
+        return self._specialised(self._resident(bind(self._names, arrays, named)))
 
     def is_compiled(self, *arrays: Any) -> bool:
         """Return whether a call with such arrays has nothing to compile: the context or the cache on disk has it."""
@@ -115,8 +118,39 @@ class Jit:
             else self._type(name, value)
             for name, value in zip(self._names, values, strict=True)
         )
-        context = self._context
-        return self.function, signature, self.device or context.device_id, self._options, self.target
+        return self.function, signature, self._device_for(values) or self._context.device_id, self._options, self.target
+
+    def resident(self, name: str, value: Any) -> Any:
+        """Return a value, or an array of a device for what another library has there."""
+        if type(value) is np.ndarray or is_number(value):
+            return value
+        from tileir.driver.operands import residents  # it loads arrays of devices
+
+        return residents((name,), (value,), self._context)[0]
+
+    def _resident(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return values, with arrays of devices for what others have there."""
+        if all(type(value) is np.ndarray or is_number(value) for value in values):
+            return values
+        from tileir.driver.operands import residents  # it loads arrays of devices
+
+        return residents(self._names, values, self._context)
+
+    def _device_for(self, values: Sequence[Any]) -> str | DeviceInfo | None:
+        """Return the device that was named, or the one that arrays are on; None for what the context chooses."""
+        if self.device is not None or all(type(value) is np.ndarray or is_number(value) for value in values):
+            return self.device
+        from tileir.driver.operands import home_of_any  # it loads arrays of devices
+
+        home = home_of_any(values)
+        return None if home is None or self._chooses(home.device.id) else home.device.id
+
+    def _chooses(self, device_id: str) -> bool:
+        """Return whether the context chooses this device where nobody names one."""
+        try:
+            return self._context.device().id == device_id
+        except BackendError:
+            return False
 
     @property
     def _options(self) -> Options:
@@ -124,20 +158,21 @@ class Jit:
 
     def _specialised(self, values: Sequence[Any]) -> Executable:
         context = self._context
+        device = self._device_for(values)
 
         def make() -> Executable:
             types = types_of(self.function, values)
-            return compile_for(self.function, types, context, self.device, self._options, None, self.target)
+            return compile_for(self.function, types, context, device, self._options, None, self.target)
 
         executable: Executable = context.programs.get(self._key(values), make)
-        self._latest[:] = [_Latest(weakref.ref(executable), context.device_id, self._options)]
+        if device is self.device:  # else arrays of the host are for another one
+            self._latest[:] = [_Latest(weakref.ref(executable), context.device_id, self._options)]
         return executable
 
     def _type(self, name: str, value: object) -> object:
         if is_number(value) or name in self._sizing:
             return tensor_type(name, value, sizing=name in self._sizing)
-        array = to_array(name, value)
-        return array.dtype, array.shape
+        return array_format(name, value)
 
 
 @at_the_call
@@ -154,7 +189,8 @@ def jit(
     Args:
         source: A program, its text, its JSON or its file, as for :func:`tileir.compile`. One that has types is compiled
             when it is called first, and takes no other arrays.
-        device: A device or its id; by default what the context chooses.
+        device: A device or its id; by default the one that arrays are on, and for those of the host what the context
+            chooses.
         context: Owner of devices and of the bounded cache of executables; by default the process-wide one.
         options: How to compile.
         target: What passes are computed for instead of the device; see :func:`tileir.compile`.
@@ -172,6 +208,8 @@ def jit(
 def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
     """Run a program through the interpreter of its stage, which defines its meaning; no device is used.
 
+    Arrays of devices are copied to the host for that, and the results to where the first of them is.
+
     Args:
         source: A program, its text, its JSON or its file, as for :func:`tileir.compile`.
         arrays: A mapping by tensor name, a sequence in declared order, or one array for the first input.
@@ -188,6 +226,20 @@ def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
     names = input_names(program)
     positional, by_name = split(arrays)
     values = bind(names, positional, {**by_name, **named})
+    if all(isinstance(value, np.ndarray) or is_number(value) for value in values):
+        return _evaluated(program, names, values)
+    from tileir.driver.operands import home_of_any, residents, seen_by_host, sent  # they load arrays of devices
+
+    values = residents(names, values, default_context())
+    home = home_of_any(values)
+    found = _evaluated(program, names, seen_by_host(values))
+    if home is None:
+        return found
+    results = sent(found if isinstance(found, tuple) else (found,), home)
+    return results if isinstance(found, tuple) else results[0]
+
+
+def _evaluated(program: Program, names: tuple[str, ...], values: list[object]) -> Any:
     with memory_checked():
         ordered = _interpreted(program, types_of(program, values), dict(zip(names, values, strict=True)))
     return ordered[0] if len(ordered) == 1 else ordered

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
+import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
@@ -25,16 +26,40 @@ if TYPE_CHECKING:
     from tileir.driver.targets import Named
     from tileir.runtime.arrays import Array
     from tileir.runtime.context import Context
+    from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.interface import DeviceInfo, Options
 
 
 @attrs.define(eq=False, repr=False)
 class _Buffers:
-    """Two arrays for each piece of state: what the next call reads, and what it writes."""
+    """Two arrays for each piece of state: what the next call reads, and what it writes.
 
-    front: dict[str, Array]
-    back: dict[str, Array]
-    executable: Executable | None = None  # the latest whose results were seen to fit the state
+    Attributes:
+        front: What the next call reads.
+        back: What it writes.
+        resident: Whether the state was given as arrays of a device, and so is returned as such.
+        executable: The latest whose results were seen to fit the state.
+
+    """
+
+    front: dict[str, Any]
+    back: dict[str, Any]
+    resident: bool = False
+    executable: Executable | None = None
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> _Buffers:
+        """Take copies of arrays of the host or of a device."""
+        resident = any(map(_is_resident, state.values()))
+        arrays = {name: value if _is_resident(value) else to_array(name, value) for name, value in state.items()}
+        front = {name: _copy(array) for name, array in arrays.items()}
+        return cls(front, {name: _copy(array) for name, array in front.items()}, resident)
+
+    def move(self, executable: Executable) -> None:
+        """Bring state of the host to the device that a step runs on, if that has memory of its own."""
+        if not executable.home.is_host:
+            for arrays in (self.front, self.back):
+                arrays.update({name: _sent(array, executable) for name, array in arrays.items()})
 
 
 @attrs.frozen(eq=False)
@@ -71,25 +96,34 @@ class Stepper:
 
         """
         given = bind(self.inputs, arrays, named)
-        values = {name: _array_or_number(name, value) for name, value in zip(self.inputs, given, strict=True)}
+        values = {name: self._array_or_number(name, value) for name, value in zip(self.inputs, given, strict=True)}
+        stays = any(map(_is_resident, values.values())) or self._buffers.resident
         with self._lock:
             buffers = self._buffers
             values |= buffers.front
-            given = [values[name] for name in input_names(self._jit.function)]
-            executable = self._jit.specialise(*given)
+            executable = self._jit.specialise(*(values[name] for name in input_names(self._jit.function)))
             self._check(executable)
+            values |= buffers.front  # which may have moved
+            given = [values[name] for name in input_names(self._jit.function)]
             updated = {result: buffers.back[name] for name, result in self.updates.items()}
-            results = executable.run_into(given, updated)
+            on_device = stays or not all(type(array) is np.ndarray for array in buffers.front.values())
+            results = executable.run_into(given, updated, stays=stays if on_device else None)
             buffers.front, buffers.back = buffers.back, buffers.front
         if len(results) <= 1:
             return results[0] if results else None
         return tuple(results)
 
     @property
-    def state(self) -> dict[str, Array]:
-        """Copies of the state by the names of its inputs, as the latest successful call left it."""
+    def state(self) -> dict[str, Any]:
+        """Copies of the state by the names of its inputs, as the latest successful call left it.
+
+        They are arrays of the host, or of the device where the state was given as such.
+        """
         with self._lock, memory_checked():
-            return {name: array.copy() for name, array in self._buffers.front.items()}
+            buffers = self._buffers
+            if buffers.resident:
+                return {name: _copy(array) for name, array in buffers.front.items()}
+            return {name: np.array(array, copy=True) for name, array in buffers.front.items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Replace state, all or some of it, for instance by what :attr:`state` once was; arrays are copied.
@@ -101,10 +135,12 @@ class Stepper:
         _check_mapping("state", state)
         _refuse(_unknown("no state", state, self.updates), "TIL705")
         with self._lock:
-            types = [_spec(name, self._buffers.front[name]) for name in state]
+            front = self._buffers.front
+            types = [_spec(name, front[name]) for name in state]
             with memory_checked():
-                copies = [array.copy() for array in check_inputs(types, list(state.values()))]
-            self._buffers.front.update(zip(state, copies, strict=True))
+                given = [value.numpy() if _is_resident(value) else value for value in state.values()]
+                arrays = dict(zip(state, check_inputs(types, given), strict=True))
+                front.update({name: _like(front[name], array) for name, array in arrays.items()})
 
     def _check(self, executable: Executable) -> None:
         """Refuse a program whose results cannot be the next state.
@@ -122,7 +158,14 @@ class Stepper:
                 have, needed = f"{new}", f"{old.dtype.value}[{', '.join(map(str, old.shape))}]"
                 faults.append(f"result {result!r} is {have}, but input {name!r}, which it updates, is {needed}")
         _refuse(faults, "TIL709")
+        self._buffers.move(executable)
         self._buffers.executable = executable
+
+    def _array_or_number(self, name: str, value: object) -> object:
+        if type(value) is np.ndarray or is_number(value) or _is_resident(value):
+            return value
+        found = self._jit.resident(name, value)
+        return found if _is_resident(found) else to_array(name, found)
 
 
 def stepper(
@@ -140,7 +183,8 @@ def stepper(
     Args:
         source: A program, in the forms that :func:`tileir.jit` takes.
         updates: Names of inputs, each with the name of the result that is its value in the next call.
-        state: The first value of each of these inputs; arrays are copied.
+        state: The first value of each of these inputs; arrays are copied. On a device with memory of
+            its own they stay there, and whoever gave arrays of a device gets such back.
         device: As for :func:`tileir.jit`, which compiles the function; so are the others.
         context: Owner of devices and of the executables.
         options: How to compile.
@@ -161,14 +205,13 @@ def stepper(
     _refuse([*_unknown("no update of", state, updates), *missing], "TIL705")
     compiled = jit(program, device, context=context, options=options, target=target)
     with memory_checked():
-        front = {name: to_array(name, state[name]).copy(order="C") for name in updates}
-        back = {name: array.copy() for name, array in front.items()}
+        buffers = _Buffers.of({name: compiled.resident(name, state[name]) for name in updates})
     return Stepper(
         tuple(name for name in inputs if name not in updates),
         tuple(name for name in results if name not in updates.values()),
         dict(updates),
         compiled,
-        _Buffers(front, back),
+        buffers,
     )
 
 
@@ -195,8 +238,36 @@ def _refuse(faults: Iterable[str], code: str) -> None:
         raise ArgumentError(diagnostics)
 
 
-def _array_or_number(name: str, value: object) -> object:
-    return value if is_number(value) else to_array(name, value)
+def _is_resident(value: object) -> TypeGuard[DeviceArray]:
+    """Return whether this is an array of a device; whoever has one has loaded their class."""
+    return not isinstance(value, np.ndarray) and hasattr(value, "await_call")
+
+
+def _copy(array: Any) -> Any:
+    """Return a contiguous copy of an array, where it is."""
+    if not _is_resident(array):
+        return array.copy(order="C")
+    from tileir.runtime.devices.transfer import copy_of  # it loads arrays of devices
+
+    return copy_of(array)
+
+
+def _sent(array: Any, executable: Executable) -> Any:
+    """Return an array on the device of an executable."""
+    if _is_resident(array):
+        return array
+    from tileir.driver.operands import sent  # it loads arrays of devices
+
+    return sent([array], executable.home)[0]
+
+
+def _like(old: Any, new: Array) -> Any:
+    """Return a copy of an array where another one is."""
+    if not _is_resident(old):
+        return new.copy()
+    from tileir.driver.operands import sent  # it loads arrays of devices
+
+    return sent([new], old.home)[0]
 
 
 def _check_mapping(what: str, value: object) -> None:
@@ -205,7 +276,7 @@ def _check_mapping(what: str, value: object) -> None:
         raise ArgumentError((Diagnostic("TIL707", message),))
 
 
-def _spec(name: str, array: Array) -> TensorSpec:
+def _spec(name: str, array: Array | DeviceArray) -> TensorSpec:
     dtype = DType.of(array.dtype)
     assert dtype is not None  # to_array refuses the others
     return TensorSpec(name, dtype, array.shape)

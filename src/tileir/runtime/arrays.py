@@ -43,6 +43,20 @@ class Tensor(Protocol):
         ...
 
 
+class Formatted(Protocol):
+    """What has a dtype and a shape: arrays of NumPy, and of devices."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its elements."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents."""
+        ...
+
+
 @attrs.frozen
 class TensorSpec:
     """Name, element type and shape of a tensor."""
@@ -64,17 +78,18 @@ def address_of(array: Array) -> int:
         return int(array.ctypes.data)
 
 
-def to_array(name: str, value: object) -> Array:
+def to_array(name: str, value: object, *, writable: bool = False) -> Array:
     """Return ``value`` as a NumPy array of native byte order, without a copy where that is possible.
 
     Accepted are NumPy arrays and scalars, Python numbers, and objects whose memory the host can read: with
-    ``__array_interface__``, ``__dlpack__``, the buffer protocol or ``__array__``.
+    ``__array_interface__``, ``__dlpack__``, the buffer protocol or ``__array__``. What has no version of DLPack is
+    read-only, as NumPy has it, unless ``writable`` asks for what its owner allows.
 
     Raises:
         ArgumentError: TIL702, it is none of these, or its elements are of a type that tileir does not have.
 
     """
-    array = _imported(name, value)
+    array = _imported(name, value, writable=writable)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if is_nameless(array):
@@ -87,7 +102,7 @@ def to_array(name: str, value: object) -> Array:
     return array
 
 
-def _imported(name: str, value: object) -> Array:
+def _imported(name: str, value: object, *, writable: bool = False) -> Array:
     if type(value) is np.ndarray:
         return value
     if np.ma.is_masked(value):
@@ -97,7 +112,7 @@ def _imported(name: str, value: object) -> Array:
     if isinstance(value, bool | int | float | np.generic):
         return _scalar(name, value)
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
-        return _from_dlpack(name, value)
+        return _from_dlpack(name, value, writable=writable)
     try:
         if hasattr(value, "__array_interface__"):
             return np.asarray(value)
@@ -109,9 +124,10 @@ def _imported(name: str, value: object) -> Array:
     raise _error("TIL702", f"{name!r} is of type {kind}; pass a NumPy array, for instance numpy.asarray(...)")
 
 
-def _from_dlpack(name: str, value: Any) -> Array:
+def _from_dlpack(name: str, value: Any, *, writable: bool) -> Array:
     try:
-        return np.from_dlpack(value)
+        array: Array = np.from_dlpack(value)
+        return imported(value) if writable and not array.flags.writeable else array
     except Exception as error:  # code of others may fail in any way
         place = place_of(value)
         if place is not None and place[0] not in HOST_KINDS:
@@ -175,7 +191,7 @@ def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Ar
         ArgumentError: with an entry for each value that does not fit: TIL701, TIL702, TIL705.
 
     """
-    _check_count("input", tensors, values)
+    check_count("input", tensors, values)
     arrays: list[Array] = []
     faults: list[Diagnostic] = []
     for tensor, value in zip(tensors, values, strict=True):
@@ -190,7 +206,7 @@ def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Ar
                 faults.append(Diagnostic("TIL701", message))
                 continue
             array = constant(value, tensor.dtype)
-        faults.extend(_misfits("input", tensor, array))
+        faults.extend(misfits("input", tensor, array))
         arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape))
     if faults:
         raise ArgumentError(faults)
@@ -224,22 +240,38 @@ def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[A
         ArgumentError: with an entry for each one that cannot be: TIL701, TIL703, TIL704, TIL705.
 
     """
-    _check_count("output", tensors, values)
+    check_count("output", tensors, values)
     faults: list[Diagnostic] = []
     arrays: list[Array] = []
     for tensor, value in zip(tensors, values, strict=True):
-        if not isinstance(value, np.ndarray):
+        array = _destination(tensor, value)
+        if array is None:
             kind = type(value).__name__
-            faults.append(Diagnostic("TIL703", f"output {tensor.name!r} must be a NumPy array, not {kind}"))
+            message = f"output {tensor.name!r} must be an array that shares its memory, of NumPy say, not {kind}"
+            faults.append(Diagnostic("TIL703", message))
             continue
-        faults.extend(_misfits("output", tensor, value))
-        if type(value) is not np.ndarray or not value.flags.carray:
-            faults.extend(_obstacles(tensor, value))
-        arrays.append(value)
+        faults.extend(misfits("output", tensor, array))
+        if type(array) is not np.ndarray or not array.flags.carray:
+            faults.extend(_obstacles(tensor, array))
+        arrays.append(array)
     faults = faults or list(_overlaps(tensors, arrays))
     if faults:
         raise ArgumentError(faults)
     return arrays
+
+
+def _destination(tensor: Tensor, value: Any) -> Array | None:
+    """Return the memory of an output as an array of NumPy; None where it has none that can be shared."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, bool | int | float | np.generic):
+        return None
+    if not (hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__") or _is_buffer(value)):
+        return None
+    try:
+        return _imported(tensor.name, value, writable=True)
+    except ArgumentError:
+        return None
 
 
 def separated(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
@@ -252,21 +284,24 @@ def separated(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
     ]
 
 
-def _check_count(kind: str, tensors: Sequence[Tensor], values: Sequence[object]) -> None:
+def check_count(kind: str, tensors: Sequence[Tensor], values: Sequence[object]) -> None:
+    """Raise TIL705 unless there is a value for each tensor."""
     if len(tensors) != len(values):
         names = ", ".join(tensor.name for tensor in tensors)
         raise _error("TIL705", f"{len(values)} {kind}s were passed; there are {len(tensors)}: {names}")
 
 
-def _misfits(kind: str, tensor: Tensor, array: Array) -> Iterator[Diagnostic]:
+def misfits(kind: str, tensor: Tensor, array: Formatted, remedy: str | None = None) -> Iterator[Diagnostic]:
+    """Yield what is wrong with dtype and shape of an array; ``remedy`` is how its dtype can be changed."""
     if array.dtype != tensor.dtype.numpy:
         found = DType.of(array.dtype)
         spelt = array.dtype.str if found is None else found.value
-        wanted = f"{tensor.dtype.value} is needed; convert it with astype({str(tensor.dtype.numpy)!r})"
+        change = remedy or f"convert it with astype({str(tensor.dtype.numpy)!r})"
+        wanted = f"{tensor.dtype.value} is needed; {change}"
         yield Diagnostic("TIL701", f"{kind} {tensor.name!r} has elements of type {spelt}, where {wanted}")
     if array.shape != tensor.shape:
-        if array.ndim != len(tensor.shape):
-            has = f"has {array.ndim} dimensions, shape {array.shape}, where {len(tensor.shape)} are needed"
+        if len(array.shape) != len(tensor.shape):
+            has = f"has {len(array.shape)} dimensions, shape {array.shape}, where {len(tensor.shape)} are needed"
         else:
             has = f"has shape {array.shape}"
         yield Diagnostic("TIL701", f"{kind} {tensor.name!r} {has}; it must be {tensor.shape}")

@@ -6,26 +6,26 @@ import threading
 from typing import TYPE_CHECKING
 
 import attrs
-import numpy as np
 
 from tileir.core.forking import renew_in_children
+from tileir.runtime.devices.overlap import overlap
 from tileir.runtime.events import all_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.runtime.arrays import Array
+    from tileir.runtime.devices.overlap import Footprint
     from tileir.runtime.events import PendingEvent
     from tileir.runtime.interface import Event
 
 
 @attrs.frozen(eq=False, repr=False)
 class _Call:
-    """A call, and the arrays that it uses."""
+    """A call, and the memory that it uses."""
 
     event: PendingEvent
-    reads: Sequence[Array]
-    writes: Sequence[Array]
+    reads: Sequence[Footprint]
+    writes: Sequence[Footprint]
 
 
 @attrs.define(eq=False)
@@ -50,8 +50,8 @@ class Calls:
 
     def add(
         self,
-        reads: Sequence[Array],
-        writes: Sequence[Array],
+        reads: Sequence[Footprint],
+        writes: Sequence[Footprint],
         after: Sequence[Event],
         start: Callable[[Sequence[Event]], PendingEvent],
     ) -> PendingEvent:
@@ -72,7 +72,7 @@ class Calls:
         event.then(self._prune)
         return event
 
-    def settle(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+    def settle(self, reads: Sequence[Footprint], writes: Sequence[Footprint]) -> None:
         """Wait for all calls that one on these arrays must follow; a call that wrote ``reads`` must not have failed."""
         if not self._pending:
             return
@@ -96,5 +96,5 @@ class Calls:
             self._pending = [call for call in self._pending if not call.event.done]
 
 
-def _share(some: Sequence[Array], others: Sequence[Array]) -> bool:
-    return any(np.may_share_memory(one, other) for one in some for other in others)
+def _share(some: Sequence[Footprint], others: Sequence[Footprint]) -> bool:
+    return any(overlap(one, other) for one in some for other in others)

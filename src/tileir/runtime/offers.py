@@ -101,12 +101,12 @@ class StreamingExecutor(SharingExecutor, Protocol):
     """An executor whose device has streams, in which others may use memory before it is written.
 
     Attributes:
-        stream: The stream of its commands, as DLPack numbers them: 1 is the default stream of CUDA, 2 that of each
-            thread, others are handles. Producers make it wait for what they have not written yet.
+        dlpack_stream: The stream of its commands, as DLPack numbers them: 1 is the default stream of CUDA, 2 that of
+            each thread, others are handles. Producers make it wait for what they have not written yet.
 
     """
 
-    stream: int
+    dlpack_stream: int
 
     def follow(self, stream: int) -> Sequence[Event]:
         """Return events that complete when all that is in a stream of others by now is done."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tileir.runtime.placement import Placement
     from tileir.runtime.resources import Resources
     from tileir.runtime.submission import Submission
-    from tileir.runtime.workspace import AnyStep, Workspace
+    from tileir.runtime.workspace import AnyStep, Operand, Workspace
     from tileir.semtree.ir import Buffer, Program, Work
 
 
@@ -151,11 +151,11 @@ class Plan:
         """Return arrays for the outputs, with undefined content."""
         return [np.empty(shape, dtype) for dtype, shape in self._output_formats]
 
-    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
         """Run all launches, and return when the outputs are written.
 
         Args:
-            inputs: Contiguous arrays of the inputs' dtypes and shapes.
+            inputs: Contiguous arrays of the inputs' dtypes and shapes, or buffers of the device that are large enough.
             outputs: The same for the outputs; none of them shares memory with another array.
 
         """
@@ -167,7 +167,9 @@ class Plan:
         workspace.run(inputs, outputs)  # what fails is not used again, as the device may not be done with it
         self._keep(workspace)
 
-    def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> PendingEvent:
+    def submit(
+        self, inputs: Sequence[Operand], outputs: Sequence[Operand], after: Sequence[Event] = ()
+    ) -> PendingEvent:
         """Run all launches once all of ``after`` have completed, and return an event that tells of the end.
 
         The arrays are as in :meth:`run`; the inputs do not change before the end. Where there are conditions, a thread

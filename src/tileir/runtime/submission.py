@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel
-from tileir.runtime.workspace import Step, executed, unrolled
+from tileir.runtime.workspace import Step, all_of_host, executed, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import BoundKernel, Event, Executor
     from tileir.runtime.interface import Buffer as Memory
-    from tileir.runtime.workspace import Layout, Slot
+    from tileir.runtime.workspace import Layout, Operand, Slot
 
 
 @attrs.frozen(eq=False)
@@ -111,9 +111,9 @@ class SubmittingWorkspace:
         """Allocate the temporaries."""
         return cls(layout, layout.memory(), layout.nbytes + 1)
 
-    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
         """Submit all launches, and return when the outputs are written."""
-        if self._batch is not None:
+        if self._batch is not None and all_of_host(inputs) and all_of_host(outputs):
             self._batch.run(inputs, outputs)
             return
         submission = self.submit(inputs, outputs)
@@ -123,7 +123,7 @@ class SubmittingWorkspace:
         except BaseException:
             all_ended(submission.commands).wait()  # others may still use the memory
             raise
-        self._batch = self._as_batch()
+        self._batch = self._batch or self._as_batch()
 
     def _as_batch(self) -> _Batch | None:
         """Return what the runs to come are, if all arrays are copied and all launches follow each other."""
@@ -142,7 +142,7 @@ class SubmittingWorkspace:
         inputs, outputs = ([staging[slot.number] for slot in slots] for slots in (layout.inputs, layout.outputs))
         return _Batch(layout.executor, inputs, launches, outputs)
 
-    def submit(self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event] = ()) -> Submission:
+    def submit(self, inputs: Sequence[Operand], outputs: Sequence[Operand], after: Sequence[Event] = ()) -> Submission:
         """Submit all copies and launches; until their end nobody else uses this object."""
         submitted: list[Event] = []
         try:
@@ -153,7 +153,7 @@ class SubmittingWorkspace:
         return Submission(submitted, ends, (self, inputs, outputs))
 
     def _submit(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], after: Sequence[Event], submitted: list[Event]
+        self, inputs: Sequence[Operand], outputs: Sequence[Operand], after: Sequence[Event], submitted: list[Event]
     ) -> list[Event]:
         executor, memory = self._layout.executor, self._memory.copy()
         arrived: dict[int, Event] = {}
@@ -188,7 +188,7 @@ class SubmittingWorkspace:
         ends += [launched[number] for number in self._layout.ends]
         return ends + list(arrived.values())
 
-    def _enter(self, slot: Slot, array: Array, memory: list[Any], in_place: set[int]) -> bool:
+    def _enter(self, slot: Slot, array: Operand, memory: list[Any], in_place: set[int]) -> bool:
         """Give an array of the caller memory of the device; return whether it is the array's own."""
         placed = self._layout.in_place(slot, array)
         if placed is None:

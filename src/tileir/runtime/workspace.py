@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, assert_never
 
 import attrs
 import numpy as np
@@ -11,7 +11,7 @@ from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import Choice, Condition, PartingExecutor, Repetition
-from tileir.runtime.offers import RepeatingExecutor
+from tileir.runtime.offers import AlignedBuffer, RepeatingExecutor
 from tileir.semtree.launches import counted_turns, turns_while
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class BranchStep:
 
 
 AnyStep: TypeAlias = Step | LoopStep | BranchStep
+
+Operand: TypeAlias = "Array | Memory"
+"""What a run reads and writes: an array of the host, or memory of the device."""
 
 
 def executed(steps: Iterable[AnyStep], holds: Callable[[int], bool]) -> Iterator[Step]:
@@ -151,11 +154,22 @@ class Layout:
             memory[number] = constant
         return memory
 
-    def in_place(self, slot: Slot, array: Array) -> Memory | None:
+    def in_place(self, slot: Slot, array: Operand) -> Memory | None:
         """Return a buffer over an array's own memory, if the device and all kernels can use it."""
+        if not isinstance(array, np.ndarray):
+            return array if _is_aligned(array, slot.alignment) else None
         if slot.alignment > 1 and address_of(array) % slot.alignment:
             return None
         return self.executor.wrap(array)
+
+
+def all_of_host(operands: Sequence[Operand]) -> TypeGuard[Sequence[Array]]:
+    """Return whether all of these are arrays of the host."""
+    return all(isinstance(operand, np.ndarray) for operand in operands)
+
+
+def _is_aligned(buffer: Memory, alignment: int) -> bool:
+    return not isinstance(buffer, AlignedBuffer) or buffer.alignment % alignment == 0
 
 
 class Workspace(Protocol):
@@ -166,7 +180,7 @@ class Workspace(Protocol):
         """How much memory it holds; where that is none, several threads may use it at a time."""
         ...
 
-    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run all launches, and return when the outputs are written."""
         ...
 
@@ -236,10 +250,10 @@ class SteppingWorkspace:
         """How much memory it holds."""
         return self._layout.nbytes
 
-    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
         """Run all launches, and return when the outputs are written."""
         layout, memory = self._layout, self._memory.copy()
-        staged: list[tuple[Memory, Array]] = []
+        staged: list[tuple[Memory, Operand]] = []
         for slot, array in zip(layout.inputs, inputs, strict=True):
             placed = layout.in_place(slot, array)
             memory[slot.number] = copied(layout.executor, array) if placed is None else placed
@@ -273,7 +287,7 @@ class ClosableWorkspace:
         """How much memory it holds."""
         return self.workspace.nbytes
 
-    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
         """Run all launches, and return when the outputs are written.
 
         Raises:
@@ -316,8 +330,8 @@ def holds(executor: Executor[Any], memory: Memory) -> bool:
     return bool(host[0])
 
 
-def copied(executor: Executor[Any], array: Array) -> Memory:
-    """Return fresh memory of the device with the content of an array."""
+def copied(executor: Executor[Any], array: Operand) -> Memory:
+    """Return fresh memory of the device with the content of an array, or of other memory."""
     memory: Memory = executor.allocate(array.nbytes)
     executor.copy(array, memory).wait()
     return memory

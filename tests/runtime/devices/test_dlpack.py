@@ -44,7 +44,7 @@ def bits(array: Array) -> list[Any]:
 def test_memory_of_others_is_shared_and_released(dtype: DType, layout: str, versions: bool) -> None:
     whole = matrix(dtype)
     array = LAYOUTS[layout](whole)
-    library = Library(array, versions=versions)
+    library = Library(array, versions=versions, counted=True)
     found = to_array("A", library)
     assert found.dtype == dtype.numpy
     assert found.shape == array.shape

@@ -98,14 +98,15 @@ def test_libraries_share_memory_of_the_host(context: tileir.Context, dtype: DTyp
     found = tileir.to_device(Library(array, versions=versions), context=context)
     assert found.device.id == "llvm.0"
     assert np.shares_memory(found.numpy(), array)
+    assert not found.read_only
 
 
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_libraries_share_memory_of_a_device(context: tileir.Context, card: SharedDevice, dtype: DType) -> None:
     array = MATRIX.astype(dtype.numpy)
-    library = Library(array, place=(2, 0))
+    library = Library(array, place=(2, 0), counted=True)
     look_at(tileir.to_device(library, context=context), card, array)
-    assert library.asked[0]["stream"] == card.stream
+    assert library.asked[0]["stream"] == card.dlpack_stream
     gc.collect()
     assert library.released == 1
 

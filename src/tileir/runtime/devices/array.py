@@ -139,9 +139,13 @@ class DeviceArray:
         self.memory()
         return self._host
 
-    def await_call(self, event: Event) -> None:
-        """Have whoever reads it wait for a call that was submitted to write it."""
+    def await_call(self, event: Event | None) -> None:
+        """Have whoever reads it wait for a call that was submitted to write it; None where it is written."""
         self._written = event
+
+    def awaited(self) -> Event | None:
+        """Return the submitted call that writes it; None where nobody has to wait."""
+        return self._written
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return it for NumPy, without a copy if its memory is the host's; else only where a copy is asked for.

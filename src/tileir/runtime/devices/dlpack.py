@@ -33,6 +33,8 @@ EXTENSION: Final = 12
 """The kind of devices that DLPack does not know."""
 
 CUDA_KINDS: Final = (2, 13)
+STREAM_KINDS: Final = (*CUDA_KINDS, 10)
+"""Kinds of devices with streams: CUDA and ROCm."""
 
 _KINDS: Final = MappingProxyType(
     {
@@ -180,6 +182,9 @@ def imported(value: Any, **options: object) -> Array:
     finally:
         kind.code = code
         tensor.device.kind, tensor.device.number = place
+    if isinstance(managed, _Managed) and not array.flags.writeable:  # NumPy does not know, and so writes none of these
+        address, strides = array.__array_interface__["data"][0], array.strides
+        return at(address, dtype, array.shape, array, strides=strides)
     return array.view(dtype.numpy)
 
 

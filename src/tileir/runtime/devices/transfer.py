@@ -13,7 +13,7 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.arrays import to_array, way_to_host
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, Place, at, imported, place_of, spelt
+from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, Place, at, imported, place_of, spelt
 from tileir.runtime.devices.home import Home
 from tileir.runtime.events import all_ended
 from tileir.runtime.offers import StreamingExecutor
@@ -52,12 +52,12 @@ def to_device(
     if isinstance(array, DeviceArray):
         found = array
     elif is_foreign(array):
-        found = adopted("the array", array, owner, device)
+        found = adopted("array", array, home_of(owner, device_of("array", array, owner, device)))
     else:
         home = home_of(owner, owner.device(device))
-        return _placed(to_array("the array", array), home, copy)
+        return _placed(to_array("array", array, writable=True), home, copy)
     if device is None or owner.device(device).id == found.device.id:
-        return found if not copy else _copied(found)
+        return found if not copy else copy_of(found)
     return _moved(found, home_of(owner, owner.device(device)), copy)
 
 
@@ -76,30 +76,25 @@ def is_foreign(value: object) -> bool:
     return hasattr(value, "__cuda_array_interface__") and not hasattr(value, "__array_interface__")
 
 
-def adopted(name: str, value: Any, context: Context, device: str | DeviceInfo | None = None) -> DeviceArray:
+def adopted(name: str, value: Any, home: Home) -> DeviceArray:
     """Return an array over memory of a device that is another library's, and stays shared.
 
     Args:
         name: What to call it in messages.
         value: What :func:`is_foreign` says yes to.
-        context: Owner of devices.
-        device: Where it is thought to be; None for whichever device of the context it is on.
+        home: The device that it must be on.
 
     Raises:
-        ArgumentError: TIL714, no device of the context shares its memory, or its layout does not allow that.
+        ArgumentError: TIL714, it is elsewhere, or its layout does not allow that.
 
     """
     place = place_of(value)
-    info = _device_at(context, place, device)
-    if info is None:
-        where = "a device of CUDA" if place is None else f"memory of {spelt(place)}"
-        message = f"{name!r} is in {where}, which no device here shares; move it to the host's memory first"
-        raise ArgumentError((Diagnostic("TIL714", message + way_to_host(value)),))
-    home = home_of(context, info)
+    if home.place[0] not in CUDA_KINDS if place is None else place != home.place:
+        raise _elsewhere(name, value, place, f"{home.device.id} does not share")
     try:
         array, written = _read(value, home, by_dlpack=place is not None)
     except Exception as error:  # code of others may fail in any way
-        message = f"{name!r}: {type(value).__name__} cannot be shared with {info.id} ({error})"
+        message = f"{name!r}: {type(value).__name__} cannot be shared with {home.device.id} ({error})"
         raise ArgumentError((Diagnostic("TIL714", message),)) from error
     if not array.flags.c_contiguous:
         message = f"{name!r} has gaps, or another order than row-major; make it contiguous where it is"
@@ -107,12 +102,52 @@ def adopted(name: str, value: Any, context: Context, device: str | DeviceInfo | 
     buffer = home.adopted(array)
     dtype = DType.of(array.dtype)
     if buffer is None or dtype is None:
-        message = f"{name!r} is of {info.id}, but in memory that it cannot use here; copy it, or move it to the host"
+        message = (
+            f"{name!r} is on {home.device.id}, but in memory that it cannot use here; copy it, or move it to the host"
+        )
         raise ArgumentError((Diagnostic("TIL714", message),))
     found = DeviceArray.of(buffer, home, dtype, array.shape, read_only=not array.flags.writeable)
     if written:
         found.await_call(all_ended(written))
     return found
+
+
+def device_of(name: str, value: Any, context: Context, device: str | DeviceInfo | None = None) -> DeviceInfo:
+    """Return the device whose memory an array of another library is in.
+
+    Raises:
+        ArgumentError: TIL714, no device of the context shares it.
+
+    """
+    place = place_of(value)
+    info = _device_at(context, place, device)
+    if info is None:
+        raise _elsewhere(name, value, place, "no device here shares")
+    return info
+
+
+def described(name: str, value: Any) -> Array:
+    """Return an array of the dtype and shape of one that is in memory of a device; nobody may read an element.
+
+    Raises:
+        ArgumentError: TIL714, its owner does not tell.
+
+    """
+    place = place_of(value)
+    streams = place is not None and place[0] in STREAM_KINDS
+    try:
+        if place is not None:
+            return imported(value, **({"stream": -1} if streams else {}))
+        return _interfaced(value)
+    except Exception as error:  # code of others may fail in any way
+        message = f"{name!r}: {type(value).__name__} does not tell what it is ({error})"
+        raise ArgumentError((Diagnostic("TIL714", message),)) from error
+
+
+def _elsewhere(name: str, value: object, place: Place | None, who: str) -> ArgumentError:
+    where = "a device of CUDA" if place is None else spelt(place)
+    message = f"{name!r} is in memory of {where}, which {who}; move it to the host's memory first"
+    return ArgumentError((Diagnostic("TIL714", message + way_to_host(value)),))
 
 
 def _device_at(context: Context, place: Place | None, device: str | DeviceInfo | None) -> DeviceInfo | None:
@@ -132,21 +167,26 @@ def _read(value: Any, home: Home, *, by_dlpack: bool) -> tuple[Array, tuple[Any,
     """Return an array that nobody may look into, and what completes when its elements are there."""
     executor: object = home.executor
     if by_dlpack:
-        options = {"stream": executor.stream} if isinstance(executor, StreamingExecutor) else {}
+        options = {"stream": executor.dlpack_stream} if isinstance(executor, StreamingExecutor) else {}
         return imported(value, **options), ()
-    described: Mapping[str, Any] = value.__cuda_array_interface__
-    if described.get("mask") is not None:
-        raise BufferError("it has masked elements; fill them first")
-    named = np.dtype(described["typestr"])
-    dtype = DType.of(named)
-    if dtype is None:
-        raise BufferError(f"elements of type {named} have no equal here")
-    address, read_only = described["data"]
-    strides, stream = described.get("strides"), described.get("stream")
-    array = at(address or 0, dtype, tuple(described["shape"]), value, strides=strides, read_only=read_only)
+    array, stream = _interfaced(value), value.__cuda_array_interface__.get("stream")
     if stream is None or not isinstance(executor, StreamingExecutor):
         return array, ()
     return array, tuple(executor.follow(stream))
+
+
+def _interfaced(value: Any) -> Array:
+    """Return the memory behind the interface of CUDA."""
+    interface: Mapping[str, Any] = value.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise BufferError("it has masked elements; fill them first")
+    named = np.dtype(interface["typestr"])
+    dtype = DType.of(named)
+    if dtype is None:
+        raise BufferError(f"elements of type {named} have no equal here")
+    address, read_only = interface["data"]
+    strides = interface.get("strides")
+    return at(address or 0, dtype, tuple(interface["shape"]), value, strides=strides, read_only=read_only)
 
 
 def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
@@ -163,7 +203,7 @@ def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
     return DeviceArray.of(buffer, home, dtype, array.shape, read_only=read_only)
 
 
-def _copied(array: DeviceArray) -> DeviceArray:
+def copy_of(array: DeviceArray) -> DeviceArray:
     """Return a copy on the same device."""
     buffer, home, dtype = array.ready(), array.home, DType.of(array.dtype)
     assert dtype is not None  # it was made for one

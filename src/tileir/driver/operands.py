@@ -1,0 +1,315 @@
+"""What a call reads and writes: arrays of the host and of its device; results are of the same kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.runtime.arrays import check_count, check_inputs, check_outputs, misfits, separated, to_array
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.devices.overlap import footprint, overlap
+from tileir.runtime.devices.transfer import adopted, described, device_of, home_of, is_foreign
+from tileir.runtime.events import all_ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.runtime.arrays import Array, Format, Tensor
+    from tileir.runtime.context import Context
+    from tileir.runtime.devices.home import Home
+    from tileir.runtime.devices.overlap import Footprint
+    from tileir.runtime.interface import Event
+    from tileir.runtime.plan import Plan
+
+
+@attrs.frozen(eq=False)
+class Operands:
+    """The arrays of one call.
+
+    Attributes:
+        inputs: What the plan reads: arrays of NumPy, or buffers of its device.
+        outputs: What it writes, likewise.
+        reads: Which memory the inputs are in.
+        writes: Which the outputs are in.
+        results: What the caller gets.
+        written: The arrays of devices among the results.
+        after: Submitted calls, maybe of another context, that write inputs of devices or use outputs.
+        copied: Whether an input had to be copied, and so is as old as that.
+
+    """
+
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+    reads: Sequence[Footprint]
+    writes: Sequence[Footprint]
+    results: tuple[Any, ...]
+    written: tuple[DeviceArray, ...] = ()
+    after: tuple[Event, ...] = ()
+    copied: bool = False
+
+    def note(self, event: Event | None) -> None:
+        """Have whoever reads the results wait for an event; None where they are written."""
+        for array in self.written:
+            array.await_call(event)
+
+
+def destinations(names: Sequence[str], out: Any) -> Sequence[Any] | None:
+    """Return what the results go to, in declared order; None where nobody says.
+
+    Raises:
+        ArgumentError: TIL705, a mapping has another name, or lacks one.
+
+    """
+    if isinstance(out, dict):
+        wrong = [f"there is no result {name!r}; they are {', '.join(names)}" for name in out if name not in names]
+        wrong += [f"out has no array for result {name!r}" for name in names if name not in out]
+        if wrong:
+            raise ArgumentError(Diagnostic("TIL705", fault) for fault in wrong)
+        return [out[name] for name in names]
+    return out if out is None or isinstance(out, tuple | list) else (out,)
+
+
+def residents(names: Sequence[str], values: Sequence[Any], context: Context) -> list[Any]:
+    """Return values, with arrays of devices for what is in their memory, and belongs to other libraries.
+
+    Raises:
+        ArgumentError: TIL714, no device of the context shares it.
+
+    """
+
+    def resident(name: str, value: Any) -> Any:
+        if not is_foreign(value):
+            return value
+        return adopted(name, value, home_of(context, device_of(name, value, context)))
+
+    return [resident(name, value) for name, value in zip(names, values, strict=True)]
+
+
+def home_of_any(values: Sequence[Any]) -> Home | None:
+    """Return where the first array of a device is; None where there is none."""
+    return next((value.home for value in values if isinstance(value, DeviceArray)), None)
+
+
+def seen_by_host(values: Sequence[Any]) -> list[Any]:
+    """Return values, with copies on the host of what is in other memory."""
+    return [value.numpy() if isinstance(value, DeviceArray) else value for value in values]
+
+
+def sent(arrays: Sequence[Array], home: Home) -> tuple[DeviceArray, ...]:
+    """Return arrays of the host in the memory of a device."""
+
+    def one(array: Array) -> DeviceArray:
+        dtype = DType.of(array.dtype)
+        assert dtype is not None  # results are of our own dtypes
+        return DeviceArray.of(home.sent(array), home, dtype, array.shape)
+
+    return tuple(map(one, arrays))
+
+
+def scalar_of(value: Any) -> object:
+    """Return an array of a device without axes as one of the host, as any other integer of which sizes are made."""
+    return value.numpy() if isinstance(value, DeviceArray) and not value.shape else value
+
+
+def format_of(name: str, value: Any) -> Format:
+    """Return dtype and shape of an array, wherever it is.
+
+    Raises:
+        ArgumentError: TIL702, it is none.
+
+    """
+    if isinstance(value, DeviceArray):
+        return value.dtype, value.shape
+    array = described(name, value) if is_foreign(value) else to_array(name, value)
+    return array.dtype, array.shape
+
+
+def operands_of(plan: Plan, home: Home, given: Sequence[Any], out: Sequence[Any] | None) -> Operands:
+    """Return what a call reads and writes.
+
+    Results are where the inputs are: on the device if one of them is, else on the host; or where ``out`` is.
+
+    Args:
+        plan: What runs.
+        home: Where it runs.
+        given: A value for each input.
+        out: Where the results go to; None for fresh memory.
+
+    Raises:
+        ArgumentError: with an entry for each value that does not fit.
+
+    """
+    if not any(map(_is_resident, given)) and (out is None or not any(map(_is_resident, out))):
+        return _of_host(plan, given, out)
+    check_count("input", plan.inputs, given)
+    faults: list[Diagnostic] = []
+    reads = [
+        _entered(tensor, value, home, faults, output=False) for tensor, value in zip(plan.inputs, given, strict=True)
+    ]
+    if out is None:
+        stays = any(isinstance(value, DeviceArray) for value in reads)
+        writes: list[Array | DeviceArray | None] = []
+        if not faults:
+            writes = [_fresh(tensor, home) for tensor in plan.outputs] if stays else [*plan.fresh_outputs()]
+    else:
+        check_count("output", plan.outputs, out)
+        writes = [
+            _entered(tensor, value, home, faults, output=True) for tensor, value in zip(plan.outputs, out, strict=True)
+        ]
+    if faults:
+        raise ArgumentError(faults)
+    read, written = ([array for array in arrays if array is not None] for arrays in (reads, writes))
+    return _joined(plan, home, given, read, written, out)
+
+
+def run_on_device(
+    plan: Plan,
+    home: Home,
+    given: Sequence[Any],
+    into: Sequence[tuple[Array | DeviceArray | None, Tensor]],
+    *,
+    stays: bool,
+) -> list[Any]:
+    """Run, and return the results that have no array to go to: fresh ones, of the device where they stay there.
+
+    Raises:
+        ArgumentError: with an entry for each value that does not fit.
+
+    """
+
+    def fresh(tensor: Tensor) -> Array | DeviceArray:
+        return _fresh(tensor, home) if stays else np.empty(tensor.shape, tensor.dtype.numpy)
+
+    results = [fresh(tensor) if array is None else array for array, tensor in into]
+    call = operands_of(plan, home, given, results)
+    for event in call.after:
+        event.wait()
+    plan.run(call.inputs, call.outputs)
+    return [result for result, (array, _) in zip(results, into, strict=True) if array is None]
+
+
+def _of_host(plan: Plan, given: Sequence[Any], out: Sequence[Any] | None) -> Operands:
+    values = given if plan.accepts(given) else check_inputs(plan.inputs, given)
+    copied = any(value is not one for value, one in zip(values, given, strict=True))
+    if out is None:
+        results = plan.fresh_outputs()
+        return Operands(values, results, values, results, tuple(results), copied=copied)
+    results = check_outputs(plan.outputs, out)
+    apart = separated(values, results)
+    copied = copied or any(value is not one for value, one in zip(apart, values, strict=True))
+    return Operands(apart, results, apart, results, tuple(out), copied=copied)
+
+
+def _joined(
+    plan: Plan,
+    home: Home,
+    given: Sequence[Any],
+    reads: list[Array | DeviceArray],
+    writes: list[Array | DeviceArray],
+    out: Sequence[Any] | None,
+) -> Operands:
+    """Return the operands of arrays that fit."""
+    written = [footprint(array) for array in writes]
+    overlapping = list(_overlaps(plan.outputs, written)) if out is not None else []
+    if overlapping:
+        raise ArgumentError(overlapping)
+    after: list[Event] = [*_awaited(reads), *map(_ended, _awaited(writes))]
+    copied = any(isinstance(value, np.ndarray) and value is not one for value, one in zip(reads, given, strict=True))
+    inputs: list[Any] = []
+    places: list[Footprint] = []
+    for array in reads:
+        place = footprint(array)
+        operand = _operand(array, home)
+        if out is not None and any(overlap(place, other) for other in written):
+            for event in after:
+                event.wait()
+            operand, copied = _copy(operand, home), True
+            place = operand if isinstance(operand, np.ndarray) else place
+        inputs.append(operand)
+        places.append(place)
+    devices = tuple(array for array in writes if isinstance(array, DeviceArray))
+    outputs = [_operand(array, home) for array in writes]
+    results = tuple(writes) if out is None else tuple(out)
+    return Operands(inputs, outputs, places, written, results, devices, tuple(after), copied)
+
+
+def _is_resident(value: Any) -> bool:
+    return type(value) is not np.ndarray and (isinstance(value, DeviceArray) or is_foreign(value))
+
+
+def _entered(
+    tensor: Tensor, value: Any, home: Home, faults: list[Diagnostic], *, output: bool
+) -> Array | DeviceArray | None:
+    """Return a value as an array of the host or of a device; None where it does not fit, which ``faults`` tells."""
+    try:
+        if not _is_resident(value):
+            return check_outputs([tensor], [value])[0] if output else check_inputs([tensor], [value])[0]
+        array = value if isinstance(value, DeviceArray) else adopted(tensor.name, value, home)
+        array.memory()
+    except ArgumentError as error:
+        faults.extend(error.diagnostics)
+        return None
+    kind = "output" if output else "input"
+    found = [*misfits(kind, tensor, array, "convert it before it is sent, or by a program")]
+    if output and array.read_only:
+        found.append(Diagnostic("TIL703", f"output {tensor.name!r} is read-only; pass an array that can be written"))
+    if not _is_there(array, home):
+        move = f"tileir.to_device({tensor.name}, {home.device.id!r})"
+        where = f"{kind} {tensor.name!r} is on {array.device.id}, and this runs on {home.device.id}"
+        found.append(Diagnostic("TIL714", f"{where}: move it, by {move}"))
+    faults.extend(found)
+    return None if found else array
+
+
+def _is_there(array: DeviceArray, home: Home) -> bool:
+    """Return whether a device can use an array where it is."""
+    if array.device.id == home.device.id:
+        return True
+    seen = array.seen()
+    return seen is not None and (home.is_host or not seen.size or home.wrapped(seen) is not None)
+
+
+def _operand(array: Array | DeviceArray, home: Home) -> Any:
+    """Return an array as a plan takes it: a buffer of its device, or an array of the host."""
+    if isinstance(array, np.ndarray):
+        return array
+    if array.device.id == home.device.id and not home.is_host:
+        return array.memory()
+    return array.seen()
+
+
+def _awaited(arrays: Sequence[Array | DeviceArray]) -> Iterator[Event]:
+    """Yield the submitted calls that write arrays of devices."""
+    for array in arrays:
+        event = None if isinstance(array, np.ndarray) else array.awaited()
+        if event is not None:
+            yield event
+
+
+def _ended(event: Event) -> Event:
+    """Return what completes with an event, and does not fail with it: what is overwritten need not be right."""
+    return all_ended([event])
+
+
+def _copy(operand: Any, home: Home) -> Any:
+    if isinstance(operand, np.ndarray):
+        return operand.copy()
+    fresh = home.executor.allocate(operand.nbytes)
+    home.executor.copy(operand, fresh).wait()
+    return fresh
+
+
+def _fresh(tensor: Tensor, home: Home) -> DeviceArray:
+    return DeviceArray.of(home.allocated(tensor.dtype, tensor.shape), home, tensor.dtype, tensor.shape)
+
+
+def _overlaps(tensors: Sequence[Tensor], places: Sequence[Footprint]) -> Iterator[Diagnostic]:
+    for later, place in enumerate(places):
+        for earlier in range(later):
+            if overlap(places[earlier], place):
+                both = f"{tensors[earlier].name!r} and {tensors[later].name!r}"
+                yield Diagnostic("TIL704", f"outputs {both} share memory; pass separate arrays")
