@@ -30,7 +30,7 @@ STAGES: Final[Mapping[str, type[Program]]] = MappingProxyType(
 
 _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*)*")
 _SEMTREE: Final = re.compile(r"program\s*\{")
-_STRIPE: Final = re.compile(r"program\s*\(")
+_STRIPE: Final = re.compile(r"program\s*\(|0\s*:\s*(?:#[^\s#]+\s+)*block\b")
 _TYPED: Final = re.compile(
     r"""
     function\s*\( \s*

@@ -63,6 +63,18 @@ def entry_around(program: Program, main: Block) -> Block:
     return Block(program.name, refinements=tuple(memory), statements=(main,), tags=program.tags.add(PROGRAM))
 
 
+def parameters_of(entry: Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of what a program in nested blocks is called with, and of its results, by what ``main`` says.
+
+    It reads the parameters, and writes results and temporaries, of which the allocations have the tag ``tmp``.
+    """
+    held = {memory.name for memory in entry.refinements if TEMPORARY in memory.tags or memory.constant}
+    views = [view for block in entry.blocks[:1] for view in block.refinements if view.source not in held]
+    inputs = (view.source for view in views if view.direction.reads)
+    outputs = (view.source for view in views if view.direction.writes)
+    return tuple(inputs), tuple(outputs)
+
+
 def tagged(memory: Refinement, word: str) -> Refinement:
     """Return an allocation with what text says about it."""
     return attrs.evolve(memory, tags=memory.tags.add(word))

@@ -31,6 +31,7 @@ from tileir.driver.cli.tune import tune_
 from tileir.driver.explain.stages import STAGES, listing, stage_text, texts_after
 from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
+from tileir.stripe.text.printer import STYLES
 
 if TYPE_CHECKING:
     pass
@@ -102,6 +103,9 @@ def devices(json_: bool) -> None:
 @bind_option
 @click.option("--stage", type=click.Choice(STAGES), default="tile", show_default=True, help="What to print.")
 @click.option("--after", metavar="PASS", help="Print the Stripe program after this pass; `all` means after each one.")
+@click.option(
+    "--style", type=click.Choice(STYLES), default=STYLES[0], help="How Stripe is written: seed, as on slides."
+)
 @_passes
 @target_options
 @_device
@@ -111,6 +115,7 @@ def print_(
     bindings: tuple[str, ...],
     stage: str,
     after: str | None,
+    style: str,
     passes: str | None,
     target: str | None,
     settings: tuple[str, ...],
@@ -127,9 +132,9 @@ def print_(
         stage, device, target = "code", f"cuda.{target.removeprefix(NVPTX)}", None
     choice = choice_of(target, settings_of(settings))
     if after is None:
-        text = stage_text(program, types, stage, passes=passes, device=device, choice=choice)
+        text = stage_text(program, types, stage, passes=passes, device=device, choice=choice, style=style)
     else:
-        text = texts_after(program, types, after, passes=passes, device=device, choice=choice)
+        text = texts_after(program, types, after, passes=passes, device=device, choice=choice, style=style)
     click.echo(text, nl=False)
 
 

@@ -15,6 +15,8 @@ from tileir.driver.targets import scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.semtree.ir import Program as SemProgram
+from tileir.stripe.ir import Program as StripeProgram
+from tileir.stripe.text.printer import STYLES
 from tileir.stripe.text.printer import to_text as stripe_text
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from tileir.driver.programs import Program
     from tileir.driver.targets import TargetChoice
     from tileir.runtime.interface import Library
-    from tileir.stripe.ir import Program as StripeProgram
     from tileir.typed.ir import TensorType
 
 PROGRAMS: Final = ("tile", "typed", "stripe", "scheduled", "sem")
@@ -45,10 +46,11 @@ def stage_text(
     passes: str | None,
     device: str | None,
     choice: Target | TargetChoice | None = None,
+    style: str = STYLES[0],
 ) -> str:
     """Return the text of a program at one of :data:`STAGES`; those before ``scheduled`` need no device.
 
-    ``code`` is what the back end of the device generates.
+    ``code`` is what the back end of the device generates; ``style`` is one of Stripe's text.
 
     Raises:
         TileError: TIL902 where a stage after ``tile`` lacks the types of inputs; TIL712, the program is of a later
@@ -57,7 +59,8 @@ def stage_text(
     if stage == CODE:
         need_types(program, types)
         return listing(program, types, None, passes=passes, device=device, choice=choice)
-    return to_text(stage_program(program, types, stage, passes=passes, device=device, choice=choice))
+    shown = stage_program(program, types, stage, passes=passes, device=device, choice=choice)
+    return stripe_text(shown, style) if isinstance(shown, StripeProgram) else to_text(shown)
 
 
 def stage_program(
@@ -98,6 +101,7 @@ def texts_after(
     passes: str | None,
     device: str | None,
     choice: Target | TargetChoice | None = None,
+    style: str = STYLES[0],
 ) -> str:
     """Return the Stripe program after each step or pass called ``after``, or after every one for :data:`ALL`.
 
@@ -117,7 +121,7 @@ def texts_after(
     def dump(name: str, after_it: StripeProgram) -> None:
         number = next(numbers)
         if after in (ALL, *names_of(steps[number - 1])):
-            parts.append(f"// {number}: {name}\n{stripe_text(after_it)}")
+            parts.append(f"// {number}: {name}\n{stripe_text(after_it, style)}")
 
     run(steps, stripe_of(program, types), dump=dump)
     return "\n".join(parts)

@@ -3,7 +3,8 @@
 Also reads the elder form of shapes, ``i8(1024:32, 32:1)`` for size and stride of each axis, texts without the
 number of points and byte sizes, constants of the kinds ``int`` and ``float``, which have 32 bits, and statements
 that are ended by semicolons. Sizes in bytes, exteriors and the
-number of points follow from the rest and are not checked.
+number of points follow from the rest and are not checked. Without its first line, a program is called with what the
+block ``main`` reads, and returns what it writes, but for temporaries.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from tileir.stripe.ir import (
     Store,
     scalar_output,
 )
+from tileir.stripe.nesting import parameters_of
 from tileir.stripe.text.header_parser import HeaderParser
-from tileir.stripe.text.lexer import MAX_CHARACTERS, NAME, SCALAR
+from tileir.stripe.text.lexer import MAX_CHARACTERS, NAME, NUMBER, SCALAR
 from tileir.stripe.text.token_parser import MAX_SHOWN, HopelessError
 
 if TYPE_CHECKING:
@@ -86,12 +88,16 @@ class _Parser(HeaderParser):
     """Statements, blocks and programs."""
 
     def program(self) -> tuple[Block, tuple[str, ...], tuple[str, ...], tuple[Buffer, ...]]:
-        """Read ``program (inputs) -> (outputs)``, the entry block and the buffers."""
-        self.word("program")
-        inputs = self.names()
-        self.expect("->")
-        outputs = self.names()
+        """Read ``program (inputs) -> (outputs)``, which may be left out, the entry block and the buffers."""
+        named = not self.at(NUMBER)
+        if named:
+            self.word("program")
+            inputs = self.names()
+            self.expect("->")
+            outputs = self.names()
         entry = self.block_text()
+        if not named:
+            inputs, outputs = parameters_of(entry)
         buffers: list[Buffer] = []
         while self.at_word("buffer"):
             self.advance()

@@ -9,7 +9,7 @@ values of refinement tags; indirect loads and stores; ``at@`` for an allocation 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -30,8 +30,8 @@ from tileir.stripe.ir import (
     Store,
     scalar_output,
 )
-from tileir.stripe.nesting import entry_around, main_of
-from tileir.stripe.tags import KERNEL
+from tileir.stripe.nesting import entry_around, main_of, parameters_of
+from tileir.stripe.tags import KERNEL, USER
 from tileir.stripe.text.naming import named
 
 if TYPE_CHECKING:
@@ -40,17 +40,41 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Kernel, Launch, Location, Reduction, Statement, Tags, TagValue, TensorShape
 
 
-def to_text(node: Program | Block) -> str:
-    """Return the text of a program, or of one block and what is in it."""
+SEED: Final = "seed"
+"""The style of the slides on which Stripe was shown first."""
+
+STYLES: Final = ("plain", SEED)
+
+
+def to_text(node: Program | Block, style: str = STYLES[0]) -> str:
+    """Return the text of a program, or of one block and what is in it; the parser reads each style.
+
+    In the style ``seed`` the header of a block is one line, shapes are ``dtype(size:stride, …)``, nothing is said that
+    follows from the rest, and a program tells its parameters by what its block ``main`` reads and writes, where it can.
+
+    Raises:
+        ValueError: There is no such style.
+    """
+    if style not in STYLES:
+        raise ValueError(f"there is no style {style!r}: write one of {', '.join(STYLES)}")
     writer = Writer()
+    seed = style == SEED
     if isinstance(node, Block):
-        _block(writer, node, 0)
+        _block(writer, node, 0, seed)
         return writer.text()
-    writer.line(f"program ({', '.join(node.inputs)}) -> ({', '.join(node.outputs)})")
-    _block(writer, entry_around(node, main_of(node, _kernel)), 0)
+    entry = entry_around(node, main_of(node, _kernel))
+    if not seed or parameters_of(entry) != (node.inputs, node.outputs):
+        writer.line(f"program ({', '.join(node.inputs)}) -> ({', '.join(node.outputs)})")
+    if seed:
+        entry = attrs.evolve(entry, refinements=tuple(map(_without_user, entry.refinements)))
+    _block(writer, entry, 0, seed)
     for buffer in node.buffers:
         writer.line(f'buffer {buffer.name} = "{bytes_text(buffer.data)}"')
     return writer.text()
+
+
+def _without_user(memory: Refinement) -> Refinement:
+    return attrs.evolve(memory, tags=memory.tags.remove(USER))
 
 
 def _kernel(kernel: Kernel, launch: Launch) -> Block:
@@ -59,10 +83,10 @@ def _kernel(kernel: Kernel, launch: Launch) -> Block:
     return attrs.evolve(block, tags=block.tags.add(KERNEL))
 
 
-def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = None) -> str:
+def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = None, seed: bool = False) -> str:
     """Return the line of a refinement; with the ranges of its block's indices it tells the exterior too."""
-    shape = refinement.shape
     parts = [f"#{name}{_tag_value(value)}" for name, value in refinement.tags.items]
+    location = location_text(refinement.location)
     parts.append(refinement.direction.value)
     if refinement.constant:
         parts.append("const")
@@ -70,18 +94,25 @@ def refinement_text(refinement: Refinement, ranges: Mapping[str, int] | None = N
         parts.append(f"at@{refinement.offset:#010x}")
     elif refinement.direction is Direction.NONE:
         parts.append("new@0x00000000")
+    before = seed and not refinement.constant  # behind the word const a location would make it a name
+    if before:
+        parts[-1] += location
     parts.append(refinement.name)
     if refinement.source not in ("", refinement.name):
         parts.append(f"= {refinement.source}")
     aggregation = "" if refinement.aggregation is None else f":{refinement.aggregation.value}"
-    parts[-1] += location_text(refinement.location) + f"[{_access(refinement)}]{aggregation}"
-    parts.append(shape_text(shape))
+    parts[-1] += f"{'' if before else location}[{_access(refinement)}]{aggregation}"
+    parts.append(_elder_shape(refinement.shape) if seed else shape_text(refinement.shape))
     text = " ".join(parts)
-    if ranges is not None and refinement.direction is not Direction.NONE:
+    if ranges is not None and not seed and refinement.direction is not Direction.NONE:
         text += _exterior(refinement, ranges)
     if refinement.cache_unit is not None:
         text += f", cache[{refinement.cache_unit}]"
     return text
+
+
+def _elder_shape(shape: TensorShape) -> str:
+    return f"{SPELLING[shape.dtype]}({listed(f'{dim.size}:{dim.stride}' for dim in shape.dims)})"
 
 
 def statement_text(statement: Statement, natural: DType | None = None) -> str:
@@ -203,12 +234,13 @@ def index_text(index: Index) -> str:
     return f"({tags_text(index.words)}{text})" if index.is_marked else text
 
 
-def _block_header(block: Block) -> str:
+def _block_header(block: Block, seed: bool = False) -> str:
     points = 1
     for index in block.indices:
         points *= index.range
     name = f" // {block.name}" if block.name else ""
-    return f"block{location_text(block.location)} [{', '.join(map(index_text, block.indices))}]:{points} ({name}"
+    count = "" if seed else f":{points}"
+    return f"block{location_text(block.location)} [{', '.join(map(index_text, block.indices))}]{count} ({name}"
 
 
 def _prefix(number: int, statement: Statement) -> str:
@@ -217,9 +249,12 @@ def _prefix(number: int, statement: Statement) -> str:
     return f"{number}: {deps}{tags_text(words)}"
 
 
-def _block(writer: Writer, block: Block, number: int) -> None:
-    writer.line(_prefix(number, block).rstrip())
-    writer.line(_block_header(block))
+def _block(writer: Writer, block: Block, number: int, seed: bool) -> None:
+    if seed:
+        writer.line(_prefix(number, block) + _block_header(block, seed))
+    else:
+        writer.line(_prefix(number, block).rstrip())
+        writer.line(_block_header(block))
     ranges = block.ranges
     with writer.indented(2):
         for comment in block.comments:
@@ -229,19 +264,19 @@ def _block(writer: Writer, block: Block, number: int) -> None:
         if (reduction := block.reduction) is not None:
             writer.line(reduction_text(reduction))
         for refinement in block.refinements:
-            writer.line(refinement_text(refinement, ranges))
+            writer.line(refinement_text(refinement, ranges, seed))
     writer.line(") {")
     with writer.indented():
-        _body(writer, block)
+        _body(writer, block, seed)
     writer.line("}")
 
 
-def _body(writer: Writer, block: Block) -> None:
+def _body(writer: Writer, block: Block, seed: bool) -> None:
     views = {refinement.name: refinement.shape.dtype for refinement in block.refinements}
     scalars: dict[str, DType | None] = {}
     for number, statement in enumerate(block.statements):
         if isinstance(statement, Block):
-            _block(writer, statement, number)
+            _block(writer, statement, number, seed)
             continue
         natural = None
         if isinstance(statement, Intrinsic):
