@@ -110,6 +110,15 @@ def test_lanes_have_partial_results_of_their_own(size: int, how: str) -> None:
     np.testing.assert_array_equal(rows(values), reduced)
 
 
+def test_a_loop_is_cut_at_several_places() -> None:
+    passes = 'accumulate,canonicalise,script{steps=(cut{loop=i, at=(2, "i - 1"), into=(first, most, last)})}'
+    a = np.arange(30, dtype=np.int32).reshape(5, 6)
+    total = tileir.compile("function (A[M, N]) -> (S) { S[i : M] = +(A[i, j]); }", {"A": a}, passes=passes)
+    ranges = [i.range for block in total.scheduled.main.blocks[0].blocks for i in block.indices if i.name != "j"]
+    assert ranges == [2, 2]  # the last row alone is no loop
+    np.testing.assert_array_equal(total(a), a.sum(axis=1))
+
+
 BORDERS = """script{steps=(
     specialise{loop=i, into=(top, rows, bottom)}, specialise{loop=j, into=(left, columns, right)},
     bind{loop=top, to=grid}, bind{loop=rows, to=grid}, bind{loop=bottom, to=grid}
@@ -166,6 +175,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "bind{loop=k, to=unroll}, rfactor{memory=C_acc, loop=k, into=parts}": ("TR707", {"binding": "unroll"}),
     "place{memory=C, level=local}": ("TR716", {"memory": "C"}),
     "cut{loop=i, at=5, into=(a, b)}": ("TR717", {"size": 5}),
+    "cut{loop=i, at=(2, 2), into=(a, b, c)}": ("TR717", {"at": "2, 2"}),
+    "cut{loop=i, at=(2, 3), into=(a, b)}": ("TR717", {"size": 5}),
     "specialise{loop=i, into=(a, b, c)}": ("TR737", {"loop": "i"}),
     "specialise{loop=i, into=(a, j, c)}": ("TR705", {"name": "j"}),
     "bind{loop=k, to=grid}": ("TR718", {"loop": "k"}),

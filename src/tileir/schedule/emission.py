@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,12 +32,12 @@ def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
         if (cut := _cut_lanes(body)) is not None:
             return refused("TR722", loop=cut)
     made = []
-    for body in bodies:
+    for part, body in zip(parts, bodies, strict=True):
         grouped = with_threads(attrs.evolve(tree, body=body), {})
         if not isinstance(grouped, Tree):
             return grouped
         if body:
-            made.append(emit(_root(grouped.body, grouped), tree.kernel))
+            made.append(emit(_root(grouped.body, grouped, alone=any(map(_is_grid, part))), tree.kernel))
     return tuple(made)
 
 
@@ -49,12 +50,15 @@ def _apart(items: tuple[Item, ...]) -> list[tuple[Item, ...]]:
     if not any(_is_grid(item) for item in items):
         return [items]
     found: list[tuple[Item, ...]] = []
-    for item in items:
-        if isinstance(item, Loop) and _is_grid(item) and not item.allocations:
-            found += [(attrs.evolve(item, body=body),) for body in _apart(item.body)]
-        else:
-            found.append((item,))
+    for grids, run in [(key, tuple(group)) for key, group in groupby(items, _is_grid)]:
+        found += [body for item in run for body in _in_grid(item)] if grids else [run]
     return found
+
+
+def _in_grid(item: Item) -> list[tuple[Item, ...]]:
+    if not isinstance(item, Loop) or item.allocations:
+        return [(item,)]
+    return [(attrs.evolve(item, body=body),) for body in _apart(item.body)]
 
 
 def _is_grid(item: Item) -> bool:
@@ -156,9 +160,11 @@ def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int]) -> int:
     return most
 
 
-def _root(items: tuple[Item, ...], tree: Tree) -> Node:
+def _root(items: tuple[Item, ...], tree: Tree, *, alone: bool) -> Node:
+    """Return the outermost block; ``alone`` tells whether a grid of a single group stays one."""
     nodes = _nodes(items)
-    if len(nodes) == 1 and not tree.allocations:
+    one_group = alone and not any(map(_is_grid, items))
+    if len(nodes) == 1 and not tree.allocations and not one_group:
         return nodes[0]
     return Node(allocations=tree.allocations, children=nodes)
 

@@ -172,7 +172,7 @@ _SCRIPTS: Final = {
     "TR714": Reason("an order of axes names each axis of the tensor once"),
     "TR715": Reason("nothing in the loop merges into the memory, or something reads it or overwrites it"),
     "TR716": Reason("the kernel has no memory of this name"),
-    "TR717": Reason("a loop is cut before its end"),
+    "TR717": Reason("a loop is cut before its end, at places in order, into one more loop than these"),
     "TR718": Reason("iterations merge into the same elements, so they cannot run at the same time"),
     "TR719": Reason("loops of the grid stand outside of all others, with nothing beside them"),
     "TR720": Reason("a loop over lanes has statements alone for a body: jam it first"),

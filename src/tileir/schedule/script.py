@@ -7,7 +7,7 @@ it was, and the remark says why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import attrs
 
@@ -35,6 +35,16 @@ _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | P
 _OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Inline | ComputeAt
 Step: TypeAlias = _OfLoops | _OfMemory
 """What a script may say."""
+
+
+class Rearrangement(Protocol):
+    """A step, of scripts or of a pass that schedules by steps."""
+
+    name: ClassVar[str]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree rearranged, or why it cannot be."""
+        ...
 
 
 @attrs.frozen
@@ -112,7 +122,7 @@ class Script:
         return _scheduled(tree, self.steps, Known(values, producer))
 
 
-def scheduled(nest: Nest, steps: Iterable[Step]) -> tuple[stripe.Block, ...] | Refused:
+def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block, ...] | Refused:
     """Return the kernels that steps make of a nest, in order, or why one of them refuses.
 
     So passes that know sizes and names schedule: by the steps of scripts.
@@ -120,7 +130,7 @@ def scheduled(nest: Nest, steps: Iterable[Step]) -> tuple[stripe.Block, ...] | R
     return _scheduled(tree_of_nest(nest), steps, Known())
 
 
-def _scheduled(tree: Tree, steps: Iterable[Step], known: Known) -> tuple[stripe.Block, ...] | Refused:
+def _scheduled(tree: Tree, steps: Iterable[Rearrangement], known: Known) -> tuple[stripe.Block, ...] | Refused:
     for number, step in enumerate(steps):
         new = applied(step, tree, known)
         if isinstance(new, Refused):
@@ -129,7 +139,7 @@ def _scheduled(tree: Tree, steps: Iterable[Step], known: Known) -> tuple[stripe.
     return kernels_of(tree)
 
 
-def applied(step: Step, tree: Tree, known: Known) -> Tree | Refused:
+def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:
     """Return what a step makes of a tree; refused as well where loops that are bound would not fit any more."""
     new = step(tree, known)
     if isinstance(new, Refused):

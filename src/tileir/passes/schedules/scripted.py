@@ -57,10 +57,10 @@ class Scripted:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with the kernels scheduled that the script is for."""
-        script = self.script
+        apply = self.script.apply
         if any(isinstance(step, Inline | ComputeAt) for step in self.steps):
-            return expanded_with_makers(program, script.apply)
-        return expand_kernels(program, script.apply)
+            return expanded_with_makers(program, apply)
+        return expand_kernels(program, apply)
 
     def for_target(self, target: Target) -> Scripted:
         """Return the pass with a parameter for each fact of a target that it names or needs, and that is a number."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -238,35 +238,39 @@ def in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement
 
 @attrs.frozen
 class Cut:
-    """Make two loops in turn of one: the iterations before a place, and the others.
+    """Make loops in turn of one: the iterations before a place, or between several, and the others.
 
     Attributes:
         loop: The loop.
-        at: How many iterations the first loop has.
-        into: The names of the two loops.
+        at: How many iterations the first loop has; of several places, in order, each counts from the beginning.
+        into: The names of the loops, one more than places.
     """
 
     name: ClassVar[str] = "cut"
     loop: str
-    at: Size
-    into: tuple[str, str]
+    at: Size | tuple[Size, ...]
+    into: tuple[str, ...]
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree with two loops."""
-        at = known.size(self.at, tree)
-        if isinstance(at, Refused):
-            return at
+        """Return the tree with loops in turn."""
+        places: list[int] = []
+        for at in self.at if isinstance(self.at, tuple) else (self.at,):
+            place = known.size(at, tree)
+            if isinstance(place, Refused):
+                return place
+            places.append(place)
         taken = tree.names()
         if again := [name for name in self.into if name != self.loop and name in taken]:
             return refused("TR705", name=again[0])
-        return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, at))
+        return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, places))
 
-    def _cut(self, loop: Loop, at: int) -> Replaced | Refused:
+    def _cut(self, loop: Loop, places: list[int]) -> Replaced | Refused:
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
-        if at >= loop.size:
-            return refused("TR717", loop=loop.name, size=loop.size, at=at)
-        return _in_turn(loop, self.into, (0, at, loop.size))
+        ends = (*places, loop.size)
+        if any(first >= second for first, second in pairwise(ends)) or len(self.into) != len(ends):
+            return refused("TR717", loop=loop.name, size=loop.size, at=", ".join(map(str, places)))
+        return _in_turn(loop, self.into, (0, *ends))
 
 
 @attrs.frozen
@@ -364,11 +368,15 @@ def shared_merge(loop: Loop) -> str | None:
     return None
 
 
+_MOST_CHANNELS: Final = 4
+"""Lanes may be so many elements apart where they write: those of pixels whose channels are written in turn."""
+
+
 def _no_vector(loop: Loop) -> Refused | None:
     """Return why the iterations of a loop cannot be the lanes of a vector; None where they can."""
     for leaf in leaves(loop.body):
         for use in leaf.uses:
             stride = use.stride(loop.name)
-            if use.direction.writes and stride != 1:
+            if use.direction.writes and not 1 <= stride <= _MOST_CHANNELS:
                 return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
     return None

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.jam import is_merge, jammed
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, emit, leaf, product
+from tileir.schedule.nest import Nest, leaf, product
 from tileir.schedule.remarks import Done, Refused, refused
+from tileir.schedule.script import scheduled
+from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
+from tileir.schedule.tree import Leaf, Loop, Replaced, Tail, with_loops_replaced
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Sequence
 
+    from tileir.core.text.names import NameScope
     from tileir.schedule.nest import Segment, Use
+    from tileir.schedule.script import Rearrangement
+    from tileir.schedule.sizes import Known
+    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen
@@ -58,8 +65,13 @@ class Vectorise:
         if isinstance(vector, Refused):
             return vector
         parts = self._parts(nest, vector)
-        made = tuple(emit(node, kernel) for part, count in parts for node in self._nodes(part, vector, count))
-        return Done(made, (("index", vector.name), ("lanes", self._lanes(nest, vector)), ("rows", parts[0][1])))
+        made: list[stripe.Block] = []
+        for part, count in parts:
+            kernels = scheduled(part, self._steps(part, vector, count))
+            if isinstance(kernels, Refused):
+                return kernels
+            made += kernels
+        return Done(tuple(made), (("index", vector.name), ("lanes", self._lanes(nest, vector)), ("rows", parts[0][1])))
 
     def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
         """Return the nest, and how many of its rows to compute together; in two parts where some rows are left."""
@@ -102,111 +114,71 @@ class Vectorise:
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         return min(lanes, sch.power_of_two_below(vector.range))
 
-    def _nodes(self, nest: Nest, vector: stripe.Index, rows: int) -> list[Node]:
-        lanes = self._lanes(nest, vector)
-        names = nest.taken_names()
-        others = [i for i in nest.indices if i.name != vector.name]
-        vectors, left = divmod(vector.range, lanes)
-        shape = _Shape(vector, lanes, names)
-        crossed = _crossed_index(nest, vector)
+    def _steps(self, nest: Nest, vector: stripe.Index, rows: int) -> Iterator[Rearrangement]:
+        """Yield what cuts rows into parts for the grid and vectors, and takes the elements that fill none."""
+        lanes, names, name = self._lanes(nest, vector), nest.taken_names(), vector.name
         row = _shared_index(nest, vector, rows) if rows > 1 else None
-        if row is not None:
-            others, shape = self._jammed(others, nest, row, rows, shape)
-            per_group = vectors
-        elif crossed is not None:
-            others, shape = self._blocked(others, crossed, shape)
-            per_group = max(1, crossed.size // lanes)
+        cut = _crossed_index(nest, vector) if row is None else (row, rows)
+        others = [index for index in nest.indices if index is not vector]
+        vectors, left = divmod(vector.range, lanes)
+        per_group, inner, shape = vectors, tuple[str, ...](), _Vectors(name, lanes, names)
+        if cut is not None:
+            index, size = cut
+            block, within = (names.fresh(f"{index.name}_{what}") for what in ("block", "in"))
+            yield Split(index.name, size, (block, within), Tail.EVEN)
+            others = [sch.index(block, index.range // size) if each is index else each for each in others]
+            per_group, inner = vectors if row is not None else max(1, size // lanes), (within,)
+            values = [Affine.of({block: rows}) + number for number in range(rows)]
+            sources = {r.name: r.source for r in nest.kernel.refinements}
+            together = None if row is None else jammed(nest.segments[0], row.name, values, sources)
+            shape = _Vectors(name, lanes, names, within, row is not None, together)
         elif not others or (vector.range > self.chunk and STRIP not in nest.kernel.tags):
             # One group takes whole rows while rows are short, else a part of one row.
             per_group = max(1, self.chunk // lanes)
-        else:
-            per_group = vectors
+        several = sch.present(others) and "border" not in nest.kernel.tags
+        grid = [index.name for index in self._grid_of_rows(sch.present(others), vector.range)]
+        loops = [index.name for index in others if index.name not in grid]
         groups, rest = divmod(vectors, per_group)
-        grid = self._grid_of_rows(others, vector.range)
-        nodes = []
-        runs = [_Run(groups * per_group * lanes, rest, lanes)]
-        if groups > 1 or (rest == 0 and not left):
-            block = sch.index(names.fresh(f"{vector.name}_chunk"), groups, Binding.GRID)
-            inside = shape.node(nest, _Run(0, per_group, lanes), sch.part(block, per_group * lanes))
-            nodes.append(Node((*grid, *sch.present((block,))), children=(inside,)))
-        else:
-            runs = [_Run(0, vectors, lanes)]
-        several = others and "border" not in nest.kernel.tags
-        runs.extend(_ends(vectors * lanes, left, vectors if several else 0))
-        children = tuple(shape.node(nest, run, Affine()) for run in runs if run.count)
-        if children:
-            nodes.append(Node(tuple(grid), children=children))
-        return nodes
+        chunked = groups > 1 or not (rest or left)
+        ends = [(rest if chunked else vectors, lanes), *_ends(left, vectors if several else 0)]
+        runs = [run for run in ends if run[0]]
+        parts = [(per_group * lanes, [(per_group, lanes)])] * chunked + [(vector.range, runs)] * bool(runs)
+        cuts = [names.fresh(f"{name}_cut") for _ in parts] if len(parts) > 1 else [name]
+        chunks = [names.fresh(f"{name}_chunk") for _ in parts]
+        inside = [names.fresh(f"{name}_part") for _ in parts]
+        yield Reorder((name, *grid, *loops, *inner))
+        if len(parts) > 1:
+            yield Cut(name, groups * per_group * lanes, tuple(cuts))
+        for loop, (size, _), chunk, part in zip(cuts, parts, chunks, inside, strict=True):
+            yield Split(loop, size, (chunk, part), Tail.EVEN)
+            yield Reorder((*grid, chunk, *loops, part, *inner))
+        # Where one group takes a kernel, its outer loops may still become a grid; the vectors of a row do not.
+        groups_of = chunks if groups > 1 or not loops else []
+        yield from (Bind(loop, Binding.GRID) for loop in (*grid, *groups_of))
+        for (_, own), part in zip(parts, inside, strict=True):
+            yield from shape.steps(part, own)
 
-    def _blocked(
-        self, others: list[stripe.Index], crossed: _Crossed, shape: _Shape
-    ) -> tuple[list[stripe.Index], _Shape]:
-        """Cut the index along which an input is contiguous, so that its cache lines are used whole."""
-        index = crossed.index
-        block = sch.index(shape.names.fresh(f"{index.name}_block"), index.range // crossed.size)
-        inner = sch.index(shape.names.fresh(f"{index.name}_in"), crossed.size)
-        value = sch.part(block, crossed.size) + sch.part(inner)
-        others = [block if i.name == index.name else i for i in others]
-        return list(sch.present(others)), attrs.evolve(shape, inner=(inner,), mapping={index.name: value})
-
-    def _jammed(
-        self, others: list[stripe.Index], nest: Nest, row: stripe.Index, rows: int, shape: _Shape
-    ) -> tuple[list[stripe.Index], _Shape]:
-        """Let each vector of a row stand beside those of the rows after it."""
-        block = sch.index(shape.names.fresh(f"{row.name}_block"), row.range // rows)
-        inner = sch.index(shape.names.fresh(f"{row.name}_in"), rows, Binding.UNROLL)
-        others = [block if i.name == row.name else i for i in others]
-        mapping = {row.name: sch.part(block, rows) + sch.part(inner)}
-        sources = {r.name: r.source for r in nest.kernel.refinements}
-        values = [sch.part(block, rows) + number for number in range(rows)]
-        together = jammed(nest.segments[0], row.name, values, sources)
-        shape = attrs.evolve(shape, beside=(inner,), mapping=mapping, together=together)
-        return list(sch.present(others)), shape
-
-    def _grid_of_rows(self, others: list[stripe.Index], row: int) -> list[stripe.Index]:
-        """Mark outer indices as grid axes until a group has about ``chunk`` points; at most two of them."""
-        if any(STRIP in i.tags for i in others):
-            return [i.bound(Binding.GRID) if STRIP in i.tags else i for i in others]
-        result = []
-        points = product(i.range for i in others) * row
-        for position, index in enumerate(others):
-            marked = position < 2 and points > self.chunk
-            points //= index.range
-            result.append(index.bound(Binding.GRID) if marked else index)
-        return result
+    def _grid_of_rows(self, others: Sequence[stripe.Index], row: int) -> list[stripe.Index]:
+        """Return outer indices for grid axes until a group has about ``chunk`` points; at most two of them."""
+        strips = [index for index in others if STRIP in index.tags]
+        points = [product(index.range for index in others[at:]) * row for at in range(2)]
+        return strips or [index for index, each in zip(others, points, strict=False) if each > self.chunk]
 
 
-@attrs.frozen(repr=False)
-class _Run:
-    """``count`` vectors of ``lanes`` elements from ``start`` on."""
-
-    start: int
-    count: int
-    lanes: int
-
-
-def _ends(start: int, left: int, vectors: int) -> Iterator[_Run]:
-    """Yield runs over the ``left`` last elements of a row: by ever shorter vectors where rows have few ``vectors``."""
+def _ends(left: int, vectors: int) -> Iterator[tuple[int, int]]:
+    """Yield runs, so many vectors of so many lanes, over the last elements of a row: short ones if these are few."""
     while left:
         lanes = sch.power_of_two_below(left) if 0 < vectors < _SHORT_ROW else 1
-        yield _Run(start, left // lanes, lanes)
-        start, left = start + left // lanes * lanes, left % lanes
+        yield left // lanes, lanes
+        left %= lanes
 
 
 _SHORT_ROW = 256
 """From so many vectors on, elements that fill none take no time beside them."""
 
 
-@attrs.frozen(repr=False)
-class _Crossed:
-    """An index along which an input is contiguous while the vector index strides through it, and its block size."""
-
-    index: stripe.Index
-    size: int
-
-
-def _crossed_index(nest: Nest, vector: stripe.Index) -> _Crossed | None:
-    """Return the index to block for a transposed input; None where no input is transposed."""
+def _crossed_index(nest: Nest, vector: stripe.Index) -> tuple[stripe.Index, int] | None:
+    """Return the index to block for a transposed input, and the size of blocks; None where no input is transposed."""
     constrained = sch.constrained_indices(nest)
     for use in sch.read_uses(nest):
         if use.stride(vector.name) in (0, 1):
@@ -214,7 +186,7 @@ def _crossed_index(nest: Nest, vector: stripe.Index) -> _Crossed | None:
         for index in nest.indices:
             if use.stride(index.name) == 1 and index.name not in constrained:
                 sizes = [d for d in range(8, 65) if index.range % d == 0]
-                return _Crossed(index, min(sizes, key=lambda d: abs(d - _CROSSED_BLOCK))) if sizes else None
+                return (index, min(sizes, key=lambda d: abs(d - _CROSSED_BLOCK))) if sizes else None
     return None
 
 
@@ -295,31 +267,47 @@ _CROSSED_BLOCK = 32
 
 
 @attrs.frozen(repr=False)
-class _Shape:
-    """How the loops below the grid look: ``inner`` loops around the vectors of one run, ``beside`` for each of them.
+class _Vectors:
+    """The loops below the grid: a loop ``inner`` of rows, if any, around the vectors of a run, or ``beside`` each."""
 
-    Where the points of ``beside`` have something in common, ``together`` does for all of them what each one would do.
-    """
-
-    vector: stripe.Index
+    name: str
     lanes: int
     names: NameScope
-    inner: tuple[stripe.Index, ...] = ()
-    beside: tuple[stripe.Index, ...] = ()
-    mapping: Mapping[str, Affine] = attrs.field(factory=dict)
+    inner: str = ""
+    beside: bool = False
     together: Segment | None = None
 
-    def node(self, nest: Nest, run: _Run, base: Affine) -> Node:
-        """Return the loops over one run of vectors from ``base`` on, with the leaf that they repeat."""
-        step = sch.index(self.names.fresh(f"{self.vector.name}_vector"), run.count)
-        lane = sch.index(self.names.fresh(f"{self.vector.name}_lane"), run.lanes, Binding.LANE)
-        value = sch.part(step, run.lanes) + sch.part(lane) + run.start + base
-        whole = run.lanes == self.lanes
-        # The ends of rows are one after the other: they are not worth a copy for each row.
-        beside = self.beside if whole else tuple(i.bound(None) for i in self.beside)
-        segment, tile = nest.segments[0], (*beside, *sch.present((lane,)))
-        if whole and self.together is not None:
-            segment, tile = self.together, sch.present((lane,))
-        inside = leaf(segment, {**self.mapping, self.vector.name: value}, tile)
-        loops = (*self.inner, *sch.present((step,)))
-        return Node(loops, children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints)
+    def steps(self, loop: str, runs: Sequence[tuple[int, int]]) -> Iterator[Rearrangement]:
+        """Yield what makes runs of a loop, each so many vectors of so many lanes."""
+        parts = [self.names.fresh(f"{self.name}_run") for _ in runs] if len(runs) > 1 else [loop]
+        if len(runs) > 1:
+            yield Cut(loop, tuple(accumulate(count * lanes for count, lanes in runs[:-1])), tuple(parts))
+        for part, (_, lanes) in zip(parts, runs, strict=False):
+            step, lane = (self.names.fresh(f"{self.name}_{what}") for what in ("vector", "lane"))
+            whole = self.beside and lanes == self.lanes
+            if whole:
+                yield _Beside(self.together, part, self.name)
+            yield Split(part, lanes, (step, lane), Tail.EVEN)
+            if self.inner and not (whole and self.together):
+                yield Reorder((step, self.inner, lane) if self.beside else (self.inner, step, lane))
+            yield Bind(lane, Binding.LANE)
+
+
+@attrs.frozen(repr=False)
+class _Beside:
+    """Puts what rows compute at once in place of the loop over them inside of a run; or unrolls it for None."""
+
+    name: ClassVar[str] = "beside"
+    together: Segment | None
+    run: str
+    vector: str
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with rows beside each other."""
+        return with_loops_replaced(tree, self.run, lambda run, _: Replaced((attrs.evolve(run, body=self._rows(run)),)))
+
+    def _rows(self, run: Loop) -> tuple[Item, ...]:
+        if self.together is None:
+            return tuple(attrs.evolve(item, binding=Binding.UNROLL) for item in run.body if isinstance(item, Loop))
+        every = Leaf(self.together.statements, self.together.uses, self.together.constraints, self.together.tags)
+        return (every.substitute({self.vector: Affine.index(run.name)}),)
