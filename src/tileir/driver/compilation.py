@@ -18,6 +18,7 @@ from tileir.core.json.codec import from_json, identity, to_json
 from tileir.driver.compiler import Stages, compile_stages, passes_of, remarks_of
 from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
+from tileir.runtime.extension_digest import digest_of_extensions
 from tileir.runtime.source_digest import source_digest
 from tileir.semtree.ir import KernelFunction, Program
 from tileir.tile.ir import Function as TileFunction
@@ -118,7 +119,10 @@ class Request:
         """Return what tells passes apart; None for those of strangers, whose code has no digest."""
         if not isinstance(self.passes, tuple):
             own = (self.scheduling or self.target).pipeline
-            return "" if self.passes in (None, own) else self.passes
+            strangers = digest_of_extensions(own if self.passes is None else self.passes)
+            if strangers is None:
+                return None
+            return strangers + ("" if self.passes in (None, own) else self.passes)
         from tileir.passes.pipelines.catalog import PASSES  # it loads all passes
         from tileir.passes.pipelines.pipeline import to_text
 

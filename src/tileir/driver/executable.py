@@ -11,6 +11,7 @@ import numpy as np
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import PROGRAM, Compilation, Request, ready
+from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.pending import PendingCall
 from tileir.driver.programs import input_names, output_names, program_of, types_of
 from tileir.driver.targets import choice_of, scheduling_target
@@ -108,8 +109,8 @@ class Executable:
 
     @property
     def listings(self) -> tuple[str, ...]:
-        """The forms of generated code that :meth:`listing` shows, the usual one first; the back end declares them."""
-        return tuple(self._backend.forms)
+        """The forms that :meth:`listing` shows: those of the back end, the usual one first, and installed ones."""
+        return forms_of(self._backend)
 
     def listing(self, form: str | None = None) -> str:
         """Return generated code as text, in a form of :attr:`listings` or, without one, in the first of them.
@@ -117,7 +118,7 @@ class Executable:
         Raises:
             BackendError: TIL806, the back end has no such form, or the device no text of it.
         """
-        return self._backend.listing(self._library, form)
+        return listing_of(self, self._backend, self._library, form)
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -78,6 +78,7 @@ def target_file(path: str) -> TargetFile:
         TileError: As :func:`choice_of`.
     """
     from tileir.core.targets.target_file import (  # only who names a target pays for it
+        all_names_of_targets,
         loaded,
         names_of_targets,
         target_called,
@@ -86,10 +87,12 @@ def target_file(path: str) -> TargetFile:
     if path in names_of_targets():
         return target_called(path)
     file = Path(path)
+    if not file.exists() and path in all_names_of_targets():
+        return target_called(path)
     try:
         return loaded(file.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
-        problem = f"there is neither a target nor a file {path[:200]!r}{nearest(path, names_of_targets())}"
+        problem = f"there is neither a target nor a file {path[:200]!r}{nearest(path, all_names_of_targets())}"
         raise fail("TIL547", problem) from None
     except (OSError, ValueError) as error:
         raise fail("TIL901", f"cannot read {path}: {error}") from None

@@ -9,7 +9,7 @@
 
 from typing import TYPE_CHECKING
 
-from tileir.core.text.advice import missing_attribute
+from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.ops.activations import (
     celu,
     elu,
@@ -398,10 +398,13 @@ for _name in __all__:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, *EXTENSIONS.names(Kind.OPERATION), *(name for name in globals() if name.startswith("__"))})
 
 
 if not TYPE_CHECKING:  # or every unknown name would have a type
 
     def __getattr__(name: str) -> object:
-        raise missing_attribute(__name__, name, __all__)
+        """Return an operation of another distribution, which is looked for where tileir has none of that name."""
+        from tileir.ops.installed import operation_called
+
+        return operation_called(name, __all__)

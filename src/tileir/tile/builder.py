@@ -185,11 +185,7 @@ class FunctionBuilder:
         references: list[str] = []
         for result in results:
             if not isinstance(result, Tensor):
-                given: object = result
-                advice = "give a dimension or number a name with let(name, value)"
-                if isinstance(given, Combined):
-                    advice = "write an element onto one, as in C[i] += X[i]"
-                raise mistake("TIL205", f"an output is a tensor; {advice}")
+                raise _no_output(result)
             expr = value_of(recorder, result)
             repeated = result.reference in references
             references.append(recorder.record(expr) if repeated else result.reference)
@@ -224,3 +220,13 @@ class FunctionBuilder:
             recorder.claim(dim)
             recorder.dims[dim] = None
         return Name(dim, span=call_site())
+
+
+def _no_output(value: object) -> TileError:
+    """Build the error for what is no tensor, to be raised by the caller."""
+    element = isinstance(value, Combined)
+    advice = "write an element onto one, as in C[i] += X[i]" if element else _NAMED
+    return mistake("TIL205", f"an output is a tensor; {advice}")
+
+
+_NAMED = "give a dimension or number a name with let(name, value)"

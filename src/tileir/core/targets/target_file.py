@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.fragments import usable
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Reader
@@ -175,17 +176,41 @@ def _folder() -> Traversable:
     return files("tileir") / "targets"
 
 
+def all_names_of_targets() -> tuple[str, ...]:
+    """Return the names of the targets that come with tileir or with other distributions, sorted."""
+    return tuple(sorted({*names_of_targets(), *EXTENSIONS.names(Kind.TARGET)}))
+
+
 @cache
 def target_called(name: str) -> TargetFile:
-    """Return a target that comes with tileir.
+    """Return a target that comes with tileir, or with a distribution that is installed.
 
     Raises:
-        TileError: TIL547, there is none of that name.
+        TileError: TIL547, there is none of that name; or that of a distribution is none.
+        BackendError: TIL811 or TIL812, it cannot be loaded.
     """
     path = _folder() / f"{name}{_SUFFIX}"
-    if not name.replace("-", "_").isidentifier() or not path.is_file():
-        raise fail("TIL547", f"there is no target {name[:64]!r}{nearest(name, names_of_targets())}")
-    return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)
+    if name.replace("-", "_").isidentifier() and path.is_file():
+        return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)
+    if name not in EXTENSIONS.entries(Kind.TARGET):
+        raise fail("TIL547", f"there is no target {name[:64]!r}{nearest(name, all_names_of_targets())}")
+    return loaded(_text_of(EXTENSIONS.get(Kind.TARGET, name, lambda offer: _wrong(offer, name))), f"{name}.json")
+
+
+def _text_of(offer: object) -> str:
+    """Return the text of the target file that a distribution names: the text itself, or where it is."""
+    return offer if isinstance(offer, str) else offer.read_text(encoding="utf-8")  # type: ignore[attr-defined]
+
+
+def _wrong(offer: object, name: str) -> str | None:
+    """Return why something cannot serve as the target of that name; None where it can."""
+    if not isinstance(offer, str) and not hasattr(offer, "read_text"):
+        return f"is a {type(offer).__name__}, not the text of a target file, or its path"
+    try:
+        file = load(_text_of(offer), f"{name}.json")
+    except TileError as error:
+        return f"is no target file: {error.diagnostics[0].message}"
+    return None if file.name == name else f"calls itself {file.name!r}; its entry point must have the same name"
 
 
 _MOST_LOADED: Final = 16
@@ -208,6 +233,11 @@ def loaded(text: str, source: str | None = None) -> TargetFile:
     return file
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text is one word, as a target is called."""
+    return text.replace("-", "_").isidentifier()
+
+
 def file_of(pipeline: str) -> TargetFile | None:
     """Return the target file whose name or text a pipeline of a target is; None for another.
 
@@ -217,7 +247,8 @@ def file_of(pipeline: str) -> TargetFile | None:
     if pipeline.lstrip().startswith("{"):
         return loaded(pipeline)
     name = pipeline.strip()
-    return target_called(name) if name in names_of_targets() else None
+    known = name in names_of_targets() or (is_name(name) and name in EXTENSIONS.entries(Kind.TARGET))
+    return target_called(name) if known else None
 
 
 @lru_cache(maxsize=64)

@@ -151,7 +151,7 @@ def _pipeline(text: str, module: str) -> tuple[Pass, ...]:
     from tileir.passes.base import Pass
     from tileir.passes.offers import OFFERS
     from tileir.passes.pipelines import pipeline
-    from tileir.passes.pipelines.catalog import PASSES
+    from tileir.passes.pipelines.resolution import passes_called
 
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -163,7 +163,8 @@ def _pipeline(text: str, module: str) -> tuple[Pass, ...]:
     found = tuple(filter(_is_pass, members))
     for wrong in (each for kind in found for each in mistakes(kind, Pass, OFFERS)):
         raise fail("TIL902", f"in {module}, {wrong}")
-    return pipeline.parse(text, (*PASSES, *found))
+    own = {kind.name for kind in found}
+    return pipeline.parse(text, lambda names: (*passes_called(name for name in names if name not in own), *found))
 
 
 def _is_pass(member: object) -> TypeGuard[type[Pass]]:

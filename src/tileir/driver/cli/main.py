@@ -25,6 +25,7 @@ from tileir.driver.cli.explain import explain_
 from tileir.driver.cli.formula import formula
 from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
+from tileir.driver.cli.installed import Commands
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options, targets
 from tileir.driver.cli.tune import tune_
@@ -67,7 +68,7 @@ def run() -> int:
     return code if isinstance(code, int) else 0
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tileir")
 def commands() -> None:
     """Check, print, compile and run Tile programs."""

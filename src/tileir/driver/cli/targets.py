@@ -9,9 +9,12 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
+from tileir.core.errors import TileError
+from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.hardware_json import to_json as hardware_text
 from tileir.core.targets.hardware_json import to_value as hardware_value
 from tileir.core.targets.target_file import hardware_of, names_of_targets, target_called
+from tileir.driver.cli.reporting import report
 from tileir.driver.targets import choice_of, scheduling_target, settings_of, target_file
 from tileir.driver.tuning.measured_hardware import measured_hardware
 from tileir.passes.pipelines.pipeline import to_value as passes_value
@@ -63,6 +66,11 @@ def targets(name: str | None, json_: bool, settings: tuple[str, ...], measure: b
 
 def _listed(json_: bool) -> None:
     files = [target_called(name) for name in names_of_targets()]
+    for name in EXTENSIONS.names(Kind.TARGET):
+        try:
+            files.append(target_called(name))
+        except TileError as error:
+            report(error.diagnostics)
     if json_:
         listed = [{"name": f.name, "about": f.about, "parameters": _parameters(f)} for f in files]
         click.echo(json.dumps(listed, indent=2))

@@ -27,7 +27,7 @@ def parse_pipeline(text: str) -> tuple[Pass, ...]:
     Raises:
         ParseError: The text names no passes of the catalogue, or options that they do not have.
     """
-    return pipeline.parse(text, PASSES)
+    return pipeline.parse(text, passes_called)
 
 
 def load_pipeline(text: str) -> tuple[Pass, ...]:
@@ -37,4 +37,4 @@ def load_pipeline(text: str) -> tuple[Pass, ...]:
         TileError: The text is not JSON, no such list, or names no passes of the catalogue.
 
     """
-    return pipeline.from_json(text, PASSES)
+    return pipeline.from_json(text, passes_called)

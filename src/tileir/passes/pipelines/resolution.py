@@ -62,12 +62,28 @@ def _passes_of(text: str, target: Target) -> tuple[Pass, ...]:
 
 
 def passes_called(names: Iterable[str]) -> Sequence[type[Pass]]:
-    """Return the passes of the catalogue that have these names; all of it where one has another name.
+    """Return the passes that have these names, tileir's own before others; all there are where one has another name.
 
     Only the modules of these passes are loaded: the catalogue has half a hundred classes.
+
+    Raises:
+        BackendError: TIL811 or TIL812, one that a distribution offers cannot be loaded.
     """
     wanted = list(dict.fromkeys(names))
-    return [_loaded(name) for name in (wanted if FILES.keys() >= set(wanted) else FILES)]
+    strange = [name for name in wanted if name not in FILES]
+    if not strange:
+        return [_loaded(name) for name in wanted]
+    from tileir.passes.pipelines.installed import names_installed, passes_installed  # few pipelines name others
+
+    installed = set(names_installed())
+    if set(strange) <= installed:
+        return [*(_loaded(name) for name in wanted if name in FILES), *passes_installed(strange)]
+    others = [_named(name) for name in installed.difference(strange)]  # messages tell their names, and no more
+    return [*others, *map(_loaded, FILES), *passes_installed(installed.intersection(strange))]
+
+
+def _named(name: str) -> type[Pass]:
+    return type("Unloaded", (), {"name": name})
 
 
 def _loaded(name: str) -> type[Pass]:

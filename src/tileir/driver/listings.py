@@ -1,0 +1,51 @@
+"""Forms of listings: those of a back end, and those of installed distributions, which get the executable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.extensions import EXTENSIONS, Kind
+
+if TYPE_CHECKING:
+    from tileir.driver.executable import Executable
+    from tileir.runtime.interface import Backend, Library
+
+
+def forms_of(backend: Backend[Any]) -> tuple[str, ...]:
+    """Return the forms of a back end, the usual one first, and those of distributions behind them."""
+    own = tuple(backend.forms)
+    return (*own, *(name for name in EXTENSIONS.names(Kind.LISTING) if name not in own))
+
+
+def listing_of(executable: Executable, backend: Backend[Any], library: Library, form: str | None) -> str:
+    """Return what a back end shows of a library, or a distribution of an executable.
+
+    Raises:
+        BackendError: TIL806, there is no such form, or that of a distribution fails; TIL811 or TIL812, it cannot be
+            loaded.
+
+    """
+    if form is None or form in backend.forms or form not in EXTENSIONS.entries(Kind.LISTING):
+        return backend.listing(library, form)
+    return _installed(executable, form)
+
+
+def _installed(executable: Executable, form: str) -> str:
+    make = EXTENSIONS.get(Kind.LISTING, form, wrong_listing)
+    try:
+        text = make(executable)  # type: ignore[operator]  # it is checked
+    except BackendError:
+        raise
+    except Exception as error:  # code of others may fail in any way
+        message = f"the listing {form!r} fails: {type(error).__name__}: {error}"
+        raise BackendError((Diagnostic("TIL806", message),)) from error
+    if not isinstance(text, str):
+        message = f"the listing {form!r} is a {type(text).__name__}, not a text"
+        raise BackendError((Diagnostic("TIL806", message),))
+    return text
+
+
+def wrong_listing(offer: object) -> str | None:
+    """Return why something cannot serve as a form of listings; None where it can."""
+    return None if callable(offer) else f"is a {type(offer).__name__}, not a function of an executable"

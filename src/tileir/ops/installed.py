@@ -1,0 +1,35 @@
+"""Operations of installed distributions: functions over tensors of the builder, as ``ops.NAME``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.text.advice import missing_attribute
+from tileir.core.tracebacks import at_the_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+
+def operation_called(name: str, known: Collection[str]) -> Callable[..., object]:
+    """Return the operation of that name which a distribution offers.
+
+    Args:
+        name: What was asked for.
+        known: The names of tileir's own operations, for the message.
+
+    Raises:
+        AttributeError: There is none.
+        BackendError: TIL811 or TIL812, it cannot be loaded.
+
+    """
+    if name.startswith("_") or name not in EXTENSIONS.entries(Kind.OPERATION):
+        offered = () if name.startswith("_") else EXTENSIONS.names(Kind.OPERATION)
+        raise missing_attribute("tileir.ops", name, [*known, *offered])
+    return at_the_call(EXTENSIONS.get(Kind.OPERATION, name, wrong_operation))  # type: ignore[arg-type]  # it is checked
+
+
+def wrong_operation(offer: object) -> str | None:
+    """Return why something cannot serve as an operation; None where it can."""
+    return None if callable(offer) else f"is a {type(offer).__name__}, not a function over tensors"
