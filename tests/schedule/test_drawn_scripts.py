@@ -25,6 +25,7 @@ from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.steps.pipelines import Pipeline
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
+from tileir.schedule.steps.tensors import Interleave
 from tileir.schedule.tree import Loop, Tail, leaves, tree_of
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
@@ -60,6 +61,8 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
         return None
     loop, into = draw(st.sampled_from(names)), (f"a{number}", f"b{number}")
     roots = sorted({use.root for leaf in leaves(tree.body) for use in leaf.uses})
+    held = [*tree.allocations, *(each for found in tree.loops() for each in found.allocations)]
+    memory = [each.name for each in held] or roots
     chain = draw(st.sampled_from(chains(tree)))
     part = chain[: draw(st.integers(1, len(chain)))]
     step: Step = draw(
@@ -74,6 +77,12 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
             st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0])),
+            st.builds(
+                Interleave,
+                st.sampled_from(memory),
+                st.integers(0, 2),
+                st.integers(2, 3),
+            ),
         )
     )
     return step

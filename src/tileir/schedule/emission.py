@@ -145,8 +145,12 @@ def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     if size == loop.size:
         return loop
     name = names.fresh(loop.name)
-    body = map_leaves(loop.body, {loop.name: Affine.index(name)})
-    return attrs.evolve(loop, name=name, size=size, body=body)
+    short = attrs.evolve(loop, name=name, size=size, body=map_leaves(loop.body, {loop.name: Affine.index(name)}))
+    terms = short.body[0]
+    if not isinstance(terms, Loop) or terms.binding is not Binding.DOT:
+        return short
+    # No instruction has so few lanes: their terms are added in turn.
+    return attrs.evolve(terms, binding=None, body=(attrs.evolve(short, body=terms.body),))
 
 
 def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int]) -> int:

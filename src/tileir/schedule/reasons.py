@@ -196,6 +196,13 @@ _SCRIPTS: Final = {
     "TR739": Reason("a loop that runs ahead stages first, has local memory only, and no such loop inside"),
     "TR740": Reason("a loop that runs ahead has memory for two iterations or more"),
     "TR741": Reason("what a loop that runs ahead does has threads outside of all its own loops"),
+    "TR742": Reason("there is no such instruction, or none that adds dot products to the lanes of a vector"),
+    "TR743": Reason("the instruction has other lanes and terms"),
+    "TR744": Reason("the loops do not just add products of two elements, of the dtypes of the instruction"),
+    "TR745": Reason(
+        "terms are to be neighbours in both factors, those of a lane behind the other's, and sums neighbours"
+    ),
+    "TR746": Reason("accesses do not tell groups of neighbours along the axis from places in them: split the loops"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -20,6 +20,7 @@ from tileir.schedule.steps.memory import Accumulate, Place, Stage
 from tileir.schedule.steps.pipelines import Pipeline
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
+from tileir.schedule.steps.tensors import Interleave, Tensorise
 from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, tree_of_nest, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Nest
     from tileir.schedule.tree import Item
 
-_OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline
-_OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Inline | ComputeAt
+_OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise
+_OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt
 Step: TypeAlias = _OfLoops | _OfMemory
 """What a script may say."""
 
@@ -164,6 +165,8 @@ def _against_loops(inside: tuple[Item, ...]) -> Refused | None:
         outermost = loop is first and inside == (loop,)
         if loop.binding is Binding.GRID and not outermost:
             return refused("TR719", loop=loop.name, around=", ".join(each.name for each in below if each is not loop))
-        if loop.binding is Binding.LANE and not (len(loop.body) == 1 and isinstance(loop.body[0], Leaf)):
+        item = loop.body[0] if len(loop.body) == 1 else None
+        inner = item.body if isinstance(item, Loop) and item.binding is Binding.DOT else loop.body
+        if loop.binding is Binding.LANE and not (len(inner) == 1 and isinstance(inner[0], Leaf)):
             return refused("TR720", loop=loop.name)
     return None

@@ -352,7 +352,7 @@ class Bind:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         if self.to in (Binding.GRID, Binding.THREAD) and (shared := shared_merge(loop)) is not None:
             return refused("TR718", loop=loop.name, memory=shared)
-        if self.to is Binding.LANE and (refusal := _no_vector(loop)) is not None:
+        if self.to is Binding.LANE and (refusal := no_vector(loop)) is not None:
             return refusal
         return Replaced((attrs.evolve(loop, binding=self.to),))
 
@@ -372,7 +372,7 @@ _MOST_CHANNELS: Final = 4
 """Lanes may be so many elements apart where they write: those of pixels whose channels are written in turn."""
 
 
-def _no_vector(loop: Loop) -> Refused | None:
+def no_vector(loop: Loop) -> Refused | None:
     """Return why the iterations of a loop cannot be the lanes of a vector; None where they can."""
     for leaf in leaves(loop.body):
         for use in leaf.uses:

@@ -16,7 +16,7 @@ from tileir.schedule.tree import Leaf, Loop, Replaced, leaves, map_uses, walk, w
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tileir.schedule.sizes import Known
     from tileir.schedule.tree import Item, Tree
@@ -235,24 +235,27 @@ class Place:
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with the memory there."""
-        names = [a.name for a in (*tree.allocations, *(a for loop in tree.loops() for a in loop.allocations))]
-        if self.memory not in names:
-            return refused("TR716", memory=self.memory, known=", ".join(names))
+        return with_memory(tree, self.memory, lambda found: attrs.evolve(found, location=self.level.location))
 
-        def placed(found: tuple[stripe.Refinement, ...]) -> tuple[stripe.Refinement, ...]:
-            return tuple(
-                attrs.evolve(each, location=self.level.location) if each.name == self.memory else each for each in found
-            )
 
-        def within(items: tuple[Item, ...]) -> tuple[Item, ...]:
-            return tuple(
-                attrs.evolve(item, body=within(item.body), allocations=placed(item.allocations))
-                if isinstance(item, Loop)
-                else item
-                for item in items
-            )
+def with_memory(tree: Tree, name: str, change: Callable[[stripe.Refinement], stripe.Refinement]) -> Tree | Refused:
+    """Return the tree with something else for what the kernel allocates of a name; refused where there is none."""
+    names = [a.name for a in (*tree.allocations, *(a for loop in tree.loops() for a in loop.allocations))]
+    if name not in names:
+        return refused("TR716", memory=name, known=", ".join(names))
 
-        return attrs.evolve(tree, body=within(tree.body), allocations=placed(tree.allocations))
+    def changed(found: tuple[stripe.Refinement, ...]) -> tuple[stripe.Refinement, ...]:
+        return tuple(change(each) if each.name == name else each for each in found)
+
+    def within(items: tuple[Item, ...]) -> tuple[Item, ...]:
+        return tuple(
+            attrs.evolve(item, body=within(item.body), allocations=changed(item.allocations))
+            if isinstance(item, Loop)
+            else item
+            for item in items
+        )
+
+    return attrs.evolve(tree, body=within(tree.body), allocations=changed(tree.allocations))
 
 
 def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping[str, int]) -> tuple[Affine, ...]:

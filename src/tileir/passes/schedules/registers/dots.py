@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.fragments import usable
-from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
-from tileir.stripe import ir as stripe
+from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tileir.core.dtype import DType
     from tileir.passes.schedules.registers.cost import Plan
     from tileir.schedule.nest import Nest, Segment, Use
+    from tileir.stripe import ir as stripe
 
 
 def with_dots(nest: Nest, plan: Plan, fragments: Collection[str]) -> tuple[Nest, Plan]:
@@ -32,7 +31,7 @@ def with_dots(nest: Nest, plan: Plan, fragments: Collection[str]) -> tuple[Nest,
         return nest, plan
     segment = reducing[0]
     factors = _factors(nest, segment, plan.vector.name)
-    product = _product(segment)
+    product = dtype_of_product(segment.statements, segment.uses)
     if factors is None or product is None:
         return nest, plan
     still, moved = factors
@@ -54,29 +53,12 @@ def with_dots(nest: Nest, plan: Plan, fragments: Collection[str]) -> tuple[Nest,
     return after, attrs.evolve(plan, packed=(moved.substitute(mapping),), term=term)
 
 
-def _product(segment: Segment) -> DType | None:
-    """Return the dtype in which a segment multiplies and adds two elements, if it does just that."""
-    stores = [s for s in segment.statements if isinstance(s, stripe.Store)]
-    products = [s for s in segment.statements if isinstance(s, stripe.Intrinsic)]
-    others = (stripe.Store, stripe.Intrinsic, stripe.Load, stripe.Convert)
-    if len(stores) != 1 or len(products) != 1 or not all(isinstance(s, others) for s in segment.statements):
-        return None
-    (store,), (found,) = stores, products
-    sums = segment.use(store.into)
-    adds = sums.aggregation is Aggregation.SUM and sums.direction is stripe.Direction.INOUT
-    whole = found.op is Op.MUL and store.source == found.into and sums.dtype is found.dtype
-    converted = all(s.dtype is found.dtype for s in segment.statements if isinstance(s, stripe.Convert))
-    indirect = any(s.index is not None for s in segment.statements if isinstance(s, stripe.Load | stripe.Store))
-    return found.dtype if adds and whole and converted and not indirect else None
-
-
 def _factors(nest: Nest, segment: Segment, vector: str) -> tuple[Use, Use] | None:
     """Return what a segment reads: the factor that stays along the lanes, and the one that moves; each once."""
-    reads = sch.reads_of(nest, segment)
-    loads = [s for s in segment.statements if isinstance(s, stripe.Load)]
-    if len(reads) != 2 or len(loads) != 2 or len({load.source for load in loads}) != 2:
+    factors = factors_of_product(segment.statements, segment.uses)
+    if factors is None or len(sch.reads_of(nest, segment)) != 2:
         return None
-    still, moved = sorted(reads, key=lambda use: use.stride(vector) != 0)
+    still, moved = sorted(factors, key=lambda use: use.stride(vector) != 0)
     if still.stride(vector) or not moved.stride(vector) or still.dtype.itemsize != moved.dtype.itemsize:
         return None
     return still, moved
