@@ -326,7 +326,7 @@ def test_submitted_calls_do_what_calls_one_after_the_other_do(distant: bool) -> 
     random = np.random.default_rng(3)
     room = random.integers(0, 1000, 64).astype(np.int32)
     expected = room.copy()
-    pending: list[tileir.PendingCall] = []
+    pending: list[tileir.PendingCall[Any]] = []
     for _ in range(200):
         size = int(random.choice(list(calls)))
         a, b, out = (slice(start, start + size) for start in random.integers(0, 64 - size, 3))

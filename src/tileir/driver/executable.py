@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
-from tileir.driver.compilation import PROGRAM, Compilation, Request, ready
+from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.pending import PendingCall
 from tileir.driver.programs import input_names, output_names, program_of, types_of
-from tileir.driver.targets import choice_of, scheduling_target
-from tileir.driver.tuning.winners import tuned
+from tileir.driver.requests import requested
+from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.home import Home
@@ -43,12 +43,21 @@ if TYPE_CHECKING:
     from tileir.typed import ir as typed
 
 
+@attrs.frozen
+class Origin:
+    """What an executable was compiled with, beside its program and types."""
+
+    options: Options
+    passes: tuple[Pass, ...] | str | None
+    choice: Target | TargetChoice | None
+
+
 @attrs.frozen(eq=False)
 class Executable:
     """Call it with arrays; or look at any stage of its way down.
 
     Several threads may call one executable at the same time. Where its kernels came from the cache on disk, the stages
-    before them are compiled when somebody looks at them.
+    before them are compiled when somebody looks at them. It can be pickled, and is compiled again afterwards.
     """
 
     device: DeviceInfo
@@ -56,12 +65,18 @@ class Executable:
     _library: Library = attrs.field(repr=False)
     _backend: Backend[Any] = attrs.field(repr=False)
     _plan: Plan = attrs.field(repr=False)
+    _origin: Origin = attrs.field(repr=False)
     _takes_numbers: bool = attrs.field(init=False, repr=False)
     home: Home = attrs.field(init=False, repr=False)
 
     @_takes_numbers.default
     def _converts_numbers(self) -> bool:
         return self._compilation.arguments is not None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it was compiled from."""
+        request = self._compilation.request
+        return _compiled_again, (request.program, request.types, self.device.id, self._origin)
 
     @home.default
     def _where_it_runs(self) -> Home:
@@ -161,8 +176,10 @@ class Executable:
             The results; None, with nothing done, for all other arrays.
         """
         plan = self._plan
-        if self._takes_numbers or not plan.accepts(arrays) or plan.resources.calls:
+        if self._takes_numbers or plan.resources.calls:
             return None
+        if not plan.accepts(arrays):
+            return None if out is not None else self._call_there(arrays)
         if out is not None and not plan.fills(out, arrays):
             return None
         try:
@@ -171,6 +188,16 @@ class Executable:
         except MemoryError as error:
             raise out_of_memory(error) from error
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _call_there(self, arrays: Sequence[Any]) -> Any:
+        """Do the same with arrays of the device, all of them."""
+        if not arrays or not hasattr(arrays[0], "await_call"):
+            return None
+        from tileir.driver.operands import call_as_they_are  # it loads arrays of devices
+
+        with memory_checked():
+            results = call_as_they_are(self._plan, self.home, arrays)
+        return results[0] if results is not None and len(results) == 1 else results
 
     @property
     def closed(self) -> bool:
@@ -188,7 +215,7 @@ class Executable:
             call.note(None)
         return call.results
 
-    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall:
+    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall[Any]:
         """Start a call, and return before it is done.
 
         It starts when all of ``after``, and all earlier calls of the context that use the same arrays, are done; if one
@@ -207,6 +234,11 @@ class Executable:
         """
         plan = self._plan
         calls = plan.resources.calls
+        if out is None and not named and not self._takes_numbers and plan.accepts(arrays):
+            with memory_checked():
+                results = plan.fresh_outputs()
+                event = calls.add(arrays, results, after, partial(plan.submit, arrays, results))
+            return PendingCall(event, tuple(results))
         given = bind(self.inputs, arrays, named)
         with memory_checked():
             call = self._operands(given, out)
@@ -341,7 +373,7 @@ def compile_for(
     chosen = context.device(device)
     wanted = context.options if options is None else options
     disk = None if wanted.quick else context.disk_cache
-    request = _requested(program, types, context, chosen, wanted, passes, choice)
+    request = requested(program, types, context, chosen, wanted, passes, choice)
     resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
     def prepare(compilation: Compilation, library: Library) -> Plan:
@@ -349,47 +381,10 @@ def compile_for(
 
     compiler = context.compiler(chosen, wanted)
     compilation, library, plan = ready(request, compiler, chosen, disk, prepare)
-    return Executable(chosen, compilation, library, context.registry.backend(chosen.backend), plan)
+    origin = Origin(wanted, passes, choice)
+    return Executable(chosen, compilation, library, context.registry.backend(chosen.backend), plan, origin)
 
 
-def is_stored(
-    program: Program,
-    types: Mapping[str, typed.TensorType],
-    context: Context,
-    device: str | DeviceInfo | None,
-    options: Options | None = None,
-    choice: Target | TargetChoice | None = None,
-) -> bool:
-    """Return whether the cache on disk has the kernels of what :func:`compile_for` would compile."""
-    wanted = context.options if options is None else options
-    disk = context.disk_cache
-    if disk is None or wanted.quick:
-        return False
-    key = _requested(program, types, context, context.device(device), wanted, None, choice).key
-    return key is not None and disk.holds(PROGRAM, key)
-
-
-def _requested(
-    program: Program,
-    types: Mapping[str, typed.TensorType],
-    context: Context,
-    chosen: DeviceInfo,
-    wanted: Options,
-    passes: tuple[Pass, ...] | str | None,
-    choice: Target | TargetChoice | None,
-) -> Request:
-    """Return all that decides which kernels a program becomes."""
-    device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
-    target = scheduling_target(None, device_target, wanted.threads)
-    scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
-    if wanted.quick and choice is None and target.pipeline == _PROCESSORS:
-        scheduling = attrs.evolve(target, pipeline=_QUICK)
-    request = Request(program, dict(types), target, passes, scheduling, default=passes is None)
-    if passes is None and context.disk_cache is not None and not wanted.quick:
-        request = tuned(request, context.disk_cache, context.compiler(chosen, wanted), chosen)
-    return request
-
-
-_PROCESSORS: Final = "cpu"
-_QUICK: Final = "quick"
-"""Names of targets: of that whose programs are compiled quickly where :attr:`Options.quick` asks for it, and how."""
+def _compiled_again(program: Program, types: Mapping[str, typed.TensorType], device: str, origin: Origin) -> Executable:
+    """Compile what was pickled in another process, or take its code from the cache on disk."""
+    return compile_for(program, types, default_context(), device, origin.options, origin.passes, origin.choice)

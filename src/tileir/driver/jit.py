@@ -20,11 +20,13 @@ from tileir.driver.arguments import (
     split,
     tensor_type,
 )
-from tileir.driver.executable import Executable, compile_for, is_stored
+from tileir.driver.executable import Executable, compile_for
 from tileir.driver.programs import input_names, output_names, program_of, types_of
+from tileir.driver.requests import is_stored
 from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context
+from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function
 from tileir.tile.sizing import sizing_inputs
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from tileir.core.targets.target import Target
     from tileir.driver.programs import Program, Source
     from tileir.driver.targets import Named, TargetChoice
-    from tileir.runtime.interface import DeviceInfo, Options
+    from tileir.runtime.interface import Options
     from tileir.typed.ir import TensorType
 
 
@@ -65,7 +67,7 @@ class Jit:
     """A callable that takes arrays in declared order or by tensor name.
 
     It is compiled for each signature: dtypes, shapes, and the values of integers from which sizes are computed. The
-    context keeps the most recently used ones.
+    context keeps the most recently used ones. It can be pickled.
     """
 
     function: Program
@@ -77,6 +79,13 @@ class Jit:
     _keys: frozenset[str] = attrs.field(init=False, repr=False)
     _sizing: frozenset[str] = attrs.field(init=False, repr=False)
     _latest: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
+    _latest_there: list[_Latest] = attrs.field(factory=list, init=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of; where it is unpickled, the default context owns what it compiles."""
+        device = self.device or self._context.device_id
+        device_id = device.id if isinstance(device, DeviceInfo) else device
+        return _jitted_again, (self.function, device_id, self._options, self.target)
 
     @_keys.default
     def _names_as_keys(self) -> frozenset[str]:
@@ -92,6 +101,10 @@ class Jit:
             arrays, named = tuple([named[name] for name in self._names]), {}
         if not named and self._latest:
             results = self._latest[0].call(arrays, out, self._context, self.options)
+            if results is not None:
+                return results
+        if self._latest_there and not named and arrays and type(arrays[0]) is not np.ndarray:
+            results = self._latest_there[0].call(arrays, out, self._context, self.options)
             if results is not None:
                 return results
         given = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays
@@ -165,14 +178,18 @@ class Jit:
             return compile_for(self.function, types, context, device, self._options, None, self.target)
 
         executable: Executable = context.programs.get(self._key(values), make)
-        if device is self.device:  # else arrays of the host are for another one
-            self._latest[:] = [_Latest(weakref.ref(executable), context.device_id, self._options)]
+        latest = self._latest if device is self.device else self._latest_there  # which arrays of the host do not take
+        latest[:] = [_Latest(weakref.ref(executable), context.device_id, self._options)]
         return executable
 
     def _type(self, name: str, value: object) -> object:
         if is_number(value) or name in self._sizing:
             return tensor_type(name, value, sizing=name in self._sizing)
         return array_format(name, value)
+
+
+def _jitted_again(program: Program, device: str | None, options: Options, target: Target | TargetChoice | None) -> Jit:
+    return Jit(program, device, options, target, default_context(), input_names(program))
 
 
 @at_the_call

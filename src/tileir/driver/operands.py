@@ -166,6 +166,32 @@ def operands_of(plan: Plan, home: Home, given: Sequence[Any], out: Sequence[Any]
     return _joined(plan, home, given, read, written, out)
 
 
+def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any]) -> tuple[DeviceArray, ...] | None:
+    """Run on arrays of the device that fit, and that nobody has to wait for; None, with nothing done, for others."""
+    formats = plan.input_formats
+    if len(formats) != len(arrays):
+        return None
+    operands: list[Any] = []
+    for (dtype, shape), array in zip(formats, arrays, strict=True):
+        if (
+            type(array) is not DeviceArray
+            or array.dtype is not dtype
+            or array.shape != shape
+            or array.device is not home.device
+            or array.awaited() is not None
+        ):
+            return None
+        operands.append(array.seen() if home.is_host else array.memory())
+    if home.is_host:
+        made = plan.fresh_outputs()
+        results = tuple([DeviceArray.over(array, home) for array in made])
+        plan.run(operands, made)
+        return results
+    results = tuple([_fresh(tensor, home) for tensor in plan.outputs])
+    plan.run(operands, [result.memory() for result in results])
+    return results
+
+
 def run_on_device(
     plan: Plan,
     home: Home,

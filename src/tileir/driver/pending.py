@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from tileir.runtime.events import PendingEvent
 
+R_co = TypeVar("R_co", covariant=True)
+
 
 @attrs.frozen(eq=False)
-class PendingCall:
+class PendingCall(Generic[R_co]):
     """What :meth:`tileir.Executable.submit` returns; as an event, others may wait for it too.
 
     It keeps the arrays of the call alive. The results must not be read, and the inputs not changed, before it is done.
+    In a coroutine ``await`` gives the results, without a thread that waits.
     """
 
     _event: PendingEvent
@@ -40,12 +44,55 @@ class PendingCall:
         """Call ``callback`` once it has completed or failed: now, or later in another thread."""
         self._event.then(callback)
 
-    def result(self) -> Any:
+    def add_done_callback(self, callback: Callable[[PendingCall[R_co]], object]) -> None:
+        """Do the same with this call as the argument, as futures do; an error of ``callback`` is logged."""
+
+        def tell() -> None:
+            try:
+                callback(self)
+            except Exception:  # it is nobody's who waits
+                import logging  # few programs need it
+
+                logging.getLogger(__name__).exception("a callback of a call failed")
+
+        self._event.then(tell)
+
+    def exception(self) -> BaseException | None:
+        """Wait, and return the error that it failed with; None where it completed."""
+        try:
+            self._event.wait()
+        except BaseException as error:  # whatever it is, it is what the call failed with
+            if self._event.failure is None:  # somebody interrupts who waits
+                raise
+            return error
+        return None
+
+    def result(self) -> R_co:
         """Wait, and return what the call itself would have returned."""
         self._event.wait()
-        return self._results[0] if len(self._results) == 1 else self._results
+        return self.pending_results
 
     @property
-    def pending_results(self) -> Any:
+    def pending_results(self) -> R_co:
         """The same without waiting, for passing on to other calls of the same context, which wait themselves."""
-        return self._results[0] if len(self._results) == 1 else self._results
+        return cast("R_co", self._results[0] if len(self._results) == 1 else self._results)
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        """Wait in a coroutine of asyncio, whose loop goes on meanwhile, and return the results."""
+        if not self._event.done:
+            import asyncio  # few programs need it
+
+            loop = asyncio.get_running_loop()
+            gate = loop.create_future()
+
+            def open_gate() -> None:
+                if not gate.done():  # the coroutine may have been cancelled
+                    gate.set_result(None)
+
+            def tell() -> None:
+                with suppress(RuntimeError):  # the loop may have been closed
+                    loop.call_soon_threadsafe(open_gate)
+
+            self._event.then(tell)
+            yield from gate
+        return self.result()

@@ -84,6 +84,10 @@ class Stepper:
     _buffers: _Buffers = attrs.field(repr=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the function and a copy of the state."""
+        return _stepping_again, (self._jit, dict(self.updates), self.inputs, self.outputs, self.state)
+
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Make one step on arrays for the inputs that are no state, by position as in :attr:`inputs`, or by name.
 
@@ -213,6 +217,12 @@ def stepper(
         compiled,
         buffers,
     )
+
+
+def _stepping_again(
+    compiled: Jit, updates: Mapping[str, str], inputs: tuple[str, ...], outputs: tuple[str, ...], state: dict[str, Any]
+) -> Stepper:
+    return Stepper(inputs, outputs, updates, compiled, _Buffers.of(state))
 
 
 def _faulty_updates(updates: Mapping[str, str], inputs: Collection[str], results: Collection[str]) -> Iterator[str]:

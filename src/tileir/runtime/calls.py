@@ -60,7 +60,8 @@ class Calls:
         It fails with a call that was to write what it reads, and only follows one that uses what it writes.
         """
         with self._lock:
-            self._pending = [call for call in self._pending if not call.event.done]
+            if self._pending:
+                self._pending = [call for call in self._pending if not call.event.done]
             events = [*after]
             for call in self._pending:
                 if _share(call.writes, reads):
@@ -68,8 +69,10 @@ class Calls:
                 elif _share(call.writes, writes) or _share(call.reads, writes):
                     events.append(all_ended([call.event]))
             event = start(events)
-            self._pending.append(_Call(event, reads, writes))
-        event.then(self._prune)
+            if not event.done:
+                self._pending.append(_Call(event, reads, writes))
+        if not event.done:
+            event.then(self._prune)
         return event
 
     def settle(self, reads: Sequence[Footprint], writes: Sequence[Footprint]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeGuard, assert_never
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
 
 import attrs
 import numpy as np
@@ -32,7 +33,7 @@ from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
 from tileir.semtree.launches import has_conditions, launches, used_buffers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tileir.runtime.arrays import Array, Format
     from tileir.runtime.events import Failure
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from tileir.runtime.submission import Submission
     from tileir.runtime.workspace import AnyStep, Operand, Workspace
     from tileir.semtree.ir import Buffer, Program, Work
+
+
+SHORT_OPERATIONS: Final = 100_000
+"""A submitted program that estimates no more runs in the calling thread, in less time than it takes to wake another."""
 
 
 @attrs.frozen
@@ -74,6 +79,7 @@ class Plan:
         outputs: Its outputs, likewise.
         after: What each launch waits for where launches may overlap.
         placement: Where each of its temporaries lies.
+        input_formats: Dtype and shape of each input.
 
     """
 
@@ -84,18 +90,27 @@ class Plan:
     placement: Placement = attrs.field(repr=False)
     resources: Resources = attrs.field(repr=False)
     _layout: Layout = attrs.field(repr=False)
-    _input_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
+    input_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
     _output_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
+    _is_short: bool = attrs.field(init=False, repr=False)
     _spare: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
     _shared: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
 
-    @_input_formats.default
+    @input_formats.default
     def _formats_of_inputs(self) -> tuple[Format, ...]:
         return formats_of(self.inputs)
 
     @_output_formats.default
     def _formats_of_outputs(self) -> tuple[Format, ...]:
         return formats_of(self.outputs)
+
+    @_is_short.default
+    def _takes_little_time(self) -> bool:
+        program = self.program
+        if not all(isinstance(work, Launch) for work in program.works):
+            return False
+        costs = [program.kernels[launch.kernel].operations for launch in launches(program.works)]
+        return all(costs) and sum(costs) <= SHORT_OPERATIONS
 
     @classmethod
     def of(cls, program: Program, library: Library, resources: Resources) -> Plan:
@@ -138,7 +153,7 @@ class Plan:
 
     def accepts(self, values: Sequence[object]) -> TypeGuard[Sequence[Array]]:
         """Return whether these are arrays that :meth:`run` takes as they are."""
-        return fit_as_they_are(values, self._input_formats)
+        return fit_as_they_are(values, self.input_formats)
 
     def fills(self, out: object, inputs: Sequence[Array]) -> bool:
         """Return whether this is an array that :meth:`run` fills as it is, beside such inputs: its only output."""
@@ -174,12 +189,15 @@ class Plan:
 
         The arrays are as in :meth:`run`; the inputs do not change before the end. Where there are conditions, a thread
         looks them up between the launches, and the event fails with TIL807 when the context is closed before the end.
+        What takes less time than to hand it to a thread is done at once.
         """
         resources = self.resources
         if self._layout.decides:
             run = partial(resources.run_stoppable, partial(self.run, inputs, outputs))
             return resources.scheduler.submit(run, after)
         if not resources.asynchronous:
+            if self._is_short and all(event.done for event in after):
+                return _run_now(partial(self.run, inputs, outputs), after)
             return resources.scheduler.submit(partial(self.run, inputs, outputs), after)
         workspace = self._take()
         assert isinstance(workspace, SubmittingWorkspace)
@@ -219,6 +237,21 @@ class Plan:
         if in_one_call and isinstance(executor, SequencingExecutor):
             return SequencedWorkspace.of(self._layout, executor)
         return SteppingWorkspace.of(self._layout)
+
+
+def _run_now(work: Callable[[], None], after: Sequence[Event]) -> PendingEvent:
+    """Return an event of work that is over, after events that are."""
+    event = PendingEvent()
+    start = time.perf_counter()
+    try:
+        for before in after:
+            before.wait()
+        work()
+    except Exception as error:  # the error belongs to whoever waits for the event
+        event.fail(error)
+    else:
+        event.complete(time.perf_counter() - start)
+    return event
 
 
 def _fail(event: PendingEvent, failure: Failure, _held: Submission) -> None:

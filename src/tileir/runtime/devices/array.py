@@ -55,6 +55,11 @@ class DeviceArray:
                 view.flags.writeable = False
         return cls(buffer, home, dtype.numpy, shape, read_only, view)
 
+    @classmethod
+    def over(cls, array: Array, home: Home) -> Self:
+        """Return an array over one of the host, whose memory the device works on; it is contiguous and aligned."""
+        return cls(home.executor.wrap(array), home, array.dtype, array.shape, False, array)
+
     @property
     def device(self) -> DeviceInfo:
         """Where it lives."""

@@ -1,0 +1,65 @@
+"""What decides which kernels a program becomes, of all that callers and contexts say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.driver.compilation import PROGRAM, Request
+from tileir.driver.targets import scheduling_target
+from tileir.driver.tuning.winners import tuned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.targets.target import Target
+    from tileir.driver.programs import Program
+    from tileir.driver.targets import TargetChoice
+    from tileir.passes.base import Pass
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo, Options
+    from tileir.typed import ir as typed
+
+
+def is_stored(
+    program: Program,
+    types: Mapping[str, typed.TensorType],
+    context: Context,
+    device: str | DeviceInfo | None,
+    options: Options | None = None,
+    choice: Target | TargetChoice | None = None,
+) -> bool:
+    """Return whether the cache on disk has the kernels of what would be compiled."""
+    wanted = context.options if options is None else options
+    disk = context.disk_cache
+    if disk is None or wanted.quick:
+        return False
+    key = requested(program, types, context, context.device(device), wanted, None, choice).key
+    return key is not None and disk.holds(PROGRAM, key)
+
+
+def requested(
+    program: Program,
+    types: Mapping[str, typed.TensorType],
+    context: Context,
+    chosen: DeviceInfo,
+    wanted: Options,
+    passes: tuple[Pass, ...] | str | None,
+    choice: Target | TargetChoice | None,
+) -> Request:
+    """Return all that decides which kernels a program becomes."""
+    device_target = chosen.target.with_approximations() if wanted.fast_math else chosen.target
+    target = scheduling_target(None, device_target, wanted.threads)
+    scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
+    if wanted.quick and choice is None and target.pipeline == _PROCESSORS:
+        scheduling = attrs.evolve(target, pipeline=_QUICK)
+    request = Request(program, dict(types), target, passes, scheduling, default=passes is None)
+    if passes is None and context.disk_cache is not None and not wanted.quick:
+        request = tuned(request, context.disk_cache, context.compiler(chosen, wanted), chosen)
+    return request
+
+
+_PROCESSORS: Final = "cpu"
+_QUICK: Final = "quick"
+"""Names of targets: of that whose programs are compiled quickly where :attr:`Options.quick` asks for it, and how."""
