@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import TileError
+from tileir.core.extensions import Kind
 from tileir.testing.compare import Comparison
 from tileir.testing.subject import Subject
 
@@ -37,16 +38,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--start", type=int, default=0, metavar="N", help="number of the first generated program")
     parser.add_argument("--batch", type=int, metavar="N", help="how many programs are compiled as one")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes compare programs")
+    kinds = [kind.noun for kind in Kind]
+    parser.add_argument("--extension", choices=kinds, metavar="KIND", help=f"test the {', '.join(kinds)} NAME instead")
     parser.epilog = "All other options are given to pytest, such as -x, -v or -k WORDS."
     chosen, options = parser.parse_known_args(arguments)
     if (chosen.name is None) == (chosen.compare is None):
         parser.error("name one back end, or several with --compare")
+    if chosen.extension is not None and chosen.name is not None:
+        return _check_extension(Kind[chosen.extension.upper()], chosen.name)
     unknown = [area for area in chosen.areas if area not in AREAS]
     if unknown:
         parser.error(f"there is no area {unknown[0]!r}; the areas are {', '.join(AREAS)}")
     if chosen.compare is None:
         return _run_kit(chosen, options)
     return _compare(chosen) if chosen.jobs <= 1 else _compare_in_parts(chosen)
+
+
+def _check_extension(kind: Kind, name: str) -> int:
+    """Check what a distribution offers; the result is 0 where it is as it should be, 2 where there is nothing."""
+    from tileir.testing.extensions import check_installed
+
+    try:
+        check_installed(kind, name)
+    except AssertionError as error:
+        sys.stdout.write(f"{kind.noun} {name}: {error}\n")
+        return 1
+    except (TileError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(f"{kind.noun} {name}: all checks passed\n")
+    return 0
 
 
 def _compare(chosen: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from tileir.driver.cli.formula import formula
 from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
 from tileir.driver.cli.installed import Commands
+from tileir.driver.cli.new import new
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options, targets
 from tileir.driver.cli.tune import tune_
@@ -81,6 +82,7 @@ commands.add_command(explain_)
 commands.add_command(formula)
 commands.add_command(grad)
 commands.add_command(graph)
+commands.add_command(new)
 commands.add_command(tune_)
 commands.add_command(targets)
 

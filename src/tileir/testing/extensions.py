@@ -1,0 +1,184 @@
+"""The conformance kit of extensions: what a pass, schedule, target, operation, listing or command must do.
+
+Each check raises an ``AssertionError`` that says what is wrong. ``python -m tileir.testing --extension pass NAME`` runs
+the one of a kind on what is installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tileir.core.errors import TileError
+from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import load, target_called
+from tileir.driver.checking.check import check_passes
+from tileir.driver.executable import compile as compile_for_device
+from tileir.driver.jit import evaluate
+from tileir.driver.listings import wrong_listing
+from tileir.driver.targets import TargetChoice
+from tileir.ops.installed import wrong_operation
+from tileir.passes.pipelines import pipeline
+from tileir.passes.pipelines.installed import schedule_of, wrong_pass, wrong_schedule
+from tileir.passes.pipelines.resolution import passes_called
+from tileir.testing.gradients import check_gradients
+from tileir.tile.builder import FunctionBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.passes.base import Pass
+    from tileir.tile.ir import Function
+
+PROGRAMS: Final[tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = (
+    ("function (A, B) -> (C) { C = A * B + 1; }", {"A": (5, 3), "B": (3,)}),
+    ("function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }", {"A": (5, 4), "B": (4, 7)}),
+    ("function (A[M, N]) -> (S, T) { S[i : M] = +(A[i, j]); T = S * 2; }", {"A": (6, 9)}),
+    ("function (A[M, N]) -> (S) { E = exp(A); R[i, 0 : M, 1] = +(E[i, j]); S = E / R; }", {"A": (3, 8)}),
+    ("function (A[N], F[K]) -> (O) { O[x : N] = +(A[x + k - 1] * F[k]); }", {"A": (9,), "F": (3,)}),
+    ("function (A[M, N]) -> (O) { O[j, i : N, M] = >(A[i, j]); }", {"A": (4, 5)}),
+    ("function (A[N]) -> (O) { O[i : N] = +(A[k]), i - k < N; }", {"A": (7,)}),
+    ("function (A[N]) -> (O) { O = A + 1; }", {"A": (0,)}),
+    ("function (A[]) -> (O) { O = A * A; }", {"A": ()}),
+    ("function (S, X) -> (O) { O = scan(S; X) function (A, B) -> (C) { C = A * 2 + B; }; }", {"S": (3,), "X": (4, 3)}),
+)
+"""Programs of each kind that passes see, with the shapes of their inputs."""
+
+
+def check_pass(kind: type[Pass], name: str | None = None, steps: Sequence[Pass] | None = None) -> None:
+    """Check a class of passes: its form, its text, and that programs mean the same before and after it.
+
+    Args:
+        kind: The class.
+        name: The name of its entry point; by default that of the class.
+        steps: Passes of it to check, with options; by default the one with the usual options.
+
+    """
+    fault = wrong_pass(kind, getattr(kind, "name", "") if name is None else name)
+    assert fault is None, f"the pass {fault}"
+    for step in steps or (kind(),):
+        text = pipeline.to_text((step,))
+        assert pipeline.parse(text, (kind,)) == (step,), f"{text} is not read back as the pass that was printed"
+        check_step(step)
+
+
+def check_step(step: Pass) -> None:
+    """Check that a pass keeps the meaning of programs, by interpreters on numbers that are added up exactly."""
+    accumulate = pipeline.parse("accumulate", passes_called)  # without it no program can be lowered to kernels
+    for text, shapes in PROGRAMS:
+        for passes in ((step, *accumulate), (step, step, *accumulate), (*accumulate, step)):
+            finding = check_passes(text, shapes, passes, target=Target())
+            assert finding is None, f"{finding}\n  program: {text}"
+
+
+def check_schedule(offer: object) -> None:
+    """Check a schedule: its form, and that kernels that it takes compute the same."""
+    fault = wrong_schedule(offer)
+    assert fault is None, f"the schedule {fault}"
+    check_step(schedule_of(offer))
+
+
+def check_target(text: str) -> None:
+    """Check a target file whose parameters have defaults: its form, and that passes keep the meaning of programs."""
+    try:
+        file = load(text)
+        choice = TargetChoice(text, tuple((p.name, p.default) for p in file.parameters if p.default is not None))
+        missing = [p.name for p in file.parameters if p.default is None]
+        assert not missing, f"the target cannot be used without {', '.join(missing)}: give defaults"
+        for program, shapes in PROGRAMS:
+            finding = check_passes(program, shapes, target=choice.applied(Target()))
+            assert finding is None, f"{finding}\n  program: {program}"
+    except TileError as error:
+        raise AssertionError(f"the target file is wrong: {error}") from error
+
+
+def check_operation(
+    operation: Callable[..., Any],
+    *arrays: np.ndarray[Any, Any],
+    expected: Callable[..., Any] | None = None,
+    tolerance: float = 1e-6,
+) -> None:
+    """Check an operation on arrays: its values, and its gradients against finite differences.
+
+    Args:
+        operation: A function over one tensor of the builder for each array; a tensor, or several.
+        arrays: What to run it on; floats of 64 bits.
+        expected: The same for arrays of NumPy.
+        tolerance: Of values and gradients.
+
+    """
+    fault = wrong_operation(operation)
+    assert fault is None, f"the operation {fault}"
+    function = _function_of(operation, arrays)
+    found = evaluate(function, list(arrays))
+    results = found if isinstance(found, tuple) else (found,)
+    if expected is not None:
+        wanted = expected(*arrays)
+        for value, right in zip(results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            np.testing.assert_allclose(value, right, rtol=tolerance, atol=tolerance)
+    if any(array.dtype.kind == "f" for array in arrays):
+        check_gradients(function, list(arrays), tolerance=tolerance)
+
+
+def _function_of(operation: Callable[..., Any], arrays: Sequence[np.ndarray[Any, Any]]) -> Function:
+    builder = FunctionBuilder()
+    tensors = []
+    for number, array in enumerate(arrays):
+        dims = [f"X{number}_{axis}" for axis in range(array.ndim)]
+        tensors.append(builder.input(f"X{number}", *dims) if dims else builder.scalar(f"X{number}"))
+    made = operation(*tensors)
+    outputs = made if isinstance(made, tuple) else (made,)
+    return builder.build(**{f"Y{number}": output for number, output in enumerate(outputs)})
+
+
+def check_listing(make: Callable[..., Any]) -> None:
+    """Check a form of listings: it gives a text of any program, the same again for the same."""
+    fault = wrong_listing(make)
+    assert fault is None, f"the listing {fault}"
+    for text, shapes in PROGRAMS[:3]:
+        executable = compile_for_device(text, dict(shapes))
+        first, again = make(executable), make(executable)
+        assert isinstance(first, str), f"the listing is a {type(first).__name__}, not a text"
+        assert first == again, "the listing of one executable differs from call to call"
+
+
+def check_command(command: object) -> None:
+    """Check a command: it has a help page."""
+    from click.testing import CliRunner
+
+    from tileir.driver.cli.installed import wrong_command
+
+    fault = wrong_command(command)
+    assert fault is None, f"the command {fault}"
+    result = CliRunner().invoke(command, ["--help"])  # type: ignore[arg-type]  # it is checked
+    assert result.exit_code == 0, f"--help fails: {result.output}"
+
+
+def check_installed(kind: Kind, name: str) -> None:
+    """Check the extension of that kind and name of an installed distribution.
+
+    Raises:
+        BackendError: TIL811 or TIL812, it cannot be loaded.
+        ValueError: There is none.
+
+    """
+    if name not in EXTENSIONS.entries(kind):
+        known = ", ".join(EXTENSIONS.names(kind)) or "none"
+        raise ValueError(f"no distribution offers a {kind.noun} {name!r}; there are {known}")
+    offer: Any = EXTENSIONS.get(kind, name, lambda _: None)
+    match kind:
+        case Kind.PASS:
+            check_pass(offer, name)
+        case Kind.SCHEDULE:
+            check_schedule(offer)
+        case Kind.TARGET:
+            check_target(target_called(name).text)
+        case Kind.OPERATION:
+            fault = wrong_operation(offer)
+            assert fault is None, f"the operation {fault}"
+        case Kind.LISTING:
+            check_listing(offer)
+        case Kind.COMMAND:
+            check_command(offer)
