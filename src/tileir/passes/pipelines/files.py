@@ -51,6 +51,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "reduce_constraints": "rewrites.reduce_constraints",
         "register_tile": "schedules.registers.register_tile",
         "register_transpose": "schedules.vectors.register_transpose",
+        "rewrite": "rewrites.rewrite",
         "rewrite_locations": "placement.locate",
         "scalarise": "rewrites.scalarise",
         "scan": "algorithms.scan",

@@ -13,7 +13,9 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.ops import Op
-from tileir.core.rewrite import fixpoint
+from tileir.core.patterns import MOST_CHANGES, Changes
+from tileir.core.rewrite import Rule, fixpoint
+from tileir.core.text.names import NameScope
 from tileir.typed.dataflow import with_operands, without_dead
 from tileir.typed.inference.emission import nameless
 from tileir.typed.ir import Elementwise, Function, Override, Recall, Scan, Upstream
@@ -24,17 +26,24 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Operation, Value
 
 
-def simplify(function: Function, *, merge: bool = True) -> Function:
+def simplify(function: Function, *, merge: bool = True, rules: tuple[Rule[Site], ...] = ()) -> Function:
     """Return an equivalent function that does no more work; ``function`` itself where nothing is to be gained.
 
     Without ``merge``, operations that compute the same stay apart. Gradients are those of before: markers of
-    differentiation stand in the way of nothing but what would change them.
+    differentiation stand in the way of nothing but what would change them. ``rules`` are tried where none of the table
+    fits; :func:`tileir.typed.simplify.laws.rule_of` makes them of laws.
+
+    Raises:
+        DivergenceError: ``rules`` still fit after many changes.
     """
-    return fixpoint(lambda before: _pass(before, merge), function)
+    return fixpoint(lambda before: _pass(before, merge, rules), function)
 
 
-def _pass(function: Function, merge: bool) -> Function:
-    walk = _Walk(frozenset(function.outputs), {value.name: value for value in function.inputs}, merge)
+def _pass(function: Function, merge: bool, rules: tuple[Rule[Site], ...]) -> Function:
+    walk = _Walk(frozenset(function.outputs), {value.name: value for value in function.inputs}, merge, rules)
+    if rules:
+        walk.names = NameScope.of((*walk.definitions, *(each.name for each in function.operations)))
+        walk.changes.left *= len(function.operations) + 1
     for operation in function.operations:
         walk.visit(operation)
     new = attrs.evolve(
@@ -56,14 +65,26 @@ class _Walk:
     outputs: frozenset[str]
     definitions: dict[str, Value | Operation]
     merge: bool
+    rules: tuple[Rule[Site], ...] = ()
+    names: NameScope | None = attrs.field(default=None, init=False)
+    changes: Changes = attrs.field(factory=lambda: Changes(MOST_CHANGES), init=False)
     operations: list[Operation] = attrs.field(factory=list, init=False)
     forwarded: dict[str, str] = attrs.field(factory=dict, init=False)
     _seen: dict[Operation, str] = attrs.field(factory=dict, init=False)
     _bodies: dict[Function, Function] = attrs.field(factory=dict, init=False)
 
     def visit(self, operation: Operation) -> None:
-        """Simplify one operation and keep it, unless its value exists already."""
-        operation = _apply_rules(Site(with_operands(operation, self.forwarded), self.definitions))
+        """Simplify one operation, and what rules put before it, and keep them."""
+        pending = [operation]
+        while pending:
+            site = self._apply_rules(with_operands(pending.pop(), self.forwarded))
+            if site.before:
+                pending += [site.operation, *reversed(site.before)]
+            else:
+                self._keep(site.operation)
+
+    def _keep(self, operation: Operation) -> None:
+        """Keep a simple operation, unless its value exists already."""
         if isinstance(operation, Scan):
             operation = self._with_simple_body(operation)
         name = operation.name
@@ -79,20 +100,31 @@ class _Walk:
             self.definitions[name] = operation
             self.operations.append(operation)
 
+    def _apply_rules(self, operation: Operation) -> Site:
+        """Apply the first rule that fits, again and again; those of the table leave cheaper operations to read."""
+        site = Site(operation, self.definitions, names=self.names)
+        while not site.before:
+            after = next((after for rule in rules_of(site.operation) if (after := rule(site)) is not None), None)
+            if after is None:
+                after = self._changed(site)
+            if after is None:
+                return site
+            site = after
+        return site
+
+    def _changed(self, site: Site) -> Site | None:
+        """Apply the first of the given rules that fits."""
+        for given in self.rules:
+            if (after := given(site)) is not None:
+                self.changes.note(given.law)
+                return after
+        return None
+
     def _with_simple_body(self, scan: Scan) -> Scan:
         body = self._bodies.get(scan.body)
         if body is None:
-            body = self._bodies[scan.body] = simplify(scan.body, merge=self.merge)
+            body = self._bodies[scan.body] = simplify(scan.body, merge=self.merge, rules=self.rules)
         return scan if body is scan.body else attrs.evolve(scan, body=body)
-
-
-def _apply_rules(site: Site) -> Operation:
-    """Apply the first rule that fits, again and again; every rule leaves fewer or cheaper operations to read."""
-    changed: Site | None = site
-    while changed is not None:
-        site = changed
-        changed = next((after for rule in rules_of(site.operation) if (after := rule(site)) is not None), None)
-    return site.operation
 
 
 def _copied(operation: Operation) -> str | None:

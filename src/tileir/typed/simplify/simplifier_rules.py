@@ -20,15 +20,25 @@ from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.text.names import NameScope
     from tileir.typed.ir import Value
 
 
 @attrs.frozen
 class Site:
-    """An operation together with the definitions that come before it."""
+    """An operation together with the definitions that come before it.
+
+    Attributes:
+        operation: The operation.
+        definitions: What defines the values before it, by name.
+        before: New operations that it reads, which are to stand before it, in order.
+        names: The names in use in the function; None for rules that make none.
+    """
 
     operation: Operation
     definitions: Mapping[str, Value | Operation]
+    before: tuple[Operation, ...] = ()
+    names: NameScope | None = None
 
     def constant(self, name: str) -> Constant | None:
         """Return the constant that ``name`` is, or None."""

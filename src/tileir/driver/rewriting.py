@@ -1,0 +1,88 @@
+"""Laws applied to programs of every stage at which values are computed one operation at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, overload
+
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.patterns import Law
+from tileir.semtree.ir import KernelFunction
+from tileir.semtree.ir import Program as SemProgram
+from tileir.stripe.ir import Program as StripeProgram
+from tileir.typed.ir import Function as TypedFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.core.patterns import Operand
+
+    Condition: TypeAlias = Callable[[Mapping[str, Operand]], bool]
+
+
+@overload
+def rewrite(program: TypedFunction, *laws: Law | str, where: Condition | None = ...) -> TypedFunction: ...
+@overload
+def rewrite(program: StripeProgram, *laws: Law | str, where: Condition | None = ...) -> StripeProgram: ...
+@overload
+def rewrite(program: SemProgram, *laws: Law | str, where: Condition | None = ...) -> SemProgram: ...
+@overload
+def rewrite(program: KernelFunction, *laws: Law | str, where: Condition | None = ...) -> KernelFunction: ...
+
+
+def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -> object:
+    """Return a program to which laws are applied, in order, again and again, until none fits; itself where none does.
+
+    Typed functions and kernels of the semtree are simplified by tileir's own rules as well, by the same driver. Whether
+    a law holds is up to who writes it.
+
+    Args:
+        program: A typed function, a program of Stripe or of the semtree, or a kernel of that.
+        laws: Laws, or their texts, such as ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
+        where: The condition of the laws that are texts.
+
+    Raises:
+        ParseError: A text is no law.
+        DivergenceError: Laws still fit after many changes.
+        ArgumentError: TIL707, it is no such program.
+    """
+    known = tuple(law if isinstance(law, Law) else Law(law, where) for law in laws)
+    match program:
+        case TypedFunction():
+            from tileir.typed.simplify.laws import rule_of as typed_rule
+            from tileir.typed.simplify.simplifier import simplify as simplify_typed
+
+            return simplify_typed(program, rules=tuple(map(typed_rule, known)))
+        case StripeProgram():
+            from tileir.passes.base import run
+
+            return run((_Laws(known),), program)
+        case SemProgram():
+            from tileir.core.rewrite import rewritten
+
+            kernels = rewritten(program.kernels, lambda kernel: (rewrite(kernel, *known),))
+            return program if kernels is program.kernels else attrs.evolve(program, kernels=kernels)
+        case KernelFunction():
+            from tileir.semtree.simplify.laws import rule_of
+            from tileir.semtree.simplify.simplifier import simplify
+
+            return simplify(program, tuple(map(rule_of, known)))
+        case _:
+            message = f"laws are for typed functions, Stripe and the semtree, not for a {type(program).__name__}"
+            raise ArgumentError((Diagnostic("TIL707", message),))
+
+
+@attrs.frozen
+class _Laws:
+    """The pass that applies laws, which may have conditions."""
+
+    name: ClassVar[str] = "laws"
+    laws: tuple[Law, ...] = ()
+
+    def __call__(self, program: StripeProgram) -> StripeProgram:
+        """Return the program with the laws applied."""
+        from tileir.passes.base import map_kernels
+        from tileir.passes.rewrites.rewrite import with_laws
+
+        return map_kernels(program, lambda block: with_laws(block, self.laws))
