@@ -193,13 +193,13 @@ def test_what_the_module_has_no_room_for_the_launch_asks_for() -> None:
         ("sm_80", False, "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32"),
         ("sm_80", True, "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32"),
         ("sm_120", False, "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32"),
-        ("sm_90a", False, "wgmma.mma_async.sync.aligned.m64n"),
+        ("sm_90a", False, "wgmma.mma_async.sync.aligned.m64n256k16.f32.{0}.{0}"),
         ("sm_90a", True, "wgmma.mma_async.sync.aligned.m64n256k16.f32.{0}.{0}"),
     ],
 )
 def test_products_of_matrices_are_instructions(dtype: str, architecture: str, turned: bool, wanted: str) -> None:
     text = PRODUCT.replace("B[K, N]", "B[N, K]").replace("B[k, j]", "B[j, k]") if turned else PRODUCT
-    shapes = [f"{dtype}[1024, 1024]"] * 2
+    shapes = [f"{dtype}[4096, 4096]"] * 2
     listing = tileir.compile(text, shapes, device=f"cuda.{architecture}").listing("ptx")
     assert wanted.format(dtype) in listing
     assert ("ldmatrix" in listing) == (architecture != "sm_90a")

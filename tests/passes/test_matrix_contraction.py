@@ -11,6 +11,7 @@ import pytest
 
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
+from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.pipelines.catalog import resolve_pipeline
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NVIDIA = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_f32")
+WARPGROUPS = named("sm_90a")
 PLAIN = Target(index_dtype=DType.I32, local_bytes=48 * 1024, group_threads=256, alignment=64, vector_bytes=16)
 TARGET = attrs.evolve(PLAIN, async_copies=True, fragments=NVIDIA, approximate=True)
 PRODUCT = "function (A[M, K], B[K, N]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[k, j]); }"
@@ -106,6 +108,37 @@ def test_other_contractions(text: str, shapes: dict[str, tuple[int, ...]]) -> No
     found = stages(text, shapes, DType.F16)
     assert len(products(found)) == 1
     check(found, arrays(shapes, DType.F16))
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "folds"),
+    [
+        (PRODUCT, {"A": (128, 64), "B": (64, 128)}, ((0, 0, 0), (64, 128, 32))),
+        (RIGHT_TURNED, {"A": (128, 64), "B": (128, 64)}, ((0, 0, 0), (0, 0, 0))),
+        (LEFT_TURNED, {"A": (64, 128), "B": (64, 128)}, ((64, 128, 32), (64, 128, 32))),
+        (PRODUCT, {"A": (96, 96), "B": (96, 120)}, ((0, 0, 0), (64, 128, 32))),
+    ],
+)
+def test_instructions_that_read_local_memory_find_rows_across_the_depth_in_pieces(
+    text: str, shapes: dict[str, tuple[int, ...]], folds: tuple[tuple[int, int, int], ...]
+) -> None:
+    target = attrs.evolve(TARGET, fragments=WARPGROUPS, local_bytes=227 * 1024)
+    found = stages(text, shapes, DType.F16, MatrixContraction(WARPGROUPS, local_bytes=227 * 1024), target)
+    (multiply,) = products(found)
+    assert multiply.fragment == "wgmma_m64n128k16_f16"
+    assert (multiply.left.fold, multiply.right.fold) == folds
+    check(found, arrays(shapes, DType.F16))
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [(512, (64, 32)), (1024, (128, 64)), (2048, (128, 256)), (3072, (128, 128)), (8192, (128, 256))]
+)
+def test_tiles_that_read_local_memory_are_chosen_by_waves_of_groups(size: int, tile: tuple[int, int]) -> None:
+    """With 132 processors; what little is left for a last wave takes as long as a whole one."""
+    step = MatrixContraction(WARPGROUPS, local_bytes=227 * 1024, groups=132)
+    target = attrs.evolve(TARGET, fragments=WARPGROUPS, local_bytes=227 * 1024)
+    found = stages(PRODUCT, {"A": (size, size), "B": (size, size)}, DType.F16, step, target)
+    assert math.prod(kernel(found).grid) == size // tile[0] * (size // tile[1])
 
 
 @pytest.mark.parametrize(("width", "rows", "columns"), [(28, 64, 32), (14, 32, 32), (16, 64, 32)])

@@ -29,7 +29,8 @@ def test_every_pass_is_in_the_catalogue() -> None:
     """Each class below ``passes`` that a pipeline could call stands in it."""
     modules = [".".join(("tileir.passes", *path.relative_to(ROOMS).with_suffix("").parts)) for path in MODULES]
     members = (member for module in modules for member in vars(import_module(module)).values())
-    kinds = {kind for kind in members if isinstance(kind, type) and kind.__module__ in modules}
+    public = (kind for kind in members if isinstance(kind, type) and not kind.__name__.startswith("_"))
+    kinds = {kind for kind in public if kind.__module__ in modules}
     kinds = {kind for kind in kinds if isinstance(vars(kind).get("name"), str)}
     assert kinds - {Named, Schedule} == set(PASSES)
 

@@ -18,7 +18,7 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import GridLevel, MatrixMultiply, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.storage import stored_as_bits
-from tileir.semtree.matrices import without_instructions
+from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
@@ -69,7 +69,7 @@ def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_
     for number, kernel in enumerate(kernels):
         verify(kernel)
         _check(kernel, architecture)
-        plain = without_instructions(kernel, _spelt(kernel, architecture), copies=False)
+        plain = without_instructions(kernel, _spelt(kernel, architecture), copies=False, folds=True)
         ready = legalise(stored_as_bits(expand_kernel(plain, NATIVE)), CAPABILITIES)
         module.functions.append(_kernel(module, ready, symbol(number, kernel)))
     module.functions.extend(remainders("".join(module.functions), _PREFIX))
@@ -94,7 +94,7 @@ def _spelt(kernel: KernelFunction, architecture: Architecture) -> frozenset[str]
     """Return the fragments by which a kernel multiplies that have instructions, wherever it uses them."""
     products = [stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
     whole = OF_WARPGROUPS if architecture.name == "sm_90a" else ()
-    missing = {stmt.fragment for stmt in products if stmt.fragment in whole and not is_spelt(stmt)}
+    missing = {stmt.fragment for stmt in products if not (is_spelt(stmt) if stmt.fragment in whole else is_plain(stmt))}
     return frozenset((*OF_WARPS, *whole)) - missing
 
 

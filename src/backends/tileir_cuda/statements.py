@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.semtree.ir import AsyncCommit, AsyncCopy, AsyncWait, Barrier, MatrixMultiply, Region
+from tileir.semtree.ir import (
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Declare,
+    For,
+    If,
+    MatrixMultiply,
+    Region,
+    Subscript,
+)
+from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda import products, warpgroups
 from tileir_cuda.products import Shared
 from tileir_cuda.warpgroups import OF_WARPGROUPS
@@ -15,7 +27,9 @@ from tileir_llvm.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.statements import Statements
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import DeclareArray
+    from collections.abc import Iterator
+
+    from tileir.semtree.ir import DeclareArray, Expr, Stmt
     from tileir_cuda.shared_memory import SharedMemory
     from tileir_llvm.statements import Together
 
@@ -39,6 +53,19 @@ class CudaStatements(Statements):
     warpgroups: bool = attrs.field(kw_only=True)
     _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
 
+    def write(self, stmts: tuple[Stmt, ...]) -> None:
+        """Write statements, one after the other; copies behind a product are begun before it is waited for."""
+        left = list(stmts)
+        while left:
+            stmt = left.pop(0)
+            if not (isinstance(stmt, MatrixMultiply) and stmt.fragment in OF_WARPGROUPS):
+                super().write((stmt,))
+                continue
+            begun = warpgroups.begin(self.env, stmt, self._shared)
+            while left and _is_beside(left[0], stmt):
+                super().write((left.pop(0),))
+            warpgroups.finish(self.env, stmt, begun)
+
     def together(self, stmt: Together) -> None:
         """Write what the threads of a group do together."""
         out = self.env.out
@@ -56,9 +83,7 @@ class CudaStatements(Statements):
             case AsyncWait(pending=pending):
                 out.module.declarations["declare void @llvm.nvvm.cp.async.wait.group(i32 immarg)"] = None
                 out.effect(f"call void @llvm.nvvm.cp.async.wait.group(i32 {pending})")
-            case MatrixMultiply(fragment=fragment) if fragment in OF_WARPGROUPS:
-                warpgroups.multiply(self.env, stmt, self._shared)
-            case MatrixMultiply():
+            case MatrixMultiply():  # those of four warps are begun and waited for by write()
                 products.multiply(self.env, stmt, self.group, self._shared)
             case _:
                 assert_never(stmt)
@@ -92,3 +117,21 @@ class CudaStatements(Statements):
         name = f"llvm.nvvm.cp.async.{'cg' if size == _CACHED_ONCE else 'ca'}.shared.global.{size}"
         out.module.declarations[f"declare void @{name}(ptr addrspace(3), ptr addrspace(1))"] = None
         out.effect(f"call void @{name}(ptr addrspace(3) {shared}, ptr addrspace(1) {memory})")
+
+
+def _is_beside(stmt: Stmt, product: MatrixMultiply) -> bool:
+    """Return whether a statement only copies ahead, which may go on while a product does.
+
+    A product and the copies behind it are of one iteration, which fills other parts of an array than it reads.
+    """
+    held = product.accumulators.array
+    kinds = (Declare, For, If, AsyncCopy, AsyncCommit)
+    inside = tuple(statements((stmt,)))
+    if not all(isinstance(each, kinds) for each in inside):
+        return False
+    return not any(isinstance(node, Subscript) and node.array == held for each in inside for node in _nodes(each))
+
+
+def _nodes(stmt: Stmt) -> Iterator[Expr]:
+    for root in mentions(stmt):
+        yield from walk(root)

@@ -136,13 +136,19 @@ class AsyncWait(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class MatrixOperand(Node):
-    """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``."""
+    """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``.
 
-    form: ClassVar[str] = "{start} strides({strides})[ swizzle({shift}, {mask})]"
+    With a ``fold`` (piece, row, rows), powers of two, each ``rows`` rows of ``row`` elements lie as columns of pieces,
+    one column after the other: before it is swizzled, the bits of ``p`` that number the row move below those that
+    number the piece in it.
+    """
+
+    form: ClassVar[str] = "{start} strides({strides})[ swizzle({shift}, {mask})][ fold({fold})]"
     start: Subscript = attrs.field(metadata=_READ)
     strides: tuple[int, int]
     shift: int = 0
     mask: int = 0
+    fold: tuple[int, int, int] = (0, 0, 0)
 
 
 @attrs.frozen(cache_hash=True, repr=False)

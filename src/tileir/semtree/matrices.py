@@ -8,7 +8,7 @@ the elements that the fragment's layout says. Operands in f32 may be rounded to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
@@ -36,10 +36,20 @@ from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import numpy as np
+
     from tileir.semtree.ir import Expr, KernelFunction, MatrixOperand, Stmt
+
+PLAIN: Final = (0, 0, 0)
+"""The fold of arrays that lie row by row."""
 
 COPIED_BYTES: Final = (4, 8, 16)
 """What one asynchronous copy can move."""
+
+
+def is_plain(stmt: MatrixMultiply) -> bool:
+    """Return whether neither operand is folded."""
+    return stmt.left.fold == stmt.right.fold == PLAIN
 
 
 def held(stmt: MatrixMultiply) -> int:
@@ -48,7 +58,9 @@ def held(stmt: MatrixMultiply) -> int:
     return stmt.tile[0] * stmt.tile[1] // fragment.threads
 
 
-def without_instructions(kernel: KernelFunction, spelt: Collection[str] = (), *, copies: bool = True) -> KernelFunction:
+def without_instructions(
+    kernel: KernelFunction, spelt: Collection[str] = (), *, copies: bool = True, folds: bool = False
+) -> KernelFunction:
     """Return an equal kernel without asynchronous copies and products of matrices; itself where it has none.
 
     Copies happen at once, and each thread computes the sums that it holds.
@@ -57,6 +69,7 @@ def without_instructions(kernel: KernelFunction, spelt: Collection[str] = (), *,
         kernel: The kernel.
         spelt: The fragments that the back end has words for, which stay.
         copies: Whether asynchronous copies go.
+        folds: Whether the back end takes operands that are folded.
     """
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
@@ -68,7 +81,7 @@ def without_instructions(kernel: KernelFunction, spelt: Collection[str] = (), *,
                 return (Assign(target, source),)
             case AsyncCommit() | AsyncWait() if copies:
                 return ()
-            case MatrixMultiply() if stmt.fragment not in spelt:
+            case MatrixMultiply() if stmt.fragment not in spelt or not (folds or is_plain(stmt)):
                 return _Product(stmt, kernel, names).statements()
             case _:
                 return (stmt,)
@@ -122,7 +135,7 @@ class _Product:
     def _element(self, operand: MatrixOperand, row: Expr, column: Expr) -> Expr:
         start = operand.start
         place = self._sum(self._times(row, operand.strides[0]), self._times(column, operand.strides[1]))
-        place = swizzled(self._sum(start.offset, place), operand.shift, operand.mask)
+        place = swizzled(self._sum(start.offset, place), operand.shift, operand.mask, operand.fold)
         value = Subscript(start.array, place, start.type)
         wide = self.stmt.accumulators.type
         return value if start.type == wide else Cast(value, wide)
@@ -140,14 +153,41 @@ class _Product:
         return value if factor == 1 else Apply(Op.MUL, (value, Const(factor, value.type)))
 
 
-def swizzled(place: Expr, shift: int, mask: int) -> Expr:
-    """Return the offset at which a swizzled array has what a plain one has at ``place``."""
+def swizzled(place: Expr, shift: int, mask: int, fold: tuple[int, int, int] = PLAIN) -> Expr:
+    """Return the offset at which a folded and swizzled array has what a plain one has at ``place``."""
+    place = folded(place, fold)
     if not mask:
         return place
     high = Apply(Op.BIT_RIGHT, (place, Const(shift, place.type)))
     return Apply(Op.BIT_XOR, (place, Apply(Op.BIT_AND, (high, Const(mask, place.type)))))
 
 
-def period(shift: int, mask: int) -> int:
-    """Return what moves no element within its row: adding a multiple of it and swizzling commute."""
-    return 1 << (mask << shift).bit_length()
+def folded(place: Expr, fold: tuple[int, int, int]) -> Expr:
+    """Return the offset at which an array that is folded has what a plain one has at ``place``."""
+    if fold == PLAIN:
+        return place
+    piece, row, rows = fold
+
+    def field(unit: int, count: int, distance: int) -> Expr:
+        moved = Apply(Op.BIT_RIGHT, (place, Const(unit.bit_length() - 1, place.type)))
+        number = Apply(Op.BIT_AND, (moved, Const(count - 1, place.type)))
+        return Apply(Op.MUL, (number, Const(distance, place.type)))
+
+    kept = Apply(Op.BIT_AND, (place, Const(piece - 1 - row * rows, place.type)))  # below the pieces, and above the rows
+    return Apply(Op.ADD, (Apply(Op.ADD, (kept, field(row, rows, piece))), field(piece, row // piece, piece * rows)))
+
+
+def folded_place(place: np.ndarray[Any, Any], fold: tuple[int, int, int]) -> np.ndarray[Any, Any]:
+    """Return what :func:`folded` says, for places that are known."""
+    if fold == PLAIN:
+        return place
+    piece, row, rows = fold
+    within = place % (row * rows)
+    moved: np.ndarray[Any, Any] = within % row // piece * (piece * rows) + within // row * piece + within % piece
+    moved += place - within
+    return moved
+
+
+def period(shift: int, mask: int, fold: tuple[int, int, int] = PLAIN) -> int:
+    """Return what moves no element within its row: adding a multiple of it, folding and swizzling commute."""
+    return max(1 << (mask << shift).bit_length(), fold[1] * fold[2])

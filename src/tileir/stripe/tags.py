@@ -19,6 +19,7 @@ ADVANCE: Final = "advance"
 PADDED: Final = "padded"
 SWIZZLE_SHIFT: Final = "swizzle_shift"
 SWIZZLE_MASK: Final = "swizzle_mask"
+FOLD: Final = "fold"
 
 PROGRAM: Final = "program"
 MAIN: Final = "main"
@@ -45,6 +46,7 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
         PADDED: "what constraints keep from being stored is zero; on blocks",
         SWIZZLE_SHIFT: "how far bits of a place are moved before they are mixed in; on allocations",
         SWIZZLE_MASK: "which of them are mixed in; on allocations",
+        FOLD: "rows lie in pieces of so many elements, one column of pieces after the other; on allocations",
     }
 )
 """What a lowering to the semtree makes of what carries a tag. Nothing else reads a schedule."""

@@ -241,6 +241,26 @@ kernel k(out f32 O[256] align(8) noalias, in bf16 A[512] align(64) noalias, in b
     }
   }
 }""",
+        "a product of a folded matrix": """
+kernel k(out f32 O[256] align(8) noalias, in bf16 A[256] align(64) noalias, in bf16 B[256] align(64) noalias) grid(1)
+    group(32) index($index) {
+  local bf16 l[256] align(64);
+  local bf16 r[256] align(64);
+  private f32 s[8] align(64);
+  $index p = local_id(0) * 8;
+  l[p : 8] = A[p : 8];
+  r[p / 16 * 8 + p / 8 % 2 * 128 : 8] = B[p : 8];
+  for ($index e = 0; e < 8; e += 1) {
+    s[e] = 0.0;
+  }
+  barrier();
+  multiply(mma_m16n8k16_bf16) tile(16, 16, 16) s[0] += l[0] strides(16, 1) * r[0] strides(16, 1) fold(8, 16, 16);
+  for ($index n = 0; n < 2; n += 1) {
+    for ($index h = 0; h < 2; h += 1) {
+      O[(local_id(0) / 4 + h * 8) * 16 + n * 8 + local_id(0) % 4 * 2 : 2] = s[n * 4 + h * 2 : 2];
+    }
+  }
+}""",
         "a product of matrices in f32": """
 kernel k(out f32 O[128] align(8) noalias, in f32 A[256] align(64) noalias, in f32 B[128] align(64) noalias) grid(1)
     group(32) index($index) {

@@ -19,7 +19,7 @@ from tileir.semtree.ir import (
     Region,
     Type,
 )
-from tileir.semtree.matrices import COPIED_BYTES, held
+from tileir.semtree.matrices import COPIED_BYTES, PLAIN, held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +116,17 @@ def _operand_faults(operand: MatrixOperand, kind: Operand, place: Scoped) -> Ite
         yield Diagnostic(
             "TIL551", f"the swizzle ({operand.shift}, {operand.mask}) of {name!r} moves bits to themselves"
         )
+    if operand.fold != PLAIN:
+        yield from _fold_faults(operand.fold, name, array)
+
+
+def _fold_faults(fold: tuple[int, int, int], name: str, array: object) -> Iterator[Diagnostic]:
+    piece, row, rows = fold
+    powers = all(extent > 0 and extent & (extent - 1) == 0 for extent in fold)
+    if not powers or piece > row or (row * rows).bit_length() > _MOST_BITS:
+        yield Diagnostic("TIL551", f"the fold {fold} of {name!r} is not of powers of two, a piece within its row first")
+    elif isinstance(array, DeclareArray | Param) and array.size % (row * rows):
+        yield Diagnostic("TIL551", f"the fold {fold} of {name!r} has {row * rows} elements, and the array {array.size}")
 
 
 _MOST_BITS = 24

@@ -10,7 +10,7 @@ from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES
 from tileir.semtree.interpret.memory import poisoned
-from tileir.semtree.matrices import held
+from tileir.semtree.matrices import folded_place, held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +107,7 @@ def _reader(
     def read(frame: Frame) -> Array:
         array: Memory = frame[memory]
         there = places + start(frame)
+        there = folded_place(there, operand.fold)
         there = there ^ ((there >> operand.shift) & operand.mask)
         low, high = int(there.min()), int(there.max())
         if low < 0 or high >= len(array.data):

@@ -21,7 +21,7 @@ from tileir.semtree.lower.product import fragment_of
 from tileir.semtree.lower.running import RunningLanes
 from tileir.semtree.lower.specials import lower_special
 from tileir.semtree.lower.values import backward_run, cast, reversed_lanes, uniform, widened, zero
-from tileir.semtree.lower.views import View, check_owner, swizzle_of
+from tileir.semtree.lower.views import UNMOVED, View, check_owner, swizzle_of
 from tileir.semtree.matrices import swizzled
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import PADDED
@@ -331,7 +331,7 @@ class BlockLowering:
     def _indirect(self, scope: _Scope, view: View, place: sem.Expr) -> sem.Subscript:
         base = self.offsets.lanes(view.offset, scope.lanes)
         scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(view.shape.dims[0].stride))))
-        if place.type.lanes == 1 < scope.lanes and view.offset.coefficient(LANE) == 1 and view.swizzle == (0, 0):
+        if place.type.lanes == 1 < scope.lanes and view.offset.coefficient(LANE) == 1 and view.swizzle == UNMOVED:
             first = self.offsets.scalar(view.offset.substitute({LANE: 0}))
             wide = sem.Type(view.shape.dtype, scope.lanes)
             return sem.Subscript(view.array, sem.Apply(Op.ADD, (first, scaled)), wide)

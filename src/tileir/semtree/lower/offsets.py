@@ -9,7 +9,7 @@ import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.matrices import period, swizzled
+from tileir.semtree.matrices import PLAIN, period, swizzled
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
@@ -71,13 +71,13 @@ class OffsetBuilder:
         base = self.scalar(affine.substitute({LANE: 0}))
         return base if stride == 0 or lanes == 1 else sem.Ramp(base, stride, lanes)
 
-    def swizzled(self, affine: Affine, shift: int, mask: int) -> sem.Expr:
-        """Return where a swizzled array has what stands at ``affine``; what no swizzle changes is added to the rest."""
-        if not mask:
+    def swizzled(self, affine: Affine, shift: int, mask: int, fold: tuple[int, int, int]) -> sem.Expr:
+        """Return where a swizzled array has what stands at ``affine``; what nothing moves is added to the rest."""
+        if not mask and fold == PLAIN:
             return self.scalar(affine)
-        unit = period(shift, mask)
+        unit = period(shift, mask, fold)
         outside = Affine.of({name: c for name, c in affine.terms if c % unit == 0}, affine.offset // unit * unit)
-        inside = swizzled(self.scalar(affine - outside), shift, mask)
+        inside = swizzled(self.scalar(affine - outside), shift, mask, fold)
         return inside if outside == Affine() else sem.Apply(Op.ADD, (self.scalar(outside), inside))
 
     def bound(self, candidates: list[Affine], op: Op) -> sem.Expr:

@@ -2,7 +2,8 @@
 
 The arrays are allocated by the block itself, so that iterations do not share them, and each of as many iterations as
 the pipeline has stages can have its own. Blocks that copy ahead fill them: they run one iteration less than that ahead.
-Their copies become asynchronous ones, of which each iteration makes a group.
+Their copies become asynchronous ones, of which each iteration makes a group. They come before what the iteration does
+itself or, where that is an instruction that only begins a product, behind it, so that they are begun meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import LOCAL
@@ -89,22 +91,27 @@ class Pipeline:
             body.append(sem.AsyncCommit())
         counter, ahead = self.blocks.counter(self._moving[-1].name), self.blocks.counter("ahead")
         constant = self.blocks.offsets.constant
-        inside: list[sem.Stmt] = [
-            sem.AsyncWait(stages - 2),
-            sem.Barrier(),
-            sem.Declare(ahead, sem.Apply(Op.ADD, (counter, constant(stages - 1)))),
-        ]
         slot = self._slot(ahead, stages)
         digits, values = self._digits(ahead)
         copies = self._copies(values, Affine.index(slot.variable.name))
-        inside.append(sem.If(sem.Apply(Op.CMP_LT, (ahead, constant(iterations))), (slot, *digits, *copies)))
-        inside.append(sem.AsyncCommit())
+        fill: tuple[sem.Stmt, ...] = (
+            sem.Declare(ahead, sem.Apply(Op.ADD, (counter, constant(stages - 1)))),
+            sem.If(sem.Apply(Op.CMP_LT, (ahead, constant(iterations))), (slot, *digits, *copies)),
+            sem.AsyncCommit(),
+        )
         slot = self._slot(counter, stages)
         digits, values = self._digits(counter)
-        inside.extend((slot, *digits, *self._others(values, Affine.index(slot.variable.name))))
-        body.append(sem.For(counter, constant(0), constant(iterations), 1, tuple(inside)))
-        own = frozenset(self._arrays.values())
-        return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in own)))
+        own = (slot, *digits, *self._others(values, Affine.index(slot.variable.name)))
+        parts = (own, fill) if self._only_begins() else (fill, own)
+        inside = (sem.AsyncWait(stages - 2), sem.Barrier(), *parts[0], *parts[1])
+        body.append(sem.For(counter, constant(0), constant(iterations), 1, inside))
+        arrays = frozenset(self._arrays.values())
+        return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in arrays)))
+
+    def _only_begins(self) -> bool:
+        """Return whether the last thing that an iteration does is an instruction that only begins a product."""
+        last = self.block.blocks[-1].instruction
+        return isinstance(last, stripe.Product) and last.fragment in FRAGMENTS and FRAGMENTS[last.fragment].is_async
 
     @property
     def _moving(self) -> tuple[stripe.Index, ...]:

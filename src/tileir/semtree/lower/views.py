@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree.lower.offsets import LANE
-from tileir.stripe.tags import SWIZZLE_MASK, SWIZZLE_SHIFT
+from tileir.semtree.matrices import PLAIN
+from tileir.stripe.tags import FOLD, SWIZZLE_MASK, SWIZZLE_SHIFT
 
 if TYPE_CHECKING:
     from tileir.core.ops import Aggregation
     from tileir.semtree import ir as sem
     from tileir.stripe import ir as stripe
+
+
+Swizzle: TypeAlias = tuple[int, int, tuple[int, int, int]]
+"""Shift, mask and fold of a :class:`tileir.semtree.ir.MatrixOperand`."""
+
+UNMOVED: Final[Swizzle] = (0, 0, PLAIN)
 
 
 @attrs.frozen
@@ -33,19 +40,24 @@ class View:
     variable: sem.Var | None = None
     owned: bool = False
     region: sem.Region | None = None  # None for parameters
-    swizzle: tuple[int, int] = (0, 0)  # shift and mask of :class:`tileir.semtree.ir.MatrixOperand`
+    swizzle: Swizzle = UNMOVED
 
     def keeps_neighbours(self, lanes: int) -> bool:
         """Return whether so many neighbours, from where the view starts on, stay neighbours when swizzled."""
-        lowest = self.swizzle[1] & -self.swizzle[1]
+        _, mask, (piece, _, _) = self.swizzle
+        lowest = mask & -mask or piece
         steps = (c for name, c in self.offset.terms if name != LANE)
         return not lowest or (lowest % lanes == 0 and all(int(c) % lanes == 0 for c in (*steps, self.offset.offset)))
 
 
-def swizzle_of(refinement: stripe.Refinement) -> tuple[int, int]:
-    """Return the shift and the mask by which an allocation in local memory asks to be swizzled; zeros for none."""
-    shift, mask = refinement.tags.get(SWIZZLE_SHIFT), refinement.tags.get(SWIZZLE_MASK)
-    return (shift, mask) if isinstance(shift, int) and isinstance(mask, int) else (0, 0)
+def swizzle_of(refinement: stripe.Refinement) -> Swizzle:
+    """Return the shift, mask and fold by which an allocation in local memory asks to be moved; zeros for none."""
+    shift, mask, piece = (refinement.tags.get(tag) for tag in (SWIZZLE_SHIFT, SWIZZLE_MASK, FOLD))
+    fold = PLAIN
+    if isinstance(piece, int):
+        rows, row = (dim.size for dim in refinement.shape.dims[-2:])
+        fold = piece, row, rows
+    return (shift, mask, fold) if isinstance(shift, int) and isinstance(mask, int) else (0, 0, fold)
 
 
 def check_owner(refinement: stripe.Refinement, values: dict[str, Affine], thread: Affine | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.fragments import Where
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
@@ -16,6 +17,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 from tileir.stripe.instructions import Role, RoleKind
 from tileir.stripe.tags import (
+    FOLD,
     PADDED,
     SWIZZLE_MASK,
     SWIZZLE_SHIFT,
@@ -274,8 +276,12 @@ class _Builder:
         extents = (extent, self.plan.depth) if panel.along_loop else (self.plan.depth, extent)
         dtype = panel.use.dtype
         stage = allocation(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
-        shift, mask = swizzle_of(panel, extents[1])
-        return attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask})) if mask else stage
+        piece = piece_of(panel, self.plan.fragment, extents[1])
+        shift, mask = swizzle_of(panel, piece)
+        tags: dict[str, int] = {SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask} if mask else {}
+        if piece < extents[1]:
+            tags[FOLD] = piece
+        return attrs.evolve(stage, tags=stripe.Tags.of(**tags))
 
     def _copy(self, panel: Panel, stage: stripe.Refinement) -> Node:
         """Return the block that copies a tile of an input; neighbouring threads copy neighbours."""
@@ -359,6 +365,15 @@ def _pairs(nest: Nest, plan: Plan) -> bool:
     column = plan.right.index
     uses = (*sch.written_uses(nest), *(u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)))
     return column.range % pair == 0 and sch.aligned_lanes(uses, column.name, pair) == pair
+
+
+def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
+    """Return how many elements of a row of ``width`` lie side by side in local memory.
+
+    Instructions that read local memory themselves take rows across the depth in pieces of all banks.
+    """
+    line = _LINE // panel.use.dtype.itemsize
+    return min(width, line) if fragment.a.where is Where.LOCAL and not panel.along_loop else width
 
 
 def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
