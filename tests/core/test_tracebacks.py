@@ -41,6 +41,10 @@ def frames(error: BaseException) -> list[str]:
         lambda _: tileir.parse("function"),
         lambda _: tileir.compile("function (A) -> (B) { B = A; }", []),
         lambda _: tileir.jit("function"),
+        lambda _: tileir.gradient("function (A) -> (B) { B = A; }", wrt=["Q"]),
+        lambda _: tileir.explain("function"),
+        lambda _: tileir.warnings_of("function"),
+        lambda _: tileir.stepper("function", updates={}, state={}),
         lambda _: tileir.evaluate("function (A) -> (B) { B = A + C; }", [np.ones(3)]),
     ],
 )

@@ -135,3 +135,14 @@ def test_warnings_about_what_may_be_meant(command: Callable[..., tuple[int, str,
     Path("window.tile").write_text(text, encoding="utf-8")
     assert command("check", "window.tile", "A=f32[9]")[2] == ""
     assert "TIL412" in command("check", "window.tile", "A=f32[9]", "--warn", "all")[2]
+
+
+def test_several_files_are_all_told_of(command: Callable[..., tuple[int, str, str]]) -> None:
+    Path("swapped.tile").write_text(SWAPPED, encoding="utf-8")
+    Path("wrong.tile").write_text("function (A) -> (B) { B = C; }", encoding="utf-8")
+    code, out, error = command("check", "wrong.tile", "swapped.tile", "sum.tile", "missing.tile")
+    assert code == 1
+    assert [line.partition(":")[0] for line in out.splitlines()] == ["swapped.tile", "sum.tile"]
+    assert all(word in error for word in ("TIL201", "TIL231", "TIL901"))
+    assert command("check", "sum.tile", "swapped.tile", "A=f32[3,4]")[0] == 2
+    assert command("check", "sum.tile", "swapped.tile", "--passes", "plain")[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from typing import TYPE_CHECKING
@@ -181,6 +182,21 @@ def test_commands(strangers: Seen, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "(cannot be loaded)" in shown
     assert command(monkeypatch, "check", "--help") == 0
     assert "Parse FILE" in capsys.readouterr().out
+
+
+def test_all_are_listed_with_what_is_wrong(
+    strangers: Seen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(monkeypatch, "extensions", "--json") == 0
+    rows = {(row["kind"], row["name"]): row for row in json.loads(capsys.readouterr().out)}
+    assert {row["distribution"] for key, row in rows.items() if key[1] in GROUPS["tileir.passes"]} == {"strangers 1.0"}
+    working = {key for key, row in rows.items() if row["problem"] is None}
+    assert working >= {("pass", "count_kernels"), ("schedule", "counted"), ("target", "strange_target")}
+    assert working >= {("operation", "strange_swish"), ("listing", "kernels"), ("command", "shout")}
+    assert "calls itself 'other'" in rows["target", "wrong_target"]["problem"]
+    assert not working & {("pass", "absent"), ("schedule", "two"), ("command", "no_command")}
+    assert command(monkeypatch, "extensions") == 0
+    assert "strange_swish" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

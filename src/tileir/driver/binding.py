@@ -11,6 +11,7 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import integer_of, is_number
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tileir.driver.programs import Source
 
 
+@at_the_call
 def bind(source: Source, values: Mapping[str, object] | None = None, /, **named: object) -> tile.Function:
     """Return ``source`` with some of its inputs fixed: they are constants of the program, and no inputs any more.
 

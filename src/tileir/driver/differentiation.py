@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
@@ -47,6 +48,7 @@ def gradient(
     arguments: Any = None,
     ties: Ties = "all",
 ) -> tile.Function: ...
+@at_the_call
 def gradient(
     function: tile.Function | typed.Function | str,
     wrt: Names | None = None,
@@ -101,6 +103,7 @@ def gradient(
     return raise_to_tile(expanded, dims, inputs, sizes)
 
 
+@at_the_call
 def vjp(
     function: tile.Function | str,
     inputs: Any,
@@ -137,6 +140,7 @@ def vjp(
     return _run(made, sources, (*values, *seeds.values()), device)
 
 
+@at_the_call
 def jvp(
     function: tile.Function | str,
     inputs: Any,

@@ -13,6 +13,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.advice import meant
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, memory_checked
 from tileir.driver.jit import Jit, jit
 from tileir.driver.programs import input_names, output_names, program_of
@@ -172,6 +173,7 @@ class Stepper:
         return found if _is_resident(found) else to_array(name, found)
 
 
+@at_the_call
 def stepper(
     source: Source,
     updates: Mapping[str, str],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import Diagnostic
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, split, tensor_types
 from tileir.driver.programs import program_of
 from tileir.semtree.ir import BufferRole
@@ -28,6 +29,7 @@ LEAST_BYTES: Final = 1 << 20
 """Temporaries below this are nobody's trouble."""
 
 
+@at_the_call
 def warnings_of(source: Source, arguments: Any = None, *, every: bool = False) -> tuple[Diagnostic, ...]:
     """Return warnings about a program, in the order of its text; those that need types only where these are given.
 

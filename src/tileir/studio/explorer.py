@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import BackendError, fail
-from tileir.core.targets.target_file import names_of_targets
+from tileir.core.targets.target_file import all_names_of_targets
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.explanation import explain
 from tileir.runtime.context import default_context
@@ -119,7 +119,7 @@ def _devices(_: Session, __: Mapping[str, Any]) -> Iterator[Event]:
         default = None
     missing = {name: failure.diagnostics[0].message for name, failure in context.failures().items()}
     sources = [{"form": name, "title": f"{backend.title} source"} for name, backend in writers().items()]
-    told = {"devices": devices, "default": default, "missing": missing, "targets": names_of_targets()}
+    told = {"devices": devices, "default": default, "missing": missing, "targets": all_names_of_targets()}
     yield Event("devices", {**told, "sources": sources})
 
 

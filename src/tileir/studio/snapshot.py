@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.targets.target_file import names_of_targets
+from tileir.core.targets.target_file import all_names_of_targets
 from tileir.core.text.names import nearest
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.driver.targets import choice_of, scheduling_target
@@ -94,7 +94,7 @@ def target_of(subject: Subject) -> Target | TargetChoice | None:
     Raises:
         TileError: TIL547, there is none of that name.
     """
-    known = names_of_targets()
+    known = all_names_of_targets()
     if subject.target is not None and subject.target.partition(":")[0] not in known:
         raise fail("TIL547", f"there is no target {subject.target[:64]!r}{nearest(subject.target, known)}")
     return choice_of(subject.target)

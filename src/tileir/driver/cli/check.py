@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import attrs
 import click
 
-from tileir.core.errors import BackendError, fail
+from tileir.core.errors import BackendError, TileError, fail
 from tileir.core.protocols import mistakes
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.reporting import report
@@ -59,26 +59,22 @@ def check(
     settings: tuple[str, ...],
     device: str | None,
 ) -> int:
-    """Parse FILE and verify it; print every fault with its place, and warnings.
+    """Parse FILE, or several, and verify it; print every fault with its place, and warnings.
 
     With types, as in NAME=f32[3,4], the warnings are those about such inputs, too.
 
     With --passes, run it before and after each pass, on numbers that are added up exactly, and print the first pass
     that changes a result. NAME=f32[3,4] says dtype and dims of an input, NAME=array.npy takes them from a file.
     """
-    program = cli_values.read_program(file)
+    files = [file, *(Path(word) for word in values if "=" not in word)]
+    if len(files) > 1 and (len(files) <= len(values) or passes is not None):
+        raise click.UsageError("types and passes are for one file; write NAME=VALUE for each input")
     if passes is None:
         if module:
             raise click.UsageError("--from is for --passes PIPELINE")
         choice = choice_of(target, settings_of(settings))
-        found = () if "none" in levels else _warnings(program, values, levels, choice, device)
-        report(found)
-        if found and "error" in levels:
-            return 1
-        count, what = size_of(program)
-        names = ", ".join(output_names(program))
-        click.echo(f"{file}: {count} {what}{'' if count == 1 else 's'}, results {names}")
-        return 0
+        return max(_read(each, values if len(files) == 1 else (), levels, choice, device) for each in files)
+    program = cli_values.read_program(file)
     steps = passes if module is None else _pipeline(passes, module)
     return _checked(file, program, values, steps, choice_of(target, settings_of(settings)), device)
 
@@ -98,6 +94,31 @@ def bisect(
     """
     program = cli_values.read_program(file)
     return _checked(file, program, values, None, choice_of(target, settings_of(settings)), device)
+
+
+def _read(
+    file: Path,
+    values: tuple[str, ...],
+    levels: tuple[str, ...],
+    choice: Target | TargetChoice | None,
+    device: str | None,
+) -> int:
+    """Print what is wrong with one file, or what it has; return 1 where something is wrong."""
+    try:
+        program = cli_values.read_program(file)
+        found = () if "none" in levels else _warnings(program, values, levels, choice, device)
+    except BackendError:
+        raise
+    except TileError as error:
+        report(error.diagnostics)
+        return 1
+    report(found)
+    if found and "error" in levels:
+        return 1
+    count, what = size_of(program)
+    names = ", ".join(output_names(program))
+    click.echo(f"{file}: {count} {what}{'' if count == 1 else 's'}, results {names}")
+    return 0
 
 
 def _warnings(

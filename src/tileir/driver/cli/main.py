@@ -22,6 +22,7 @@ from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.cli.cache import cache
 from tileir.driver.cli.check import bisect, check
 from tileir.driver.cli.explain import explain_
+from tileir.driver.cli.extensions import extensions
 from tileir.driver.cli.formula import formula
 from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
@@ -79,6 +80,7 @@ commands.add_command(bisect)
 commands.add_command(cache)
 commands.add_command(check)
 commands.add_command(explain_)
+commands.add_command(extensions)
 commands.add_command(formula)
 commands.add_command(grad)
 commands.add_command(graph)

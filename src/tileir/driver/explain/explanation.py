@@ -9,6 +9,7 @@ import attrs
 from tileir.core.errors import fail
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import program_of, refuse_semtree, types_of
@@ -83,6 +84,7 @@ class Explanation:
         return as_json(self, remarks=remarks)
 
 
+@at_the_call
 def explain(
     source: Source,
     arguments: Any = (),

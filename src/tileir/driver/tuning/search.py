@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import program_of, refuse_semtree, types_of
@@ -82,6 +83,7 @@ class Tuned:
         )
 
 
+@at_the_call
 def tune(
     source: Source,
     arguments: Any = (),
