@@ -44,6 +44,7 @@ class SharedDevice(DistantDevice):
     Attributes:
         followed: Streams of others that were waited for.
         preceded: Streams of others that were told to wait.
+        lent: What others were given.
         refuses: Whether it takes no memory of others.
 
     """
@@ -52,11 +53,17 @@ class SharedDevice(DistantDevice):
     dlpack_stream = 7
     followed: list[int] = attrs.field(factory=list)
     preceded: list[tuple[int, int]] = attrs.field(factory=list)
+    lent: list[int] = attrs.field(factory=list)
     refuses: bool = False
 
     def address(self, buffer: DistantBuffer) -> int:
         """Return where the memory is."""
         return buffer.memory.address
+
+    def lend(self, buffer: DistantBuffer) -> int:
+        """Note what others use."""
+        self.lent.append(buffer.memory.address)
+        return self.address(buffer)
 
     def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> DistantBuffer | None:
         """Use memory in place."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "cuda"
 
+DLPACK_KIND: Final = 2
+"""What DLPack calls cards of CUDA."""
+
 
 def devices() -> Sequence[DeviceInfo]:
     """Return all cards that the driver shows and LLVM emits code for.
@@ -89,7 +92,7 @@ def known() -> dict[str, tuple[DeviceInfo, int]]:
         target = target_of(row, card.name, card.multiprocessors, card.cache_bytes)
         major, minor = card.capability
         features = (row.name, f"capability {major}.{minor}")
-        return DeviceInfo(device_id, card.name, NAME, card.memory_bytes, features, target)
+        return DeviceInfo(device_id, card.name, NAME, card.memory_bytes, features, target, (DLPACK_KIND, card.number))
 
     result: dict[str, tuple[DeviceInfo, int]] = {}
     for card in cards():

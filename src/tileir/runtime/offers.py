@@ -83,6 +83,10 @@ class SharingExecutor(Protocol):
         """Return what DLPack takes for the data of a buffer: a pointer, or a handle on devices without pointers."""
         ...
 
+    def lend(self, buffer: Any) -> int:
+        """Do the same for somebody else, whose work may use the memory even after they have let go of the buffer."""
+        ...
+
     def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> Buffer | None:
         """Return a buffer over memory of somebody else, or None where it is none that this executor can use.
 

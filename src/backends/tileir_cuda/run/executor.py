@@ -16,9 +16,10 @@ from tileir.core.forking import renew_in_children
 from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
 from tileir_cuda.architectures import ALIGNMENT
+from tileir_cuda.devices import DLPACK_KIND
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import CudaKernel
-from tileir_cuda.run.memory import CudaBuffer, Pool, copy, enqueue, place_of
+from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, place_of
 from tileir_cuda.run.stream import Stream
 
 if TYPE_CHECKING:
@@ -128,6 +129,42 @@ class CudaExecutor:
             message = f"a part needs an offset that is a multiple of {self.part_alignment}, and bytes: not {place}"
             raise ArgumentError((Diagnostic("TIL706", message),))
         return buffer.part(offset, nbytes)
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """The card as DLPack knows it."""
+        return DLPACK_KIND, self.stream.card
+
+    @property
+    def dlpack_stream(self) -> int:
+        """The driver's stream as a number."""
+        return int(self.stream.native)
+
+    def address(self, buffer: CudaBuffer) -> int:
+        """Return where a buffer starts."""
+        return buffer.address
+
+    def lend(self, buffer: CudaBuffer) -> int:
+        """Do the same, and never give this memory to anybody else: only the driver knows when others are done."""
+        if not isinstance(buffer, AdoptedCudaBuffer):
+            self.pool.lend(buffer.address)
+        return buffer.address
+
+    def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> CudaBuffer:  # noqa: ARG002
+        """Return a buffer over memory of somebody else on this card."""
+        self.check_open()
+        return AdoptedCudaBuffer(address, nbytes, self.stream, owner)
+
+    def follow(self, stream: int) -> tuple[Event, ...]:
+        """Make this stream wait for what is in another one by now, so that nobody has to wait here."""
+        self.check_open()
+        self.stream.wait_for(stream)
+        return ()
+
+    def precede(self, stream: int, events: Sequence[Event]) -> None:
+        """Make another stream wait for events: for those of others here."""
+        self.check_open()
+        self.stream.precede(stream, events)
 
     def prepare(self, library: CudaLibrary, index: int) -> CudaKernel:
         """Load a library, once, and ready kernel number ``index``.

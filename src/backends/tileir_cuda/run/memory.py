@@ -13,6 +13,7 @@ from cuda.bindings import driver
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
+from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.run.driver import checked, enter, inherited
 
 if TYPE_CHECKING:
@@ -84,6 +85,16 @@ class CudaBuffer:
 
 
 @attrs.define(eq=False)
+class AdoptedCudaBuffer(CudaBuffer):
+    """Memory of somebody else, which may lie anywhere."""
+
+    @property
+    def alignment(self) -> int:
+        """What its address is a multiple of."""
+        return self.address & -self.address or ALIGNMENT
+
+
+@attrs.define(eq=False)
 class Pool:
     """Allocates memory of one card, and keeps what comes back, within a bound.
 
@@ -94,7 +105,12 @@ class Pool:
     device_bytes: int
     spare_bytes: int = attrs.field(default=0, init=False)
     _spare: dict[int, list[int]] = attrs.field(factory=dict, init=False)
+    _lent: set[int] = attrs.field(factory=set, init=False)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+
+    def lend(self, address: int) -> None:
+        """Note that others use memory, maybe in work that outlives it: it is freed then, which waits for the card."""
+        self._lent.add(address)
 
     def take(self, nbytes: int) -> CudaBuffer:
         """Return memory of at least ``nbytes`` bytes, with undefined content.
@@ -114,7 +130,9 @@ class Pool:
         if inherited():
             return
         with self._lock:  # reentrant: the collector of Python may call at any time
-            if self.spare_bytes + size <= self.device_bytes // SHARE:
+            lent = address in self._lent
+            self._lent.discard(address)
+            if not lent and self.spare_bytes + size <= self.device_bytes // SHARE:
                 self._spare.setdefault(size, []).append(address)
                 self.spare_bytes += size
                 return

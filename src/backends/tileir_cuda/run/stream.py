@@ -179,6 +179,35 @@ class Stream:
             self.collect()
         return event
 
+    def wait_for(self, other: int) -> None:
+        """Make this stream wait for all that is in another one by now, whose handle is a number.
+
+        Raises:
+            BackendError: TIL808, the driver refuses.
+
+        """
+        enter(self.card)
+        with self.lock:
+            mark = self._marked(driver.CUstream(other))
+            checked("waiting for a stream", driver.cuStreamWaitEvent(self.native, mark, 0))
+            self.give_back(mark)
+
+    def precede(self, other: int, events: Sequence[Event]) -> None:
+        """Make another stream wait for events of this one, without waiting here; for those of others it is done here.
+
+        Raises:
+            BackendError: TIL808, the driver refuses.
+
+        """
+        for event in events:
+            if not isinstance(event, CudaEvent) or event.stream is not self:
+                event.wait()
+        enter(self.card)
+        with self.lock:
+            mark = self._marked()
+            checked("waiting for a stream", driver.cuStreamWaitEvent(driver.CUstream(other), mark, 0))
+            self.give_back(mark)
+
     def give_back(self, *events: Any) -> None:
         """Keep events of the driver for the next work."""
         self._spare.extend(event for event in events if event is not None)
@@ -209,15 +238,15 @@ class Stream:
         self._in_flight, self._spare, self._postponed = deque(), [], {}
         self.lock = threading.RLock()
 
-    def _marked(self) -> Any:
-        """Return an event of the driver that is behind all work so far."""
+    def _marked(self, stream: Any = None) -> Any:
+        """Return an event of the driver that is behind all work so far, of this stream or of another one."""
         if self._spare:
             native = self._spare.pop()
         else:
             flags = driver.CUevent_flags
             flag = flags.CU_EVENT_DEFAULT if self.measures else flags.CU_EVENT_DISABLE_TIMING
             native = checked("an event", driver.cuEventCreate(flag))
-        checked("an event", driver.cuEventRecord(native, self.native))
+        checked("an event", driver.cuEventRecord(native, self.native if stream is None else stream))
         return native
 
     def _postpone(

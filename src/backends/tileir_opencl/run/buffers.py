@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from tileir_opencl.run.faults import refused
+from tileir_opencl.run.process import use_drivers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,6 +78,7 @@ class OpenCLBuffer:
 
     @contextmanager
     def _mapped(self, flags: cl.map_flags, after: Sequence[Event]) -> Iterator[Bytes]:
+        use_drivers()
         for event in after:
             event.wait()
         if not self.nbytes:
@@ -95,13 +97,20 @@ class OpenCLBuffer:
 
 @attrs.define(eq=False)
 class PooledBuffer(OpenCLBuffer):
-    """Memory from a pool, which gets it back when nobody refers to the buffer any more."""
+    """Memory from a pool, which gets it back when nobody refers to the buffer any more.
+
+    Attributes:
+        lent: Whether others use it too, maybe in commands that outlive the buffer: the pool does not get it back then.
+
+    """
 
     _pool: Pool = attrs.field(repr=False)
     _size: int = attrs.field(repr=False)
+    lent: bool = attrs.field(default=False, init=False)
 
     def __del__(self) -> None:
-        self._pool.give(self.native, self._size)
+        if not self.lent:
+            self._pool.give(self.native, self._size)
 
 
 def _release(parts: list[cl.Buffer]) -> None:

@@ -137,6 +137,12 @@ class OpenCLExecutor:
         """Return the driver's handle as a number, which is what DLPack takes for the data of such a buffer."""
         return buffer.native.int_ptr
 
+    def lend(self, buffer: OpenCLBuffer) -> int:
+        """Do the same, and give this memory to nobody afterwards: the driver knows when the last one is done."""
+        if isinstance(buffer, PooledBuffer):
+            buffer.lent = True
+        return self.address(buffer)
+
     def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> OpenCLBuffer | None:  # noqa: ARG002
         """Return a buffer over memory that somebody else made, by its handle; None if it is of another context."""
         self.check_open()
@@ -203,7 +209,7 @@ class OpenCLExecutor:
             return
         self._scheduler.close()
         self.commands.finish()
-        self.pool.release()
+        self.pool.close()
 
     def check_open(self) -> None:
         """Raise TIL807 after :meth:`close`, and TIL809 in a forked child."""

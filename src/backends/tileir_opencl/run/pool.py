@@ -33,6 +33,7 @@ class Pool:
     Attributes:
         context: Where memory belongs.
         device_bytes: What the device has. Drivers may grant more, and fail when a command needs it.
+        closed: Whether nothing is kept any more.
         settle: Waits for the device and lets go of what is no longer in use; called before an allocation fails.
 
     """
@@ -41,6 +42,7 @@ class Pool:
     device_bytes: int
     settle: Callable[[], None]
     spare_bytes: int = attrs.field(default=0, init=False)
+    closed: bool = attrs.field(default=False, init=False)
     _spare: dict[int, list[cl.Buffer]] = attrs.field(factory=dict, init=False)
     _returned: deque[tuple[int, cl.Buffer]] = attrs.field(factory=deque, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
@@ -78,7 +80,13 @@ class Pool:
 
     def give(self, native: cl.Buffer, size: int) -> None:
         """Take memory back that no command uses. It takes no lock: the collector of Python may call at any time."""
-        self._returned.append((size, native))
+        if not self.closed:
+            self._returned.append((size, native))
+
+    def close(self) -> None:
+        """Do what :meth:`release` does, and keep nothing any more: what comes back later goes to the device."""
+        self.closed = True
+        self.release()
 
     def release(self) -> None:
         """Wait for the device, and give all spare memory back to it."""

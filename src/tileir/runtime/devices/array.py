@@ -103,8 +103,7 @@ class DeviceArray:
         except MemoryError as error:
             message = f"there is not enough memory on the host for {self.nbytes} bytes: {error}"
             raise ArgumentError((Diagnostic("TIL708", message),)) from error
-        with buffer.map_current() as content:
-            np.copyto(copy.reshape(-1).view(np.uint8), content[: self.nbytes])
+        self.home.fetch(buffer, copy)
         return copy
 
     def free(self) -> None:
@@ -213,7 +212,7 @@ class DeviceArray:
             fresh, read_only = self.home.allocated(self._kind, self.shape), False
             executor.copy(buffer, fresh).wait()
             buffer = fresh
-        array = at(executor.address(buffer), self._kind, self.shape, buffer, read_only=read_only)
+        array = at(executor.lend(buffer), self._kind, self.shape, buffer, read_only=read_only)
         return exported(array, wanted, version=max_version, copied=bool(copy))
 
     @property
@@ -227,7 +226,7 @@ class DeviceArray:
             raise AttributeError(f"{self.device.id} is no device of CUDA")
         if self.dtype.kind not in "biuf":
             raise AttributeError(f"the CUDA array interface has no elements of type {self.dtype}; use DLPack")
-        data = executor.address(self.ready()) if self.nbytes else 0
+        data = executor.lend(self.ready()) if self.nbytes else 0
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,

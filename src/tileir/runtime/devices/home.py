@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
 from tileir.runtime.offers import SharingExecutor
 
@@ -74,6 +74,16 @@ class Home:
         whole = array if array.flags.c_contiguous else np.ascontiguousarray(array)
         self.executor.copy(whole, buffer).wait()
         return buffer
+
+    def fetch(self, buffer: Buffer, array: Array) -> None:
+        """Copy memory of the device to an array of the host, also where the context was closed meanwhile."""
+        try:
+            self.executor.copy(buffer, array).wait()
+        except BackendError as error:
+            if all(each.code != "TIL807" for each in error.diagnostics):
+                raise
+            with buffer.map_current() as content:
+                np.copyto(array.reshape(-1).view(np.uint8), content[: array.nbytes])
 
     def wrapped(self, array: Array) -> Buffer | None:
         """Return a buffer over the memory of an array of the host; None where the device cannot use it in place."""
