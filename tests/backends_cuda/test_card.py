@@ -97,3 +97,41 @@ def test_measured_calls_tell_how_long_the_card_was_busy(card: DeviceInfo) -> Non
     event.wait()
     assert event.duration is not None
     assert event.duration > 0
+
+
+DOUBLED = "function (A[N], B[N]) -> (C) { C = A * 2.0 + B; }"
+
+
+def test_arrays_of_the_card_stay_there(card: DeviceInfo) -> None:
+    there = tileir.to_device(np.arange(1000, dtype=np.float32), card)
+    result = tileir.jit(DOUBLED)(there, there)
+    assert result.device.id == card.id
+    np.testing.assert_array_equal(result.numpy(), np.arange(1000, dtype=np.float32) * 3)
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "int32", "float8_e4m3fn"])
+def test_tensors_of_torch_are_taken_and_given(card: DeviceInfo, name: str) -> None:
+    torch = pytest.importorskip("torch")
+    given = torch.full((100,), 3.0, device="cuda").to(getattr(torch, name))
+    result = torch.from_dlpack(tileir.jit(DOUBLED, card)(given, given))
+    assert result.device.type == "cuda"
+    assert result.float().unique().tolist() == [9.0]
+
+
+def test_streams_of_others_are_followed_and_preceded(card: DeviceInfo) -> None:
+    torch = pytest.importorskip("torch")
+    double = tileir.jit(DOUBLED, card)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(20):
+            given = torch.zeros(1 << 20, device="cuda")
+            for _ in range(10):
+                given += 1.0
+            rest = torch.from_dlpack(double(given, given)) - 30.0
+            assert float(rest.abs().max()) == 0.0
+
+
+def test_results_are_written_to_tensors(card: DeviceInfo) -> None:
+    torch = pytest.importorskip("torch")
+    given, out = torch.ones(100, device="cuda"), torch.empty(100, device="cuda")
+    assert tileir.jit(DOUBLED, card)(given, given, out=out) is out
+    assert out.unique().tolist() == [3.0]
