@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,15 @@ from hypothesis import strategies as st
 import tileir
 from strategies.contractions import Case, products
 from strategies.operations import all_cases
+from strategies.sources import ROOT
+from tileir.testing.generated.case import program
+from tileir.testing.programs.catalog import CASES as KIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tileir.testing.programs.case import Conformance as KitCase
 
 CASES = all_cases()
 
@@ -88,9 +98,8 @@ def test_products_that_people_write_give_no_warning(case: Case) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_operations_of_the_library_give_no_warning_of_their_own(name: str) -> None:
     case = CASES[name]
-    for dtype in case.dtypes:
-        found = tileir.warnings_of(case.function(), case.arrays(dtype))
-        assert [warning.code for warning in found if warning.code != "TIL231"] == []
+    found = tileir.warnings_of(case.function(), case.arrays(case.dtypes[0]))
+    assert [warning.code for warning in found if warning.code != "TIL231"] == []
 
 
 SUM = "function (A, B) -> (C) { C = A + B; }"
@@ -145,3 +154,58 @@ def test_conversions_of_contractions_and_none_of_what_is_small_or_written() -> N
 )
 def test_numbers_that_are_rounded(text: str, arguments: list[Any], lossy: bool) -> None:
     assert told(text, *arguments) == ([("TIL342", "X")] if lossy else [])
+
+
+def test_operations_give_no_warning_of_their_own_where_python_was_typed_in() -> None:
+    scope: dict[str, Any] = {"tileir": tileir}
+    pool = "y = f.build(Y=tileir.ops.average_pool(x, 2, layout='x'))"
+    lines = f"f = tileir.FunctionBuilder(); x = f.input('X', 'N'); {pool}"
+    exec(compile(lines, "<typed in>", "exec"), scope)
+    assert tileir.warnings_of(scope["y"], [("i32", (6,))]) == ()
+    with pytest.raises(tileir.TileError) as caught:
+        exec(compile("tileir.ops.softmax(x, dim=0)", "<typed in>", "exec"), scope)
+    assert str(caught.value) == "error[TIL217]: softmax has no argument 'dim'; here it is called axis"
+
+
+@pytest.mark.parametrize("case", KIT, ids=lambda case: case.name)
+def test_programs_of_the_kit_give_warnings_only_of_promotion(case: KitCase) -> None:
+    codes = {warning.code for warning in tileir.warnings_of(case.text, case.inputs)}
+    assert codes == ({"TIL341"} if case.name == "promotion" else set())
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_generated_programs_are_0_where_no_point_is_inside(number: int) -> None:
+    case = program(15, number)
+    found = tileir.warnings_of(case.function, case.inputs)
+    names = [output.name for output in case.function.outputs]
+    results = tileir.evaluate(case.function, case.inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    for warning in found:
+        silent = re.search(r"'([^']+)' is 0 everywhere", warning.message)
+        if silent is not None and silent[1] in names:
+            assert not np.asarray(results[names.index(silent[1])]).any()
+
+
+def functions_of(page: str) -> Iterator[str]:
+    """The functions that a page shows, as far as they are whole."""
+    for match in re.finditer(r"function \([^{}]*?\) -> \([^{}]*?\) \{", page):
+        depth = 0
+        for stop in range(match.end() - 1, len(page)):
+            depth += (page[stop] == "{") - (page[stop] == "}")
+            if depth == 0:
+                yield page[match.start() : stop + 1]
+                break
+
+
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.tile")), ROOT / "README.md"]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_functions_of_the_manual_give_no_warning(path: Path) -> None:
+    for text in functions_of(path.read_text(encoding="utf-8")):
+        try:
+            function = tileir.parse(text)
+        except tileir.TileError:
+            continue  # pages show faults, too
+        derived = {"TIL231", "TIL232"} if "_shape = " in text else set()
+        assert {warning.code for warning in function.warnings} <= derived, text

@@ -45,12 +45,11 @@ class Diagnostic:
 
     def render(self) -> str:
         """Return the message with its place, the source excerpt and the notes."""
-        lines = []
-        if self.span is not None:
-            lines.append(f"{self.span.source.name}:{self.span.line}:{self.span.column}: ")
-        lines = ["".join(lines) + f"{self.severity}[{self.code}]: {self.message}"]
-        if self.span is not None:
-            lines.append(self.span.excerpt())
+        span = None if self.span is None or not self.span.is_known else self.span
+        place = "" if span is None else f"{span.source.name}:{span.line}:{span.column}: "
+        lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
+        if span is not None:
+            lines.append(span.excerpt())
         lines.extend(f"note: {note}" for note in self.notes)
         return "\n".join(lines)
 

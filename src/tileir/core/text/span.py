@@ -67,6 +67,11 @@ class Span:
         return self.source.text[self.start : self.stop]
 
     @property
+    def is_known(self) -> bool:
+        """Whether there is a text to show; there is none of Python that was typed in."""
+        return not self.by_library or bool(self.source.text)
+
+    @property
     def line(self) -> int:
         """Line of the first character, counted from 1."""
         return bisect_right(self.source.line_starts, self.start)
@@ -101,7 +106,8 @@ class Span:
 def call_site() -> Span | None:
     """Return the expression of the nearest caller outside tileir, as a span of that Python file.
 
-    Where Python does not know its columns, that is the whole line.
+    Where Python does not know its columns, that is the whole line; where it does not know the text, as of what is typed
+    in, nothing is known, but that the operation library was between.
     """
     frame = sys._getframe(1)
     by_library = False
@@ -113,7 +119,9 @@ def call_site() -> Span | None:
     place = _positions(frame.f_code)[frame.f_lasti // 2]
     number = place[0] or frame.f_lineno
     text = "".join(linecache.getline(path, line) for line in range(number, (place[1] or number) + 1)).rstrip("\n")
-    return _expression(path, number, text, place[1:], by_library) if text else None
+    if text:
+        return _expression(path, number, text, place[1:], by_library)
+    return Span(Source("", path), 0, 0, by_library) if by_library else None
 
 
 def _positions(code: CodeType) -> tuple[_Position, ...]:
