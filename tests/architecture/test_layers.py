@@ -87,6 +87,7 @@ def test_stages_import_stages_at_the_top() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tileir")
     ]
     assert sorted(inner) == [
+        ("src/tileir/formula/node.py", "tileir.formula.printer"),
         ("src/tileir/passes/rewrites/constant_propagate.py", "tileir.stripe.interpret.interpreter"),
         ("src/tileir/semtree/analysis/uniformity.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),

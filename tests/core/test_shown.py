@@ -12,11 +12,15 @@ from hypothesis import given
 import tileir
 from strategies import loops, typed_text
 from strategies.effort import examples
+from strategies.formulas import FORMULAS, SOBEL
 from strategies.markup import read
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.shown import Shown, ShownWhole, counted, shortened
+from tileir.formula import ir as formula
+from tileir.formula.parser import parse as parse_formula
+from tileir.formula.printer import to_text as formula_text
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
@@ -75,7 +79,22 @@ def test_all_nodes_of_loops(function: typed.Function) -> None:
         check(getattr(executable, stage))
 
 
-@pytest.mark.parametrize("module", [tile, typed, stripe, sem], ids=lambda module: module.__name__)
+@examples(50)
+@given(FORMULAS)
+def test_all_nodes_of_formulas(drawn: formula.Formula) -> None:
+    check(drawn)
+    assert str(drawn) == formula_text(drawn)
+
+
+def test_a_formula_in_a_line() -> None:
+    parsed = parse_formula(SOBEL)
+    assert repr(parsed) == "<Formula (photo, paper): 6 steps>"
+    assert repr(parsed.steps[-1]) == "<Step threshold(level=0.25, soft=yes) of $4 where region(0, 0, 100, 200)>"
+    assert repr(parsed.steps[0]) == "<Step gray = luminance of photo // one channel>"
+    assert read(parsed._repr_html_()).text == SOBEL
+
+
+@pytest.mark.parametrize("module", [formula, tile, typed, stripe, sem], ids=lambda module: module.__name__)
 def test_each_class_of_nodes_is_shown(module: object) -> None:
     stage = str(getattr(module, "__package__", ""))
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and attrs.has(kind)]

@@ -100,6 +100,14 @@ def test_hardware() -> None:
         tileir.verify(attrs.evolve(model, clock_mhz=-1.0))
 
 
+def test_formulas() -> None:
+    formula = read("blurred = gaussian(sigma=2)\nmedian\n", "formula")
+    assert read(tileir.to_text(formula), "formula") == formula
+    tileir.verify(formula)
+    with pytest.raises(VerifyError):
+        read("no_such_function\n", "formula")
+
+
 def test_scripts() -> None:
     script = Script((Split("i", 8, ("block", "row")),), Pattern(loops=("i", "j")))
     text = tileir.to_text(script)

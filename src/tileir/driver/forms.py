@@ -24,14 +24,24 @@ if TYPE_CHECKING:
     from tileir.core.array_value import Array, ArrayValue
     from tileir.core.targets.target_file import TargetFile
     from tileir.driver.programs import Program
+    from tileir.formula.ir import Formula
     from tileir.passes.base import Pass
     from tileir.schedule.script import Script
 
     Form: TypeAlias = (
-        Program | Block | KernelFunction | Script | Pass | Sequence[Pass] | Target | TargetFile | HardwareModel
+        Program
+        | Block
+        | KernelFunction
+        | Script
+        | Pass
+        | Sequence[Pass]
+        | Target
+        | TargetFile
+        | HardwareModel
+        | Formula
     )
 
-STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware")
+STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", "target", "hardware", "formula")
 """What a text may be of; ``any`` is a program of the stage that the text tells."""
 
 
@@ -43,7 +53,7 @@ def to_text(node: Form) -> str:
     Args:
         node: A program of Tile, typed, of Stripe or of the semtree; a block of Stripe, a kernel of the semtree; a
             :class:`~tileir.schedule.script.Script`; a pass, or a sequence of them; a :class:`tileir.Target`, a target
-            file, or a hardware model.
+            file, a hardware model, or a formula.
 
     Raises:
         ArgumentError: TIL707, it is something else.
@@ -87,12 +97,15 @@ def _target_text(target: Target) -> str:
 def _schedule_text(node: object) -> str:
     """Return the text of what passes are made of."""
     from tileir.core.targets.target_file import TargetFile
+    from tileir.formula.ir import Formula
     from tileir.passes.pipelines.pipeline import to_text as pipeline_text
     from tileir.passes.schedules.scripted import Scripted
     from tileir.schedule.script import Script
 
     if isinstance(node, TargetFile):
         return node.text
+    if isinstance(node, Formula):
+        return str(node)
     if isinstance(node, Script):
         return pipeline_text((Scripted.of(node),))
     passes = _passes(node)
@@ -143,6 +156,8 @@ def parse(text: str, name: str = ..., *, stage: Literal["pipeline"]) -> tuple[Pa
 def parse(text: str, name: str = ..., *, stage: Literal["target"]) -> TargetFile | Target: ...
 @overload
 def parse(text: str, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
+@overload
+def parse(text: str, name: str = ..., *, stage: Literal["formula"]) -> Formula: ...
 
 
 @at_the_call
@@ -154,8 +169,8 @@ def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Itera
             Programs are read from their JSON, too.
         name: What to call the text in errors.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
-            the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target`` or
-            ``hardware``.
+            the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target``,
+            ``hardware`` or ``formula``.
         arrays: What a text of Tile or a typed one may name by digests alone, as printed ones name long constants.
 
     Raises:
@@ -181,6 +196,12 @@ def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Itera
             from tileir.core.targets.hardware_json import from_json
 
             return from_json(text, name)
+        case "formula":
+            from tileir.formula.parser import parse as parse_formula
+
+            formula = parse_formula(text, name)
+            verify(formula)
+            return formula
         case _:
             from tileir.core.text.names import nearest
 
@@ -279,12 +300,19 @@ def _verify_target(target: Target) -> None:
 def _verify_schedule(node: object) -> None:
     from tileir.core.protocols import mistakes
     from tileir.core.targets.target_file import TargetFile
+    from tileir.formula.ir import Formula
     from tileir.passes.base import Pass, unnamed
     from tileir.passes.offers import OFFERS
     from tileir.schedule.script import Script
 
     if isinstance(node, Script):
         return  # the classes of steps check their fields
+    if isinstance(node, Formula):
+        from tileir.formula.catalogue import default_catalogue
+        from tileir.formula.verifier import verify as verify_formula
+
+        verify_formula(node, default_catalogue().functions)
+        return
     if isinstance(node, TargetFile):
         if all(parameter.default is not None for parameter in node.parameters):  # the others have no value to check
             _verify_target(attrs.evolve(Target(), pipeline=node.text))

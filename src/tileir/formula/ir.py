@@ -7,27 +7,29 @@ from typing import TypeAlias
 
 import attrs
 
+from tileir.core.text.shown import call_of, counted
 from tileir.core.text.span import Span, span_field
+from tileir.formula.node import Node, Whole
 
 
-@attrs.frozen(cache_hash=True)
-class Number:
+@attrs.frozen(cache_hash=True, repr=False)
+class Number(Node):
     """A number; a whole one has no fraction in the text either."""
 
     value: int | float
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Word:
+@attrs.frozen(cache_hash=True, repr=False)
+class Word(Node):
     """A choice among words, or a flag: ``yes`` or ``no``."""
 
     word: str
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Colour:
+@attrs.frozen(cache_hash=True, repr=False)
+class Colour(Node):
     """Red, green and blue, from 0 to 255 each."""
 
     red: int
@@ -36,8 +38,8 @@ class Colour:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Weights:
+@attrs.frozen(cache_hash=True, repr=False)
+class Weights(Node):
     """The weights of a window, row by row; all rows have the same length."""
 
     rows: tuple[tuple[float, ...], ...]
@@ -47,8 +49,8 @@ class Weights:
 Value: TypeAlias = Number | Word | Colour | Weights
 
 
-@attrs.frozen(cache_hash=True)
-class Argument:
+@attrs.frozen(cache_hash=True, repr=False)
+class Argument(Node):
     """``name = value``: a parameter that is not at its default."""
 
     name: str
@@ -56,8 +58,8 @@ class Argument:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Source:
+@attrs.frozen(cache_hash=True, repr=False)
+class Source(Node):
     """What a step reads: an input of the formula, or an earlier step by its name or its number, counted from 1."""
 
     name: str | int
@@ -72,8 +74,8 @@ class Subject(enum.Enum):
     ORIGINAL = "original"
 
 
-@attrs.frozen(cache_hash=True)
-class Near:
+@attrs.frozen(cache_hash=True, repr=False)
+class Near(Node):
     """``subject within limit of reference``: the step applies where that holds.
 
     Attributes:
@@ -92,8 +94,8 @@ class Near:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Mask:
+@attrs.frozen(cache_hash=True, repr=False)
+class Mask(Node):
     """``mask source``: the step applies where a picture of one channel is not 0."""
 
     source: Source
@@ -101,8 +103,8 @@ class Mask:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Region:
+@attrs.frozen(cache_hash=True, repr=False)
+class Region(Node):
     """``region(top, left, height, width)``: the step applies inside a rectangle, in pixels."""
 
     top: Number
@@ -116,8 +118,8 @@ class Region:
 Condition: TypeAlias = Near | Mask | Region
 
 
-@attrs.frozen(cache_hash=True)
-class Merge:
+@attrs.frozen(cache_hash=True, repr=False)
+class Merge(Node):
     """``with function(arguments) source``: what the step made, merged with a second picture."""
 
     function: str
@@ -135,8 +137,8 @@ class Boundary(enum.Enum):
     CONSTANT = "constant"
 
 
-@attrs.frozen(cache_hash=True)
-class Step:
+@attrs.frozen(cache_hash=True, repr=False)
+class Step(Node):
     """``name = function(arguments) of sources outside boundary where condition with merge``.
 
     Attributes:
@@ -164,8 +166,8 @@ class Step:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Repeat:
+@attrs.frozen(cache_hash=True, repr=False)
+class Repeat(Node):
     """``repeat count until change below limit { steps }``: the steps read what their last round made.
 
     Attributes:
@@ -187,8 +189,8 @@ class Repeat:
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True)
-class Formula:
+@attrs.frozen(cache_hash=True, repr=False)
+class Formula(Whole):
     """A computation.
 
     Attributes:
@@ -212,3 +214,7 @@ class Formula:
     result_remark: str | None = None
     last_comments: tuple[str, ...] = ()
     span: Span | None = span_field()
+
+    def summary(self) -> str:
+        """Return the inputs, and how many steps there are, with those of groups as one."""
+        return f"{call_of('', self.inputs)}: {counted(len(self.steps), 'step')}"

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.formula.ir import Colour, Mask, Number, Region, Repeat, Weights, Word
+from tileir.formula.ir import (
+    Argument,
+    Colour,
+    Formula,
+    Mask,
+    Merge,
+    Near,
+    Number,
+    Region,
+    Repeat,
+    Source,
+    Step,
+    Weights,
+    Word,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tileir.formula.ir import Argument, Condition, Formula, Merge, Source, Step, Value
+    from tileir.formula.ir import Condition, Value
+    from tileir.formula.node import Node
 
 INDENT: Final = "  "
 
@@ -29,6 +44,27 @@ def to_text(formula: Formula) -> str:
         lines.append(f"results {', '.join(map(source_text, formula.results))}{_remark(formula.result_remark)}")
     lines.extend(_comments(formula.last_comments, ""))
     return "".join(f"{line}\n" for line in lines)
+
+
+def node_text(node: Node) -> str:
+    """Return the text of any node, which a text of a formula has where the node stands."""
+    match node:
+        case Formula():
+            return to_text(node)
+        case Step() | Repeat():
+            return "\n".join(step_lines(node))
+        case Merge():
+            return merge_text(node)
+        case Near() | Mask() | Region():
+            return condition_text(node)
+        case Source():
+            return source_text(node)
+        case Argument(name=name, value=value):
+            return f"{name}={value_text(value)}"
+        case Number() | Word() | Colour() | Weights():
+            return value_text(node)
+        case _:
+            raise TypeError(f"nodes of type {type(node).__name__} have no text")
 
 
 def step_lines(step: Step | Repeat, indent: str = "") -> Iterator[str]:
@@ -113,8 +149,7 @@ def _weight_text(weight: float) -> str:
 
 
 def _arguments(arguments: tuple[Argument, ...]) -> str:
-    listed = ", ".join(f"{each.name}={value_text(each.value)}" for each in arguments)
-    return f"({listed})" if arguments else ""
+    return f"({', '.join(map(str, arguments))})" if arguments else ""
 
 
 def _comments(comments: Iterable[str], indent: str) -> Iterator[str]:
