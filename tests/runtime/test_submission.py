@@ -13,6 +13,7 @@ from strategies.asynchronous import DistantDevice, DistantKernel
 from strategies.plans import branches, expected, operands, plan_of, program
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.submission import Submission
+from tileir.runtime.workspace import copied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +80,25 @@ def test_later_runs_of_a_chain_are_one_call_of_a_device_that_offers_it(batches: 
         np.testing.assert_array_equal(out, expected(x, y))
     assert device.runs == ([3, 3, 3] if batches else [])
     assert device.bound == ["add", "mul", "add"]
+
+
+@pytest.mark.parametrize("batches", [True, False])
+@pytest.mark.parametrize("there", [(True, True, True), (True, False, True), (False, False, True), (True, True, False)])
+def test_memory_of_the_device_is_used_in_place(batches: bool, there: tuple[bool, bool, bool]) -> None:
+    device = BatchingDevice(batches=batches)
+    plan = plan_of(program(), device)
+    for seed in range(4):
+        arrays = operands(seed)
+        if seed % 2:  # between runs of arrays of the host
+            plan.run(arrays[:2], arrays[2:])
+            np.testing.assert_array_equal(arrays[2], expected(*arrays[:2]))
+            continue
+        passed: list[Any] = [copied(device, each) if far else each for each, far in zip(arrays, there, strict=True)]
+        plan.run(passed[:2], passed[2:])
+        if there[2]:
+            device.copy(passed[2], arrays[2]).wait()
+        np.testing.assert_array_equal(arrays[2], expected(*arrays[:2]))
+    assert device.runs == ([3, 3, 3] if batches else [])
 
 
 def test_branches_are_never_run_as_a_batch() -> None:

@@ -105,6 +105,7 @@ class SubmittingWorkspace:
     _staging: dict[int, Any] = attrs.field(factory=dict, init=False)
     _bound: dict[Step, BoundKernel] = attrs.field(factory=dict, init=False)
     _batch: _Batch | None = attrs.field(default=None, init=False)
+    _is_chain: bool = attrs.field(init=False)
 
     @classmethod
     def of(cls, layout: Layout) -> SubmittingWorkspace:
@@ -116,6 +117,8 @@ class SubmittingWorkspace:
         if self._batch is not None and all_of_host(inputs) and all_of_host(outputs):
             self._batch.run(inputs, outputs)
             return
+        if not (all_of_host(inputs) and all_of_host(outputs)) and self._run_on_device(inputs, outputs):
+            return
         submission = self.submit(inputs, outputs)
         try:
             for event in submission.ends:
@@ -125,14 +128,56 @@ class SubmittingWorkspace:
             raise
         self._batch = self._batch or self._as_batch()
 
+    @_is_chain.default
+    def _follows_one_order(self) -> bool:
+        """Return whether the device takes all launches in one call: it offers that, and each follows the one before."""
+        layout = self._layout
+        if layout.decides or not isinstance(layout.executor, BatchingExecutor) or not layout.executor.batches:
+            return False
+        return all(step.after == ((number - 1,) if number else ()) for number, step in enumerate(layout.steps))
+
+    def _run_on_device(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> bool:
+        """Do the same in one call of the device, on memory of it; False, with nothing done, if not.
+
+        Launches are bound anew each time: what keeps them would keep the memory of callers.
+        """
+        executor = self._layout.executor
+        if not self._is_chain or not isinstance(executor, BatchingExecutor):
+            return False
+        memory, in_place = self._memory.copy(), set[int]()
+        arriving: list[tuple[Array, Any]] = []
+        leaving: list[tuple[Any, Array]] = []
+        for slot, operand in zip(self._layout.inputs, inputs, strict=True):
+            if not self._enter(slot, operand, memory, in_place):
+                if not isinstance(operand, np.ndarray):
+                    return False
+                arriving.append((operand, memory[slot.number]))
+        for slot, operand in zip(self._layout.outputs, outputs, strict=True):
+            if not self._enter(slot, operand, memory, in_place):
+                if not isinstance(operand, np.ndarray):
+                    return False
+                leaving.append((memory[slot.number], operand))
+        launches: list[BoundKernel] = []
+        for step in unrolled(self._layout.steps):
+            if not isinstance(step.kernel, BindingKernel):
+                return False
+            launches.append(self._bound_to(step, step.kernel, memory, in_place))
+        executor.run_batch(arriving, launches, leaving)
+        return True
+
+    def _bound_to(self, step: Step, kernel: BindingKernel, memory: Sequence[Any], in_place: set[int]) -> BoundKernel:
+        """Return a launch on memory; one that uses only that of this object is bound once for all runs."""
+        if not in_place.isdisjoint(step.arguments):
+            return kernel.bind([memory[buffer] for buffer in step.arguments])
+        if step not in self._bound:
+            self._bound[step] = kernel.bind([memory[buffer] for buffer in step.arguments])
+        return self._bound[step]
+
     def _as_batch(self) -> _Batch | None:
         """Return what the runs to come are, if all arrays are copied and all launches follow each other."""
         layout, staging = self._layout, self._staging
         slots = (*layout.inputs, *layout.outputs)
-        if not isinstance(layout.executor, BatchingExecutor) or not layout.executor.batches:
-            return None
-        in_order = all(step.after == ((number - 1,) if number else ()) for number, step in enumerate(layout.steps))
-        if layout.decides or not in_order:
+        if not isinstance(layout.executor, BatchingExecutor) or not self._is_chain:
             return None
         bound = [self._bound.get(step) for step in unrolled(layout.steps)]
         launches = [launch for launch in bound if launch is not None]
@@ -207,11 +252,6 @@ class SubmittingWorkspace:
     def _launch(self, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:
         """Submit one launch, bound once for all runs if all its memory is of this object."""
         kernel = step.kernel
-        if not in_place.isdisjoint(step.arguments):
+        if not isinstance(kernel, BindingKernel) or not in_place.isdisjoint(step.arguments):
             return kernel.run([memory[buffer] for buffer in step.arguments], after)
-        bound = self._bound.get(step)
-        if bound is None:
-            if not isinstance(kernel, BindingKernel):
-                return kernel.run([memory[buffer] for buffer in step.arguments], after)
-            bound = self._bound[step] = kernel.bind([memory[buffer] for buffer in step.arguments])
-        return bound.run(after)
+        return self._bound_to(step, kernel, memory, in_place).run(after)
