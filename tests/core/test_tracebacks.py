@@ -55,6 +55,14 @@ def test_one_frame_at_most(mistake: Callable[[Any], object]) -> None:
     assert len(frames(caught.value)) <= 1
 
 
+def test_calls_of_jit_show_two_frames_at_most() -> None:
+    function = tileir.jit("function (A[N], B[N]) -> (C) { C = A + B; }")
+    for arguments in ((np.ones(3),), (np.ones(3), np.ones(4)), (np.ones(3), "x")):
+        with pytest.raises(TileError) as caught:
+            function(*arguments)
+        assert len(frames(caught.value)) <= 2
+
+
 def test_functions_of_the_builder_show_themselves_too() -> None:
     a = FunctionBuilder().input("A")
     with pytest.raises(TileError) as caught:

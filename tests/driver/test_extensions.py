@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from tileir.core.extensions import EXTENSIONS, Extensions, Kind
 from tileir.driver.cli import main as cli
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
 from tileir.passes.pipelines.pipeline import to_text
+from tileir.runtime.extension_digest import digest_of_extensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,16 +257,32 @@ def test_what_exits_or_is_interrupted(tmp_path: Path, monkeypatch: pytest.Monkey
     EXTENSIONS.forget()
 
 
+PROGRAM = """
+import sys, tileir
+tileir.compile("function (A[N]) -> (B) { B = A + 1; }", [(3,)], device="llvm", passes="count_kernels,accumulate")
+print("ran" if getattr(sys.modules.get("changing"), "SEEN", None) else "kept")
+"""
+
+
 def test_kernels_of_a_pass_that_changed_are_not_taken_from_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tileir.runtime.extension_digest import digest_of_extensions
-
-    assert digest_of_extensions("cpu") == ""
-    assert digest_of_extensions("fuse,localise") == ""
-    groups = {"tileir.passes": {"count_kernels": "changing:CountKernels"}}
-    install(tmp_path, monkeypatch, "changing", groups, MODULE)
-    named = digest_of_extensions("fuse,count_kernels")
-    assert named is None or len(named) > 60
+    site = tmp_path / "site"
+    install(site, monkeypatch, "changing", {"tileir.passes": {"count_kernels": "changing:CountKernels"}}, "")
     monkeypatch.undo()
     EXTENSIONS.forget()
+    environment = {**os.environ, "PYTHONPATH": str(site), "TILEIR_CACHE_DIR": str(tmp_path / "cache")}
+    told = []
+    for text in (MODULE, MODULE, MODULE + "# changed\n"):
+        (site / "changing.py").write_text(text)
+        os.utime(site / "changing.py", (1e9, 1e9))  # what is younger than a process is never kept
+        command = [sys.executable, "-B", "-c", PROGRAM]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        told.append(done.stdout.strip())
+    assert told == ["ran", "kept", "ran"]
+
+
+def test_pipelines_without_strangers_have_no_digest_of_them(strangers: Seen) -> None:
+    assert digest_of_extensions("cpu") == ""
+    assert digest_of_extensions("fuse,localise") == ""
+    assert digest_of_extensions("fuse,count_kernels") != ""

@@ -107,6 +107,10 @@ class Jit:
             results = self._latest_there[0].call(arrays, out, self._context, self.options)
             if results is not None:
                 return results
+        return self._called(arrays, named, out)
+
+    @at_the_call
+    def _called(self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any) -> Any:
         given = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays
         values = self._resident(given)
         return self._specialised(values)(*values, out=out)
