@@ -197,3 +197,20 @@ def test_kernels_that_take_in_others_keep_the_meaning(program: Program, data: st
 )
 def test_threads_keep_the_meaning(program: Program, data: st.DataObject, most: int) -> None:
     assert_drawn_steps_keep(program, Drawn(data, most, steps_of_groups), ahead=data.draw(st.booleans()))
+
+
+def steps_of_groups_that_take_in(tree: Tree, number: int) -> st.SearchStrategy[Step | None]:
+    return st.one_of(steps_that_take_in(tree, number), steps_of_groups(tree, number))
+
+
+@examples(100)
+@given(
+    program=programs(most=3, kinds=("elementwise", "reduce", "product", "window")),
+    data=st.data(),
+    most=st.integers(2, 8),
+)
+def test_threads_of_kernels_that_take_in_others_keep_the_meaning(
+    program: Program, data: st.DataObject, most: int
+) -> None:
+    drawn = DrawnWithMakers(data, most, steps_of_groups_that_take_in)
+    assert_drawn_steps_keep(program, drawn, ahead=data.draw(st.booleans()))
