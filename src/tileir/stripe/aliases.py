@@ -61,11 +61,6 @@ class Reach:
     constraints: tuple[Affine, ...]
     writes: bool
 
-    @property
-    def is_box(self) -> bool:
-        """Whether the box stands still while the statement runs."""
-        return self.start is not None and not self.free
-
 
 @attrs.frozen(eq=False)
 class PlacedReach:

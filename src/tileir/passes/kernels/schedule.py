@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType, accumulator
-from tileir.core.ops import Op
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data, product
@@ -72,13 +71,6 @@ def read_uses(nest: Nest) -> tuple[Use, ...]:
     """Return the uses that only read memory of the caller."""
     local = {r.name for r in nest.allocations}
     return tuple(use for use in nest.uses if not use.direction.writes and use.root not in local)
-
-
-def reads_back(nest: Nest) -> bool:
-    """Return whether some loop reads memory of the caller that the kernel writes: it must see that it is written."""
-    written = {use.root for use in written_uses(nest)}
-    reading = (use for s in nest.segments if s.loops for use in s.uses if not use.direction.writes)
-    return any(use.root in written for use in reading)
 
 
 def the_reduction(nest: Nest) -> Segment:
@@ -148,11 +140,6 @@ def varying_scalars(statements: Iterable[stripe.Statement], moved: Collection[st
     return varying
 
 
-def owns_its_elements(use: Use, index: str) -> bool:
-    """Return whether different values of ``index`` surely write different elements: it alone moves some axis."""
-    return any(affine.indices == (index,) for affine in use.access)
-
-
 def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
     """Return the outer indices whose values may run at the same time.
 
@@ -193,8 +180,3 @@ def total_operations(nest: Nest) -> int:
     """Estimate statements times points."""
     outer = product(i.range for i in nest.indices)
     return outer * sum(len(s.statements) * product(i.range for i in s.loops) for s in nest.segments)
-
-
-def is_product(segment: Segment) -> bool:
-    """Return whether a segment multiplies what it reads: the case in which register blocks pay."""
-    return any(isinstance(s, stripe.Intrinsic) and s.op is Op.MUL for s in segment.statements)
