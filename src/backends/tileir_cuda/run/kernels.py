@@ -39,6 +39,7 @@ class CudaKernel:
     _module: object = attrs.field(repr=False)
     _function: Any = attrs.field(repr=False)
     _sizes: tuple[int, ...] = attrs.field(repr=False)
+    _shape: tuple[int, ...] = attrs.field(repr=False)
 
     @classmethod
     def of(cls, executor: CudaExecutor, kernel: KernelFunction, module: Any, index: int) -> CudaKernel:
@@ -64,7 +65,8 @@ class CudaKernel:
             which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             checked(f"kernel {kernel.name}", driver.cuFuncSetAttribute(function, which, shared))
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
-        return cls(kernel, executor, module, function, sizes)
+        shape = (*blocks(kernel), *threads(kernel), shared)
+        return cls(kernel, executor, module, function, sizes, shape)
 
     def run(self, buffers: Sequence[CudaBuffer], after: Sequence[Event] = ()) -> Event:
         """Launch once all of ``after`` have completed.
@@ -87,9 +89,10 @@ class CudaKernel:
         self._check(held)
         addresses = (c_uint64 * max(1, len(held)))(*(buffer.address for buffer in held))
         first = addressof(addresses)
-        pointers = (c_void_p * max(1, len(held)))(*(first + 8 * number for number in range(len(held))))
-        stream = self._executor.stream
-        return BoundCudaKernel(self.kernel, self._function, stream, (held, addresses, pointers), addressof(pointers))
+        pointers = (c_void_p * max(1, len(held)))(*range(first, first + 8 * len(held), 8))
+        first_pointer = addressof(pointers)
+        kept = (self, held, addresses, pointers)
+        return BoundCudaKernel(self.kernel, self._function, self._shape, self._executor.stream, kept, first_pointer)
 
     def _check(self, buffers: tuple[object, ...]) -> None:
         ours = [buffer for buffer in buffers if isinstance(buffer, CudaBuffer)]
@@ -109,14 +112,10 @@ class BoundCudaKernel:
 
     kernel: KernelFunction
     _function: Any = attrs.field(repr=False)
+    _shape: tuple[int, ...] = attrs.field(repr=False)
     _stream: Stream = attrs.field(repr=False)
     _held: object = attrs.field(repr=False)
     _pointers: int = attrs.field(repr=False)
-    _shape: tuple[int, ...] = attrs.field(init=False, repr=False)
-
-    @_shape.default
-    def _blocks_and_threads(self) -> tuple[int, ...]:
-        return (*blocks(self.kernel), *threads(self.kernel), SharedMemory.of(self.kernel).launch_bytes)
 
     def run(self, after: Sequence[Event] = ()) -> Event:
         """Do what :meth:`CudaKernel.run` does."""
