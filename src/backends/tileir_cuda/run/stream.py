@@ -6,11 +6,8 @@ completed, so that nothing in the stream ever waits for the host.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -18,7 +15,8 @@ from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
+from tileir.runtime.events import Failure, failure_of
+from tileir.runtime.postponed import Postponed, Watchers, failed
 from tileir_cuda.run.driver import NOT_READY, SUCCESS, checked, enter, fault
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ class CudaEvent:
         if self.done:
             callback()
         else:
-            _waiting.submit(_watch, self, callback)
+            _watchers.call(self, callback)
 
     def abandon(self) -> None:
         """Mark it as failed in a forked child, where the driver could not tell any more."""
@@ -124,8 +122,7 @@ class Stream:
     lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _in_flight: deque[CudaEvent] = attrs.field(factory=deque, init=False)
     _spare: list[Any] = attrs.field(factory=list, init=False)
-    _postponed: dict[int, PendingEvent] = attrs.field(factory=dict, init=False)
-    _numbers: Any = attrs.field(factory=itertools.count, init=False)
+    _postponed: Postponed = attrs.field(factory=Postponed, init=False)
 
     def __attrs_post_init__(self) -> None:
         renew_in_children(self)
@@ -162,9 +159,9 @@ class Stream:
             if not event.done:
                 others.append(event)
             elif (failure := failure_of(event)) is not None:
-                return _failed(failure)
+                return failed(failure)
         if others:
-            return self._postpone(work, held, after, what, others)
+            return self._postponed.add(lambda: self.submit(work, held, after, what), others)
         return self.begin(work, held, what)
 
     def begin(self, work: Callable[[], object], held: object, what: str) -> CudaEvent:
@@ -220,8 +217,7 @@ class Stream:
 
     def finish(self) -> None:
         """Wait for all work, also for that which waits for events of others."""
-        for event in tuple(self._postponed.values()):
-            failure_of(event)
+        self._postponed.wait()
         self.drain()
 
     def drain(self) -> None:
@@ -235,7 +231,8 @@ class Stream:
         for event in self._in_flight:
             event.abandon()
         _parents.extend((self.native, *self._in_flight, *self._spare))
-        self._in_flight, self._spare, self._postponed = deque(), [], {}
+        self._in_flight, self._spare = deque(), []
+        self._postponed.forget()
         self.lock = threading.RLock()
 
     def _marked(self, stream: Any = None) -> Any:
@@ -249,53 +246,6 @@ class Stream:
         checked("an event", driver.cuEventRecord(native, self.native if stream is None else stream))
         return native
 
-    def _postpone(
-        self, work: Callable[[], object], held: object, after: Sequence[Event], what: str, others: Sequence[Event]
-    ) -> PendingEvent:
-        pending, number = PendingEvent(), next(self._numbers)
-        self._postponed[number] = pending
-
-        def forget() -> None:
-            self._postponed.pop(number, None)
-
-        pending.then(forget)
-
-        def start() -> None:
-            try:
-                event = self.submit(work, held, after, what)
-            except BaseException as error:  # the error belongs to whoever waits
-                pending.fail(error)
-                return
-            _follow(event, pending)
-
-        all_ended(others).then(start)
-        return pending
-
 
 _parents: Final[list[Any]] = []
-_waiting: Final = ThreadPoolExecutor(WAITING, "tileir-cuda-events")
-
-
-def _watch(event: Event, callback: Callable[[], None]) -> None:
-    with contextlib.suppress(Exception):  # whoever is called back asks the event again
-        event.wait()
-    callback()
-
-
-def _failed(failure: Failure) -> PendingEvent:
-    event = PendingEvent()
-    event.fail(failure)
-    return event
-
-
-def _follow(event: Event, pending: PendingEvent) -> None:
-    """Complete ``pending`` as ``event`` does."""
-
-    def settle() -> None:
-        failure = failure_of(event)
-        if failure is None:
-            pending.complete(event.duration)
-        else:
-            pending.fail(failure)
-
-    all_ended([event]).then(settle)
+_watchers: Final = Watchers.of("tileir-cuda-events", WAITING)

@@ -8,14 +8,13 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.forking import renew_in_children
-from tileir.runtime.events import PendingEvent, all_ended, failure_of
+from tileir.runtime.postponed import Postponed, failed
 from tileir_opencl.run.events import InFlight, OpenCLEvent, sorted_out
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.runtime.events import Failure
     from tileir.runtime.interface import Event
 
     Enqueue: TypeAlias = Callable[[list[cl.Event] | None], cl.Event]
@@ -48,7 +47,7 @@ class Commands:
     _in_flight: InFlight = attrs.field(factory=InFlight, init=False)
     _entering: dict[object, object] = attrs.field(factory=dict, init=False)
     _unflushed: int = attrs.field(default=0, init=False)
-    _postponed: set[PendingEvent] = attrs.field(factory=set, init=False)
+    _postponed: Postponed = attrs.field(factory=Postponed, init=False)
 
     def __attrs_post_init__(self) -> None:
         renew_in_children(self)
@@ -83,11 +82,11 @@ class Commands:
         if after:
             own, others, failure = sorted_out(after, self.context)
             if failure is not None:
-                return _failed(failure)
+                return failed(failure)
             if reads_at_once:
                 others.extend(own)
             if others:
-                return self._postpone(enqueue, held, after, what, others)
+                return self._postponed.add(lambda: self.submit(enqueue, held, after, what), others)
             for event in own:
                 if event.queue is not self:
                     event.queue.flush()
@@ -100,7 +99,7 @@ class Commands:
             del self._entering[entering]
             failures = [event.failure for event in own if event.failure is not None]
             if failures:  # some drivers take no commands that wait for these
-                return _failed(failures[0])
+                return failed(failures[0])
             native = self._tried_again(enqueue, wait_for, what, error)
         event = OpenCLEvent(native, self, tuple(own), held)
         self._in_flight.add(event)
@@ -127,14 +126,13 @@ class Commands:
 
     def finish(self) -> None:
         """Wait for all commands, also for those that wait for events of others."""
-        for event in tuple(self._postponed):
-            failure_of(event)
+        self._postponed.wait()
         self.drain()
 
     def renew(self) -> None:
         """Forget the parent's commands in a forked child."""
         self._in_flight.forget()
-        self._postponed.clear()
+        self._postponed.forget()
 
     def _tried_again(self, enqueue: Enqueue, wait_for: list[cl.Event] | None, what: str, error: cl.Error) -> cl.Event:
         """Give spare memory back where there was not enough: drivers look for it when a command first needs it."""
@@ -145,40 +143,3 @@ class Commands:
             return enqueue(wait_for)
         except cl.Error as last:
             raise refused(what, last) from last
-
-    def _postpone(
-        self, enqueue: Enqueue, held: object, after: Sequence[Event], what: str, others: Sequence[Event]
-    ) -> PendingEvent:
-        pending = PendingEvent()
-        self._postponed.add(pending)
-        pending.then(lambda: self._postponed.discard(pending))
-
-        def start() -> None:
-            try:
-                event = self.submit(enqueue, held, after, what)
-            except BaseException as error:  # the error belongs to whoever waits
-                pending.fail(error)
-                return
-            _follow(event, pending)
-
-        all_ended(others).then(start)
-        return pending
-
-
-def _failed(failure: Failure) -> PendingEvent:
-    event = PendingEvent()
-    event.fail(failure)
-    return event
-
-
-def _follow(event: Event, pending: PendingEvent) -> None:
-    """Complete ``pending`` as ``event`` does."""
-
-    def settle() -> None:
-        failure = failure_of(event)
-        if failure is None:
-            pending.complete(event.duration)
-        else:
-            pending.fail(failure)
-
-    all_ended([event]).then(settle)

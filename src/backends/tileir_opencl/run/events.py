@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -14,6 +12,7 @@ import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.events import Failure, failure_of
+from tileir.runtime.postponed import Watchers
 from tileir_opencl.run.faults import failed_command
 
 if TYPE_CHECKING:
@@ -113,15 +112,11 @@ class OpenCLEvent:
             self._failure.reraise()
 
     def then(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once it has completed or failed: now, or later in a thread that waits for it.
-
-        Callbacks of the driver come in threads that Python knows nothing of, and that abort the process where they
-        come while it ends; Python waits for its own threads.
-        """
+        """Call ``callback`` once it has completed or failed: now, or later in a thread that waits for it."""
         if self.done:
             callback()
         else:
-            _waiting.submit(_watch, self, callback)
+            _watchers.call(self, callback)
 
     def abandon(self) -> None:
         """Mark it as failed in a forked child, where the driver could not tell any more."""
@@ -218,13 +213,7 @@ def sorted_out(after: Sequence[Event], context: cl.Context) -> tuple[list[OpenCL
     return own, others, None
 
 
-_waiting: Final = ThreadPoolExecutor(WAITING, "tileir-opencl-events")
-
-
-def _watch(event: Event, callback: Callable[[], None]) -> None:
-    with contextlib.suppress(Exception):  # whoever is called back asks the event again
-        event.wait()
-    callback()
+_watchers: Final = Watchers.of("tileir-opencl-events", WAITING)
 
 
 def _status(native: cl.Event) -> int:

@@ -1,0 +1,96 @@
+"""For back ends whose drivers have queues: what waits for events of others before it enters one, and who is called."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.runtime.events import PendingEvent, all_ended, failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.events import Failure
+    from tileir.runtime.interface import Event
+
+
+@attrs.define(eq=False)
+class Postponed:
+    """Commands that nobody has submitted yet, as events of others come first: so none of them blocks a queue."""
+
+    _events: set[PendingEvent] = attrs.field(factory=set, init=False)
+
+    def add(self, submit: Callable[[], Event], others: Sequence[Event]) -> PendingEvent:
+        """Call ``submit`` once all of ``others`` have ended, and return an event that ends as the command's does."""
+        pending = PendingEvent()
+        self._events.add(pending)
+        pending.then(lambda: self._events.discard(pending))
+
+        def start() -> None:
+            try:
+                event = submit()
+            except BaseException as error:  # the error belongs to whoever waits
+                pending.fail(error)
+                return
+            _follow(event, pending)
+
+        all_ended(others).then(start)
+        return pending
+
+    def wait(self) -> None:
+        """Wait for all of them."""
+        for event in tuple(self._events):
+            failure_of(event)
+
+    def forget(self) -> None:
+        """Let go of them in a forked child, where they belong to the parent."""
+        self._events.clear()
+
+
+@attrs.frozen(eq=False)
+class Watchers:
+    """Threads that wait for events of a driver, to call whoever wants to be called; they start when they are needed.
+
+    Callbacks of drivers come in threads that Python knows nothing of, and that abort the process where they come while
+    it ends; Python waits for its own threads.
+    """
+
+    _threads: ThreadPoolExecutor
+
+    @classmethod
+    def of(cls, name: str, most: int) -> Watchers:
+        """Return watchers with a name, of which at most so many wait at a time."""
+        return cls(ThreadPoolExecutor(most, name))
+
+    def call(self, event: Event, callback: Callable[[], None]) -> None:
+        """Call ``callback`` in a thread once the event has ended."""
+        self._threads.submit(_watch, event, callback)
+
+
+def failed(failure: Failure) -> PendingEvent:
+    """Return an event that has failed already."""
+    event = PendingEvent()
+    event.fail(failure)
+    return event
+
+
+def _watch(event: Event, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(Exception):  # whoever is called back asks the event again
+        event.wait()
+    callback()
+
+
+def _follow(event: Event, pending: PendingEvent) -> None:
+    """Complete ``pending`` as ``event`` does."""
+
+    def settle() -> None:
+        failure = failure_of(event)
+        if failure is None:
+            pending.complete(event.duration)
+        else:
+            pending.fail(failure)
+
+    all_ended([event]).then(settle)
