@@ -6,6 +6,7 @@ large. This is the long division of the significands instead, a bit at a time, a
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
@@ -26,20 +27,13 @@ def remainders(text: str, prefix: str) -> Iterator[str]:
             yield _remainder(dtype, f"{prefix}.f{dtype.bits}")
 
 
-def _remainder(dtype: DType, name: str) -> str:
-    """Return a function with the remainder of its first operand by the second, with the sign of the first."""
-    bits, stored = dtype.bits, _SIGNIFICANDS[dtype]
-    kind, whole = REGISTER[dtype], f"i{bits}"
-    implicit, sign = 1 << stored, 1 << bits - 1
-    infinity = ((1 << bits - 1 - stored) - 1) << stored
-    lead = bits - 1 - stored  # zeros before the implicit bit
-    return f"""define internal {kind} @{name}({kind} %x, {kind} %y) #1 {{
+_FUNCTION: Final = """define internal {kind} @{name}({kind} %x, {kind} %y) #1 {{
 entry:
   %bits.x = bitcast {kind} %x to {whole}
   %bits.y = bitcast {kind} %y to {whole}
   %sign = and {whole} %bits.x, {sign}
-  %size.x = and {whole} %bits.x, {sign - 1}
-  %size.y = and {whole} %bits.y, {sign - 1}
+  %size.x = and {whole} %bits.x, {size}
+  %size.y = and {whole} %bits.y, {size}
   %zero = icmp eq {whole} %size.y, 0
   %endless = icmp uge {whole} %size.x, {infinity}
   %none = icmp ugt {whole} %size.y, {infinity}
@@ -47,15 +41,15 @@ entry:
   %undefined = or i1 %either, %none
   br i1 %undefined, label %invalid, label %valid
 invalid:
-  ret {kind} {constant(float("nan"), Type(dtype))}
+  ret {kind} {nan}
 valid:
   %less = icmp ult {whole} %size.x, %size.y
   br i1 %less, label %same, label %divide
 same:
   ret {kind} %x
 divide:
-{_normalised("x", whole, stored, lead)}
-{_normalised("y", whole, stored, lead)}
+{divide_x}
+{divide_y}
   %distance = sub {whole} %exponent.x, %exponent.y
   br label %step
 step:
@@ -84,7 +78,7 @@ something:
   %normal = icmp sgt {whole} %exponent, 0
   br i1 %normal, label %usual, label %small
 usual:
-  %fraction = and {whole} %aligned, {implicit - 1}
+  %fraction = and {whole} %aligned, {fraction}
   %high = shl {whole} %exponent, {stored}
   %packed = or {whole} %fraction, %high
   br label %signed
@@ -100,6 +94,26 @@ signed:
 }}
 declare {whole} @llvm.ctlz.{whole}({whole}, i1)
 """
+
+
+def _remainder(dtype: DType, name: str) -> str:
+    """Return a function with the remainder of its first operand by the second, with the sign of the first."""
+    bits, stored = dtype.bits, _SIGNIFICANDS[dtype]
+    whole, sign, lead = f"i{bits}", 1 << bits - 1, bits - 1 - stored  # as many zeros are before the implicit bit
+    return _FUNCTION.format(
+        name=name,
+        kind=REGISTER[dtype],
+        whole=whole,
+        stored=stored,
+        lead=lead,
+        sign=sign,
+        size=sign - 1,
+        fraction=(1 << stored) - 1,
+        infinity=((1 << lead) - 1) << stored,
+        nan=constant(math.nan, Type(dtype)),
+        divide_x=_normalised("x", whole, stored, lead),
+        divide_y=_normalised("y", whole, stored, lead),
+    )
 
 
 def _normalised(name: str, whole: str, stored: int, lead: int) -> str:

@@ -34,9 +34,7 @@ from tileir.ops.activations import (
     tanh_shrink,
     threshold,
 )
-from tileir.ops.alignment import (
-    ctc_loss,
-)
+from tileir.ops.alignment import ctc_loss
 from tileir.ops.arguments import checked
 from tileir.ops.attention import (
     log_softmax,
@@ -62,27 +60,10 @@ from tileir.ops.comparisons import (
     nan_to_num,
     not_equal,
 )
-from tileir.ops.convolution import (
-    conv,
-    conv_transpose,
-    conv_weight_gradient,
-    depthwise_conv,
-    separable_conv,
-)
-from tileir.ops.cumulative import (
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    logcumsumexp,
-)
-from tileir.ops.detection import (
-    iou,
-    nms,
-)
-from tileir.ops.einstein import (
-    einsum,
-)
+from tileir.ops.convolution import conv, conv_transpose, conv_weight_gradient, depthwise_conv, separable_conv
+from tileir.ops.cumulative import cummax, cummin, cumprod, cumsum, logcumsumexp
+from tileir.ops.detection import iou, nms
+from tileir.ops.einstein import einsum
 from tileir.ops.elementwise import (
     acosh,
     asinh,
@@ -119,35 +100,12 @@ from tileir.ops.elementwise import (
     xlogy,
     zeros_like,
 )
-from tileir.ops.image import (
-    crop,
-    depth_to_space,
-    reorg_yolo,
-    space_to_depth,
-)
-from tileir.ops.indexing import (
-    embedding,
-    gather_nd,
-    interpolated_take,
-    take,
-    take_along_axis,
-)
-from tileir.ops.initialisers import (
-    glorot_normal,
-    glorot_uniform,
-    he_normal,
-    he_uniform,
-)
-from tileir.ops.interpolation import (
-    interpolate,
-    upsample,
-)
-from tileir.ops.joining import (
-    concatenate,
-    split,
-    stack,
-    unstack,
-)
+from tileir.ops.image import crop, depth_to_space, reorg_yolo, space_to_depth
+from tileir.ops.indexing import embedding, gather_nd, interpolated_take, take, take_along_axis
+from tileir.ops.initialisers import glorot_normal, glorot_uniform, he_normal, he_uniform
+from tileir.ops.installed import operation_called
+from tileir.ops.interpolation import interpolate, upsample
+from tileir.ops.joining import concatenate, split, stack, unstack
 from tileir.ops.linear import (
     cdist,
     cross,
@@ -211,10 +169,7 @@ from tileir.ops.optimisers import (
     rmsprop,
     sgd,
 )
-from tileir.ops.padding import (
-    image_patches,
-    pad,
-)
+from tileir.ops.padding import image_patches, pad
 from tileir.ops.pooling import (
     adaptive_average_pool,
     adaptive_max_pool,
@@ -241,15 +196,7 @@ from tileir.ops.random import (
     truncated_normal,
     uniform,
 )
-from tileir.ops.recurrent import (
-    RecurrentWeights,
-    gru,
-    gru_cell,
-    lstm,
-    lstm_cell,
-    rnn,
-    rnn_cell,
-)
+from tileir.ops.recurrent import RecurrentWeights, gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from tileir.ops.reductions import (
     all,
     any,
@@ -269,15 +216,8 @@ from tileir.ops.reductions import (
     var,
     variance,
 )
-from tileir.ops.sampling import (
-    affine_grid,
-    grid_sample,
-)
-from tileir.ops.scattering import (
-    scatter,
-    scatter_along_axis,
-    scatter_nd,
-)
+from tileir.ops.sampling import affine_grid, grid_sample
+from tileir.ops.scattering import scatter, scatter_along_axis, scatter_nd
 from tileir.ops.schedules import (
     cosine_decay,
     exponential_decay,
@@ -314,24 +254,8 @@ from tileir.ops.shaping import (
     transpose,
     unsqueeze,
 )
-from tileir.ops.slicing import (
-    diff,
-    flip,
-    narrow,
-    roll,
-    rot90,
-    select,
-    slice,
-)
-from tileir.ops.sorting import (
-    argsort,
-    kth_value,
-    median,
-    quantile,
-    ranks,
-    sort,
-    top_k,
-)
+from tileir.ops.slicing import diff, flip, narrow, roll, rot90, select, slice
+from tileir.ops.sorting import argsort, kth_value, median, quantile, ranks, sort, top_k
 from tileir.tile.builder_functions import (
     abs,
     acos,
@@ -405,6 +329,4 @@ if not TYPE_CHECKING:  # or every unknown name would have a type
 
     def __getattr__(name: str) -> object:
         """Return an operation of another distribution, which is looked for where tileir has none of that name."""
-        from tileir.ops.installed import operation_called
-
         return operation_called(name, __all__)
