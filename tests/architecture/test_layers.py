@@ -88,7 +88,12 @@ def test_stages_import_stages_at_the_top() -> None:
     ]
     assert sorted(inner) == [
         ("src/tileir/formula/node.py", "tileir.formula.printer"),
+        ("src/tileir/passes/pipelines/installed.py", "tileir.passes.pipelines.resolution"),
+        ("src/tileir/passes/pipelines/installed.py", "tileir.passes.schedules.scripted"),
+        ("src/tileir/passes/pipelines/installed.py", "tileir.schedule.script"),
+        ("src/tileir/passes/pipelines/resolution.py", "tileir.passes.pipelines.installed"),
         ("src/tileir/passes/rewrites/constant_propagate.py", "tileir.stripe.interpret.interpreter"),
+        ("src/tileir/runtime/extension_digest.py", "tileir.core.targets.target_file"),
         ("src/tileir/semtree/analysis/uniformity.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/ir.py", "tileir.semtree.dataflow"),

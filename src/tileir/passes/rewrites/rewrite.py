@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
+from tileir.core.errors import ParseError
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes, Law
 from tileir.core.rewrite import rewritten
@@ -28,8 +29,6 @@ _PURE = (Constant, Convert, Intrinsic, Load, LoadIndex)
 
 def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str, ...]) -> None:
     """Refuse texts that are no laws, by the ValueError that pipelines report."""
-    from tileir.core.errors import ParseError
-
     for text in texts:
         try:
             Law(text)
