@@ -112,16 +112,6 @@ class Extensions:
             raise BackendError(loaded.diagnostics)  # an error of its own: a traceback keeps all that its callers hold
         return loaded
 
-    def working(self, kind: Kind, wrong: Callable[[object], str | None]) -> dict[str, object]:
-        """Return everything of a kind that can be loaded, by name; the rest was logged when it failed."""
-        found: dict[str, object] = {}
-        for name in self.names(kind):
-            try:
-                found[name] = self.get(kind, name, wrong)
-            except BackendError:
-                continue
-        return found
-
 
 EXTENSIONS: Final = Extensions()
 """What the distributions offer that are installed beside tileir."""
