@@ -11,7 +11,7 @@ from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import Choice, Condition, PartingExecutor, Repetition
-from tileir.runtime.offers import AlignedBuffer, RepeatingExecutor
+from tileir.runtime.offers import RepeatingExecutor
 from tileir.semtree.launches import counted_turns, turns_while
 
 if TYPE_CHECKING:
@@ -169,7 +169,8 @@ def all_of_host(operands: Sequence[Operand]) -> TypeGuard[Sequence[Array]]:
 
 
 def _is_aligned(buffer: Memory, alignment: int) -> bool:
-    return not isinstance(buffer, AlignedBuffer) or buffer.alignment % alignment == 0
+    """Return whether a buffer is as aligned as a kernel asks; only an :class:`AlignedBuffer` may be less."""
+    return alignment == 1 or getattr(buffer, "alignment", alignment) % alignment == 0
 
 
 class Workspace(Protocol):

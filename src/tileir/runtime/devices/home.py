@@ -42,6 +42,11 @@ class Home:
         return not isinstance(self.executor, SharingExecutor) and self.executor.allocate(0).host() is not None
 
     @cached_property
+    def shares(self) -> bool:
+        """Whether its memory has addresses that others can use."""
+        return isinstance(self.executor, SharingExecutor)
+
+    @cached_property
     def place(self) -> Place:
         """The device as DLPack knows it."""
         if isinstance(self.executor, SharingExecutor):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from tileir.runtime.devices.home import OPAQUE
-from tileir.runtime.offers import SharingExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -47,9 +46,10 @@ def footprint(array: Array | DeviceArray) -> Footprint:
     seen = array.seen()
     if seen is not None:
         return seen
-    buffer, executor = array.memory(), array.home.executor
-    if not isinstance(executor, SharingExecutor):
+    buffer = array.memory()
+    if not array.home.shares:
         return Region(id(buffer))
+    executor: Any = array.home.executor
     address, device = executor.address(buffer), array.device.id
     return (
         Region((device, address)) if array.home.place[0] in OPAQUE else Region(device, address, address + array.nbytes)
