@@ -56,7 +56,7 @@ def check(graph: nx.DiGraph[str]) -> None:
         assert "definition" in data
     ElementTree.fromstring(to_svg(graph))
     again = nx.node_link_graph(json.loads(FORMATS["json"](graph)), edges="edges")
-    assert dict(again.nodes(data=True)) == dict(plain(graph).nodes(data=True))
+    assert list(again.nodes(data=True)) == list(plain(graph).nodes(data=True))
     assert list(again.edges(data=True)) == list(graph.edges(data=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
@@ -42,7 +43,7 @@ def to_svg(graph: nx.DiGraph[str]) -> str:
     Each node is a box with its name and its kind; the whole label stands in its title, which browsers show under the
     pointer. Boxes have the colours of what they are, and those of results a thick border.
     """
-    nodes: dict[str, Mapping[str, Any]] = dict(list(graph.nodes(data=True))[:MOST_NODES])
+    nodes: dict[str, Mapping[str, Any]] = {name: graph.nodes[name] for name in islice(graph, MOST_NODES)}
     keys: dict[str, str] = {}  # names of any characters would break the layout
     reads: dict[str, tuple[str, ...]] = {}
     for number, name in enumerate(nodes):
