@@ -113,3 +113,9 @@ def test_derivatives_by_what_is_left(data: st.DataObject) -> None:
         )
         for actual, wanted in pairs:
             np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_sums_over_a_reshaped_constant() -> None:
+    text = "function (A[]) -> (R) { B = reshape(A, 1); R[ : ] = +(A[] * B[i]); }"
+    bound = tileir.bind(tileir.parse(text), {"A": np.array(3, np.int64)})
+    assert tileir.compile(bound)() == tileir.evaluate(bound) == 9

@@ -47,7 +47,7 @@ IN_EMITTERS: Final = (
     Mutant(
         "LLVM: alignment of a vector overstated",
         "tileir_llvm.memory",
-        "alignment = size if outside or inside else math.gcd(place.alignment, distance * size)",
+        "alignment = math.gcd(place.alignment, unknown * size, distance * size)",
         "alignment = max(size, place.alignment)",
     ),
     Mutant(

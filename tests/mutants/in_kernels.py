@@ -58,8 +58,8 @@ IN_KERNELS: Final = (
     Mutant(
         "asynchronous copies overwritten while read",
         "semtree.lower.pipeline",
-        "sem.AsyncWait(stages - 2),\n            sem.Barrier(),",
-        "sem.AsyncWait(stages - 2),",
+        "(sem.AsyncWait(stages - 2), sem.Barrier(), ",
+        "(sem.AsyncWait(stages - 2), ",
     ),
     Mutant(
         "upper bound of a loop one too small",

@@ -114,9 +114,9 @@ def test_mistakes(attempt: Callable[[Tensor], object], code: str | None, message
     [
         (lambda x: ops.reshape(x, 7), "TIL310", "has 12 elements"),
         (lambda x: ops.squeeze(x, 0), "TIL310", "cannot become [4]"),
-        (lambda x: ops.broadcast_to(x, 3, 5), "TIL301", "'X0_1' is 4 and an operand is 5"),
+        (lambda x: ops.broadcast_to(x, 3, 5), "TIL301", "'X0_1' is 4 and 'ops.broadcast_to(x, 3, 5)' is 5"),
         (lambda x: ops.broadcast_to(x, 1, 4), "TIL312", "both must match"),
-        (lambda x: ops.slice(x, S[3]), "TIL312", "'X0_0' is 3 and an operand is 4, but both must match"),
+        (lambda x: ops.slice(x, S[3]), "TIL312", "'X0_0' is 3 and 'ops.slice(x, S[3])' is 4, but both must match"),
         (lambda x: ops.slice(x, S[:, -5]), "TIL312", "both must match"),
         (lambda x: ops.slice(x, x.dims[1]), "TIL312", "both must match"),
         (
