@@ -39,7 +39,7 @@ def lower_contraction(builder: ProgramBuilder, contraction: Contraction) -> None
 
     """
     result = builder.storage.result(contraction.name)
-    # Of a scalar that is known when compiling, what reshapes it keeps only the axes that the access has: each of size 1.
+    # What reshapes a scalar that is known when compiling has no tensor: all its axes are of size 1.
     shapes = [builder.sizes(access.tensor) or (1,) * len(access.indices) for access in contraction.inputs]
     domain = solved(contraction, shapes)
     in_place = contraction.default is not None and contraction.default in builder.storage.overwriters
