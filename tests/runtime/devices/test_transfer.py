@@ -240,7 +240,8 @@ def test_nothing_is_copied_to_the_host_unasked(context: tileir.Context) -> None:
         found.__dlpack__(dl_device=(1, 0), copy=False)
     with pytest.raises(BufferError, match="ROCm"):
         found.__dlpack__(dl_device=(10, 0))
-    with pytest.raises(BufferError):
+    # NumPy asks first where the memory is, and raises an error of another type in some of its releases.
+    with pytest.raises((BufferError, RuntimeError)):
         np.from_dlpack(found)
     with pytest.raises(ArgumentError, match="allow that"):
         tileir.to_device(found, "llvm", context=context, copy=False)
