@@ -1,0 +1,196 @@
+"""Programs on an NVIDIA card beside PyTorch on the same card: device time, caches flushed between runs; medians.
+
+    python benchmarks/cards.py --json result.json --seconds 240
+    python benchmarks/cards.py --check
+
+Results are kept in the file after each workload, and workloads that are there already are left out, so that the whole
+table can be measured in shards of a few minutes. PyTorch's time is the better of its own calls and, with
+``--compiled``, of the kernels into which its compiler fuses them. Both sides are handed over while the card is kept
+busy, so that no time of the host is seen, and are timed by the same events. ``--check`` compares all values at small
+sizes, without a card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import card_workloads
+import tileir
+from card_workloads import Workload
+from tileir.typed.ir import TensorType
+
+FLUSHED = 256 << 20
+BUSY_CYCLES = 6_000_000
+"""A few milliseconds, in which the host hands over what is to be timed."""
+
+
+def compiled(workload: Workload, device: str | None) -> Any:
+    """Return the executable of a workload."""
+    builder = tileir.FunctionBuilder()
+    names = [f"X{number}" for number in range(len(workload.shapes))]
+    tensors = [
+        builder.input(name, *(f"{name}D{axis}" for axis in range(len(shape))))
+        for name, shape in zip(names, workload.shapes, strict=True)
+    ]
+    results = workload.program(*tensors)
+    results = results if isinstance(results, tuple) else (results,)
+    function = builder.build(**{f"R{number}": result for number, result in enumerate(results)})
+    types = [TensorType(workload.dtype, shape) for shape in workload.shapes]
+    context = tileir.Context(options=tileir.Options(fast_math=workload.fast_math))
+    return tileir.compile(function, types, device=device, context=context)
+
+
+def inputs_of(torch: Any, workload: Workload, place: str) -> list[Any]:
+    """Return random tensors of PyTorch, small enough that sums stay in range."""
+    generator = torch.Generator(device=place).manual_seed(0)
+    dtype = getattr(torch, {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}[workload.dtype.value])
+    scale = 1.0 if workload.group in ("attention", "memory") else 0.1
+    return [(torch.randn(shape, generator=generator, device=place) * scale).to(dtype) for shape in workload.shapes]
+
+
+def listed(result: Any) -> list[Any]:
+    """Return a result, or several, as a list."""
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def error_between(torch: Any, found: list[Any], expected: list[Any]) -> float:
+    """Return the greatest ratio of the norm of a difference to that of what is expected."""
+    worst = 0.0
+    for mine, theirs in zip(found, expected, strict=True):
+        wide = theirs.float()
+        worst = max(worst, float((torch.as_tensor(mine).to(wide.device).float() - wide).norm() / wide.norm()))
+    return worst
+
+
+def device_time(torch: Any, call: Callable[[], Any], runs: int) -> float:
+    """Return the median of the seconds that a card takes for a call, with nothing of its data in the caches."""
+    swept = torch.empty(FLUSHED, dtype=torch.int8, device="cuda")
+    times: list[float] = []
+    for _ in range(runs + 2):
+        swept.zero_()
+        torch.cuda._sleep(BUSY_CYCLES)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        kept = call()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e-3)
+        del kept
+    return statistics.median(times[2:])
+
+
+def measure(torch: Any, workload: Workload, runs: int, *, compiler: bool) -> dict[str, Any]:
+    """Return the times of both sides in seconds, and the error of ours."""
+    tensors = inputs_of(torch, workload, "cuda")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = workload.fast_math
+
+    def peer(*arguments: Any) -> Any:
+        return workload.peer(torch, *arguments)
+
+    expected = listed(peer(*tensors))
+    theirs = [device_time(torch, lambda: peer(*tensors), runs)]
+    if compiler and workload.fused:
+        fused = torch.compile(peer)
+        fused(*tensors)
+        theirs.append(device_time(torch, lambda: fused(*tensors), runs))
+    row: dict[str, Any] = {"workload": workload.title, "group": workload.group, "torch": min(theirs)}
+    begin = time.perf_counter()
+    try:
+        executable = compiled(workload, "cuda")
+        row["compile"] = time.perf_counter() - begin
+        found = [torch.from_dlpack(array) for array in listed(executable.submit(*tensors).pending_results)]
+        torch.cuda.synchronize()
+    except tileir.TileError as error:
+        return row | {"failed": str(error).splitlines()[0]}
+    row["error"] = error_between(torch, found, expected)
+    del found, expected
+
+    def ours() -> Any:
+        return [torch.from_dlpack(array) for array in listed(executable.submit(*tensors).pending_results)]
+
+    row["tileir"] = device_time(torch, ours, runs)
+    row["kernels"] = len(executable.sem.works)
+    row["operations"] = workload.operations / row["tileir"]
+    return row
+
+
+def told(row: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    if "failed" in row:
+        return f"{row['workload']:<64} {row['torch'] * 1e6:9.1f} us  {row['failed'][:90]}"
+    rate = f"{row['operations'] / 1e12:6.1f} TF" if row["operations"] else ""
+    return (
+        f"{row['workload']:<64}{row['tileir'] * 1e6:9.1f} us{row['torch'] * 1e6:9.1f} us"
+        f"{row['torch'] / row['tileir']:7.2f} {rate:>10} {row['kernels']:3} kernels  error {row['error']:.0e}"
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the geometric mean of each group, and of all."""
+    groups = {row["group"]: None for row in rows}
+    for group in (*groups, None):
+        ratios = [row["torch"] / row["tileir"] for row in rows if "tileir" in row and group in (None, row["group"])]
+        failed = sum("failed" in row and group in (None, row["group"]) for row in rows)
+        if ratios:
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            yield f"{group or 'all'}: {mean:.2f} of {len(ratios)}, least {min(ratios):.2f}, {failed} failed"
+
+
+def check(torch: Any, only: str) -> None:
+    """Compare the values of all workloads at small sizes, on the default device."""
+    for workload in card_workloads.workloads(card_workloads.small):
+        if only not in workload.title:
+            continue
+        tensors = inputs_of(torch, workload, "cpu")
+        expected = listed(workload.peer(torch, *(tensor.float() for tensor in tensors)))
+        found = listed(compiled(workload, None)(*tensors))
+        error = error_between(torch, [np.asarray(array, np.float32) for array in found], expected)
+        print(f"{workload.title:<64} error {error:.0e}", flush=True)
+        if not error < {"f32": 1e-4, "f16": 1e-2, "bf16": 8e-2}[workload.dtype.value]:
+            raise SystemExit(f"{workload.title}: the values differ")
+
+
+def main() -> None:
+    """Measure what the file has not yet, and print all that it has."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, default=Path("cards.json"))
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no workload after these")
+    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--only", default="", help="part of the names of the workloads to run")
+    parser.add_argument("--groups", nargs="*", help="products, convolutions, attention, memory, networks")
+    parser.add_argument("--compiled", action="store_true", help="let PyTorch's compiler fuse, too")
+    parser.add_argument("--check", action="store_true", help="compare values at small sizes, without a card")
+    options = parser.parse_args()
+    torch = importlib.import_module("torch")
+    torch.set_grad_enabled(False)
+    if options.check:
+        check(torch, options.only)
+        return
+    torch.backends.cudnn.benchmark = True
+    begin = time.monotonic()
+    rows = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else []
+    done = {row["workload"] for row in rows}
+    for workload in card_workloads.workloads():
+        wanted = options.only in workload.title and (not options.groups or workload.group in options.groups)
+        if workload.title in done or not wanted:
+            continue
+        if time.monotonic() - begin > options.seconds:
+            break
+        rows.append(measure(torch, workload, options.runs, compiler=options.compiled))
+        print(told(rows[-1]), flush=True)
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    print(torch.cuda.get_device_name(), *summary(rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
