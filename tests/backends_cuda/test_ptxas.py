@@ -57,7 +57,7 @@ def test_programs_of_the_kit(case: Conformance, tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "i8"])
 def test_products_spill_nothing(dtype: str, architecture: str, tmp_path: Path) -> None:
     text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
-    shapes = [f"{dtype}[1000, 512]", f"{dtype}[512, 1030]"]
+    shapes = [f"{dtype}[1000, 500]", f"{dtype}[500, 1030]"]
     said = assembled(tileir.compile(text, shapes, device=f"cuda.{architecture}").listing("ptx"), architecture, tmp_path)
     assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
 

@@ -69,7 +69,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
             Architecture("sm_80", (8, 0), 70, 163 * _KIB, _WARPS, "A100", 108, 40 * _MIB),
             Architecture("sm_86", (8, 6), 71, 99 * _KIB, _WARPS, "A40", 84, 6 * _MIB),
             Architecture("sm_89", (8, 9), 78, 99 * _KIB, _WARPS, "L40S", 142, 96 * _MIB),
-            Architecture("sm_90a", (9, 0), 80, 227 * _KIB, (*_WARPGROUPS, _WARPS[-1]), "H200", 132, 50 * _MIB),
+            Architecture("sm_90a", (9, 0), 80, 227 * _KIB, (*_WARPGROUPS, *_WARPS), "H200", 132, 50 * _MIB),
             Architecture("sm_100a", (10, 0), 86, 227 * _KIB, _WARPS, "B200", 148, 126 * _MIB),
             Architecture("sm_120", (12, 0), 87, 99 * _KIB, _WARPS, "RTX_5090", 170, 96 * _MIB),
         )

@@ -118,8 +118,7 @@ _GROUPS: Final = {
     "TR430": Reason("the inputs of the product are not one that moves with rows, and one that moves with columns"),
     "TR431": Reason("no index of the reduction moves both inputs"),
     "TR432": Reason("the output has fewer rows or columns than an instruction"),
-    "TR433": Reason("the longest index of the reduction is no multiple of what an instruction takes"),
-    "TR434": Reason("neighbours of an input that are aligned have too few bytes to be copied together"),
+    "TR433": Reason("the longest index of the reduction is too short for what an instruction takes"),
     "TR435": Reason("no tile fits the threads of a group and their local memory"),
     "TR436": _beside("the instruction reads local memory, where tiles of this product do not lie as it needs them"),
 }

@@ -91,7 +91,7 @@ class Plan:
     @property
     def steps(self) -> int:
         """How often tiles are copied."""
-        return self.repeats * (self.loop.range // self.depth)
+        return self.repeats * -(-self.loop.range // self.depth)
 
     @property
     def stage_bytes(self) -> int:
@@ -169,7 +169,7 @@ class _Builder:
             *(index for _, index in elements),
         )
         pair = next((index for run, index in elements if _neighbours(run)), None)
-        step = sch.index(names.fresh(f"{plan.loop.name}_tile"), plan.loop.range // plan.depth)
+        step = sch.index(names.fresh(f"{plan.loop.name}_tile"), -(-plan.loop.range // plan.depth))
         return cls(nest, plan, names, sch.present(grid), starts, team, own, (*lanes, *elements), pair, step)
 
     def kernel(self) -> Node:
@@ -210,9 +210,14 @@ class _Builder:
             places[self.plan.above.name] = self._above
         return {**self.starts, **{name: self.starts[name] + place for name, place in places.items()}}
 
+    @property
+    def _firsts(self) -> dict[str, Affine]:
+        """Where tiles begin along the output indices, and along the loop in a step."""
+        return {**self.starts, self.plan.loop.name: sch.part(self.step, self.plan.depth)}
+
     def _inside(self, index: stripe.Index, extent: int, place: Affine) -> tuple[Affine, ...]:
         """Return the test for a place in a tile that may be behind the end, if there is such a tile."""
-        return (index.range - 1 - self.starts[index.name] - place,) if index.range % extent else ()
+        return (index.range - 1 - self._firsts[index.name] - place,) if index.range % extent else ()
 
     @property
     def _ends(self) -> tuple[Affine, ...]:
@@ -255,7 +260,7 @@ class _Builder:
             self._with_roles(sch.present((*self.team, depth, *own)), depth),
             statements=segment.statements,
             uses=tuple(uses[use] for use in segment.uses),
-            constraints=self._ends,
+            constraints=(*self._ends, *self._inside(plan.loop, plan.depth, sch.part(depth))),
             tags=segment.tags,
             instruction=stripe.Product(plan.fragment.name),
         )
@@ -304,12 +309,11 @@ class _Builder:
             thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, Binding.THREAD)
             more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, Binding.UNROLL)
             places[axis.name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
-            if axis is not plan.loop:
-                tests.extend(self._inside(axis, extent, places[axis.name]))
+            tests.extend(self._inside(axis, extent, places[axis.name]))
             team.insert(0, thread)
             loops.insert(0, more)
         places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
-        first = {**self.starts, plan.loop.name: sch.part(self.step, plan.depth)}
+        first = self._firsts
         source = panel.use.substitute({**first, **{name: first[name] + place for name, place in places.items()}})
         row = places[index.name]
         if panel is plan.left and plan.above is not None:

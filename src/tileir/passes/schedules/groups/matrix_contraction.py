@@ -87,34 +87,34 @@ class MatrixContraction:
         left, right = (self._with_axes(panel, loop) for panel in panels)
         dtypes = (left.use.dtype, right.use.dtype, total)
         fragments = [each for each in usable(self.fragments, rounded=True) if each.dtypes == dtypes]
+        fragments.sort(key=lambda each: _wastes(loop, each.mnk[2]))
         if not fragments:
             told = dict(zip(("left", "right", "sum"), (dtype.value for dtype in dtypes), strict=True))
             return refused("TR429", **told, offered=" ".join(self.fragments))
         if right.index.range < _LEAST or left.index.range <= _LEAST // 2:
             return refused("TR432", rows=left.index.range, columns=right.index.range, least=_LEAST)
-        for panel in (left, right):
-            if panel.lanes * panel.use.dtype.itemsize < _WORD:
-                return refused("TR434", input=panel.use.root, bytes=panel.lanes * panel.use.dtype.itemsize, least=_WORD)
         repeats = product(i.range for i in segment.loops if i is not loop)
         others = [i for i in _rows_of(nest, left.use, right.use) if i is not left.index]
         plans = [Plan(left, right, loop, each, repeats, others[-1] if others else None) for each in fragments]
         said: list[Refused] = []
         fitting: list[Plan] = []
         for plan in plans:
+            if fitting and not _reads_local(plan):  # those that read local memory are faster wherever they fit
+                break
             sized = self._fitting(nest, plan)
             if isinstance(sized, Refused):
                 said.append(sized)
-            elif not _reads_local(sized):
-                return fitting[0] if fitting else sized
-            else:
-                fitting.append(sized)
+                continue
+            fitting.append(sized)
+            if not _reads_local(plan):
+                break
         return min(fitting, key=lambda each: self._cost(nest, each)) if fitting else strongest(said)
 
     def _fitting(self, nest: Nest, plan: Plan) -> Plan | Refused:
         """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
         fragment, loop = plan.fragment, plan.loop
-        if loop.range % fragment.mnk[2]:
-            return refused("TR433", index=loop.name, range=loop.range, multiple=fragment.mnk[2])
+        if loop.range * _SHORTEST < fragment.mnk[2]:
+            return refused("TR433", index=loop.name, range=loop.range, depth=fragment.mnk[2], least=_SHORTEST)
         if _tallest(plan) < _LEAST:
             return refused("TR432", rows=_tallest(plan), columns=plan.right.index.range, least=_LEAST)
         sized = self._sized(nest, plan)
@@ -171,7 +171,7 @@ class MatrixContraction:
         found = None
         for size in _DEPTH_BYTES:
             depth = size // plan.left.use.dtype.itemsize
-            while plan.loop.range % depth:
+            while depth > plan.fragment.mnk[2] and _wastes(plan.loop, depth):
                 depth //= 2
             plan = attrs.evolve(plan, depth=depth)
             plan = attrs.evolve(plan, stages=min(self.stages, plan.steps))
@@ -207,8 +207,11 @@ _SUM_BYTES: Final = 512
 _LEAST: Final = 16
 """Fewer rows or columns than so many leave most of an instruction unused."""
 
-_WORD: Final = 4
-"""The least bytes of an asynchronous copy."""
+_SHORTEST: Final = 4
+"""The depth of an instruction may be so many times that of the product: the rest of its factors is zero."""
+
+_WASTE: Final = 8
+"""Of so many steps of a reduction, one more may lie behind its end for the sake of deeper steps."""
 
 _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
@@ -303,6 +306,11 @@ def _is_readable(plan: Plan) -> bool:
         if not turned or Swizzle(shift, mask * operand.dtype.itemsize) not in operand.swizzles:
             return False
     return True
+
+
+def _wastes(loop: stripe.Index, depth: int) -> bool:
+    """Return whether steps of a depth would be for a large part behind the end of the reduction."""
+    return -loop.range % depth * _WASTE > loop.range
 
 
 def _tallest(plan: Plan) -> int:
