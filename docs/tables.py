@@ -144,7 +144,7 @@ def _home(name: str, operation: Callable[..., Any]) -> str:
         return operation.__module__
     modules = (module for module in sorted(sys.modules) if module.startswith("tileir.ops."))
     listed = (module for module in modules if name in getattr(sys.modules[module], "__all__", ()))
-    return next(listed, "tileir.ops.elementwise")
+    return next(listed, "tileir.ops.arithmetic.elementwise")
 
 
 def formula_words() -> str:

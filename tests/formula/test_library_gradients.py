@@ -17,7 +17,7 @@ from tileir.testing.gradients import check_gradients
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tileir.ops.foundation import Dim, Tensor
+    from tileir.ops.shared.foundation import Dim, Tensor
     from tileir.tile.ir import Function
 
 pytestmark = pytest.mark.once

@@ -12,7 +12,7 @@ import pytest
 import tileir
 from tileir import ops
 from tileir.core.ops import Aggregation
-from tileir.ops import foundation
+from tileir.ops.shared import foundation
 from tileir.tile.printer import to_text
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def test_the_hook_collects_data_entry_points_and_modules(monkeypatch: pytest.Mon
     assert {
         "tileir.passes.algorithms.accumulate",
         "tileir.passes.pipelines.catalog",
-        "tileir.ops.recurrent",
+        "tileir.ops.networks.recurrent",
         "tileir_llvm.executor",
     } <= imported
     assert not any(name.startswith("tileir.testing") for name in imported)

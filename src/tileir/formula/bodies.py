@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tileir.core.errors import TileError
 from tileir.formula.functions import parameter_name
-from tileir.ops.foundation import dims_of
+from tileir.ops.shared.foundation import dims_of
 from tileir.poly.affine import Affine
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.ir import Binary, BinaryOperator, IntLiteral, Name

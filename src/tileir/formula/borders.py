@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.formula.ir import Boundary
-from tileir.ops.padding import pad
+from tileir.ops.arrays.padding import pad
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.ops.foundation import Dim, Tensor
+    from tileir.ops.shared.foundation import Dim, Tensor
 
 _MODES: Final[Mapping[Boundary, str]] = {
     Boundary.CLAMP: "edge",

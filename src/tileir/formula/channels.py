@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.ops.foundation import Aggregation, Tensor, aggregate, call, dims_of, full, indices_of
+from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, dims_of, full, indices_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.ops.foundation import Dim
+    from tileir.ops.shared.foundation import Dim
 
 
 def channel(picture: Tensor, number: Dim | int) -> Tensor:

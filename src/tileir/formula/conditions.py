@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.ops import Aggregation
 from tileir.formula.channels import channel
 from tileir.formula.ir import Mask, Near, Region, Subject
-from tileir.ops.foundation import aggregate, call, dims_of, indices_of
+from tileir.ops.shared.foundation import aggregate, call, dims_of, indices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.formula.parameters import Operand
-    from tileir.ops.foundation import Dim, Tensor
+    from tileir.ops.shared.foundation import Dim, Tensor
 
 
 @attrs.frozen

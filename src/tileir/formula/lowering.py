@@ -15,7 +15,7 @@ from tileir.formula.inputs import inputs_of
 from tileir.formula.ir import Formula, Mask, Near, Repeat, Source, Subject
 from tileir.formula.reading import PREVIOUS
 from tileir.formula.verifier import verify
-from tileir.ops.foundation import Aggregation, Tensor, aggregate, call, cast_to, indices_of
+from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, cast_to, indices_of
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.building.scans import scan
 from tileir.tile.ir import Attribute

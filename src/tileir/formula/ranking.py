@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.ops.foundation import Aggregation, Tensor, aggregate, call, dims_of, indices_of
+from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, dims_of, indices_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

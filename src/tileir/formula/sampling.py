@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.formula.ir import Boundary
-from tileir.ops.foundation import Tensor, call, cast_to, dims_of
-from tileir.ops.indexing import take
+from tileir.ops.arrays.indexing import take
+from tileir.ops.shared.foundation import Tensor, call, cast_to, dims_of
 
 if TYPE_CHECKING:
-    from tileir.ops.foundation import Dim
+    from tileir.ops.shared.foundation import Dim
 
 _FARTHEST: Final = 1e9
 """Positions beyond it are taken for it, so that they fit into i32."""

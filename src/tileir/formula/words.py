@@ -15,7 +15,7 @@ from tileir.formula.borders import bordered
 from tileir.formula.channels import channel, coloured
 from tileir.formula.ranking import ranked
 from tileir.formula.sampling import picked, sampled
-from tileir.ops.foundation import Dim, Tensor, dim_like, mistaken
+from tileir.ops.shared.foundation import Dim, Tensor, dim_like, mistaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,40 +10,7 @@
 from typing import TYPE_CHECKING
 
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.ops.activations import (
-    celu,
-    elu,
-    gelu,
-    glu,
-    hard_shrink,
-    hard_sigmoid,
-    hard_swish,
-    hard_tanh,
-    leaky_relu,
-    log_sigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    soft_shrink,
-    softplus,
-    softsign,
-    tanh_shrink,
-    threshold,
-)
-from tileir.ops.alignment import ctc_loss
-from tileir.ops.arguments import checked
-from tileir.ops.attention import (
-    log_softmax,
-    multi_head_attention,
-    rotary_embedding,
-    scaled_dot_product_attention,
-    softmax,
-)
-from tileir.ops.comparisons import (
+from tileir.ops.arithmetic.comparisons import (
     equal,
     greater,
     greater_equal,
@@ -60,11 +27,9 @@ from tileir.ops.comparisons import (
     nan_to_num,
     not_equal,
 )
-from tileir.ops.convolution import conv, conv_transpose, conv_weight_gradient, depthwise_conv, separable_conv
-from tileir.ops.cumulative import cummax, cummin, cumprod, cumsum, logcumsumexp
-from tileir.ops.detection import iou, nms
-from tileir.ops.einstein import einsum
-from tileir.ops.elementwise import (
+from tileir.ops.arithmetic.cumulative import cummax, cummin, cumprod, cumsum, logcumsumexp
+from tileir.ops.arithmetic.einstein import einsum
+from tileir.ops.arithmetic.elementwise import (
     acosh,
     asinh,
     atan2,
@@ -100,13 +65,111 @@ from tileir.ops.elementwise import (
     xlogy,
     zeros_like,
 )
-from tileir.ops.image import crop, depth_to_space, reorg_yolo, space_to_depth
-from tileir.ops.indexing import embedding, gather_nd, interpolated_take, take, take_along_axis
-from tileir.ops.initialisers import glorot_normal, glorot_uniform, he_normal, he_uniform
-from tileir.ops.installed import operation_called
-from tileir.ops.interpolation import interpolate, upsample
-from tileir.ops.joining import concatenate, split, stack, unstack
-from tileir.ops.linear import (
+from tileir.ops.arithmetic.random import (
+    bernoulli,
+    categorical,
+    dropout,
+    exponential,
+    gumbel,
+    normal,
+    permutation,
+    randint,
+    random_state,
+    shuffle,
+    split_state,
+    truncated_normal,
+    uniform,
+)
+from tileir.ops.arithmetic.reductions import (
+    all,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    hardmax,
+    is_max,
+    logsumexp,
+    max,
+    mean,
+    min,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+    variance,
+)
+from tileir.ops.arrays.indexing import embedding, gather_nd, interpolated_take, take, take_along_axis
+from tileir.ops.arrays.joining import concatenate, split, stack, unstack
+from tileir.ops.arrays.padding import image_patches, pad
+from tileir.ops.arrays.scattering import scatter, scatter_along_axis, scatter_nd
+from tileir.ops.arrays.selection import (
+    arange,
+    bucketize,
+    full,
+    index,
+    linspace,
+    masked_fill,
+    one_hot,
+    ones,
+    searchsorted,
+    where,
+    zeros,
+)
+from tileir.ops.arrays.shaping import (
+    broadcast_to,
+    expand_dims,
+    flatten,
+    moveaxis,
+    permute,
+    repeat,
+    reshape,
+    squeeze,
+    swapaxes,
+    tile,
+    transpose,
+    unsqueeze,
+)
+from tileir.ops.arrays.slicing import diff, flip, narrow, roll, rot90, select, slice
+from tileir.ops.arrays.sorting import argsort, kth_value, median, quantile, ranks, sort, top_k
+from tileir.ops.images.detection import iou, nms
+from tileir.ops.images.image import crop, depth_to_space, reorg_yolo, space_to_depth
+from tileir.ops.images.interpolation import interpolate, upsample
+from tileir.ops.images.sampling import affine_grid, grid_sample
+from tileir.ops.networks.activations import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_shrink,
+    hard_sigmoid,
+    hard_swish,
+    hard_tanh,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    soft_shrink,
+    softplus,
+    softsign,
+    tanh_shrink,
+    threshold,
+)
+from tileir.ops.networks.attention import (
+    log_softmax,
+    multi_head_attention,
+    rotary_embedding,
+    scaled_dot_product_attention,
+    softmax,
+)
+from tileir.ops.networks.convolution import conv, conv_transpose, conv_weight_gradient, depthwise_conv, separable_conv
+from tileir.ops.networks.initialisers import glorot_normal, glorot_uniform, he_normal, he_uniform
+from tileir.ops.networks.linear import (
     cdist,
     cross,
     diag,
@@ -124,7 +187,7 @@ from tileir.ops.linear import (
     tril,
     triu,
 )
-from tileir.ops.losses import (
+from tileir.ops.networks.losses import (
     binary_crossentropy,
     binary_crossentropy_with_logits,
     cosine_embedding_loss,
@@ -144,7 +207,7 @@ from tileir.ops.losses import (
     soft_margin_loss,
     triplet_margin_loss,
 )
-from tileir.ops.normalisation import (
+from tileir.ops.networks.normalisation import (
     batch_norm,
     batch_norm_inference,
     group_norm,
@@ -156,7 +219,7 @@ from tileir.ops.normalisation import (
     rms_norm,
     weight_standardisation,
 )
-from tileir.ops.optimisers import (
+from tileir.ops.networks.optimisers import (
     adagrad,
     adam,
     adamw,
@@ -169,8 +232,7 @@ from tileir.ops.optimisers import (
     rmsprop,
     sgd,
 )
-from tileir.ops.padding import image_patches, pad
-from tileir.ops.pooling import (
+from tileir.ops.networks.pooling import (
     adaptive_average_pool,
     adaptive_max_pool,
     average_pool,
@@ -181,44 +243,8 @@ from tileir.ops.pooling import (
     min_pool,
     sum_pool,
 )
-from tileir.ops.random import (
-    bernoulli,
-    categorical,
-    dropout,
-    exponential,
-    gumbel,
-    normal,
-    permutation,
-    randint,
-    random_state,
-    shuffle,
-    split_state,
-    truncated_normal,
-    uniform,
-)
-from tileir.ops.recurrent import RecurrentWeights, gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
-from tileir.ops.reductions import (
-    all,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    hardmax,
-    is_max,
-    logsumexp,
-    max,
-    mean,
-    min,
-    norm,
-    prod,
-    std,
-    sum,
-    var,
-    variance,
-)
-from tileir.ops.sampling import affine_grid, grid_sample
-from tileir.ops.scattering import scatter, scatter_along_axis, scatter_nd
-from tileir.ops.schedules import (
+from tileir.ops.networks.recurrent import RecurrentWeights, gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
+from tileir.ops.networks.schedules import (
     cosine_decay,
     exponential_decay,
     inverse_sqrt_decay,
@@ -227,35 +253,9 @@ from tileir.ops.schedules import (
     polynomial_decay,
     step_decay,
 )
-from tileir.ops.selection import (
-    arange,
-    bucketize,
-    full,
-    index,
-    linspace,
-    masked_fill,
-    one_hot,
-    ones,
-    searchsorted,
-    where,
-    zeros,
-)
-from tileir.ops.shaping import (
-    broadcast_to,
-    expand_dims,
-    flatten,
-    moveaxis,
-    permute,
-    repeat,
-    reshape,
-    squeeze,
-    swapaxes,
-    tile,
-    transpose,
-    unsqueeze,
-)
-from tileir.ops.slicing import diff, flip, narrow, roll, rot90, select, slice
-from tileir.ops.sorting import argsort, kth_value, median, quantile, ranks, sort, top_k
+from tileir.ops.shared.alignment import ctc_loss
+from tileir.ops.shared.arguments import checked
+from tileir.ops.shared.installed import operation_called
 from tileir.tile.builder_functions import (
     abs,
     acos,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.ops.foundation import Tensor
+    from tileir.ops.shared.foundation import Tensor
 
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {

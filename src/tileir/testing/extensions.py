@@ -19,7 +19,7 @@ from tileir.driver.executable import compile as compile_for_device
 from tileir.driver.jit import evaluate
 from tileir.driver.listings import wrong_listing
 from tileir.driver.targets import TargetChoice
-from tileir.ops.installed import wrong_operation
+from tileir.ops.shared.installed import wrong_operation
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.installed import schedule_of, wrong_pass, wrong_schedule
 from tileir.passes.pipelines.resolution import passes_called

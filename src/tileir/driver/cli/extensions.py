@@ -15,7 +15,7 @@ from tileir.core.extensions import EXTENSIONS, Kind, distribution_of
 from tileir.core.targets.target_file import target_called
 from tileir.driver.cli.installed import wrong_command
 from tileir.driver.listings import wrong_listing
-from tileir.ops.installed import wrong_operation
+from tileir.ops.shared.installed import wrong_operation
 from tileir.passes.pipelines.installed import passes_installed
 
 if TYPE_CHECKING:

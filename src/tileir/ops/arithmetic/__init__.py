@@ -1,0 +1,1 @@
+"""Functions of elements, reductions, running sums, sums of products, and random numbers."""

@@ -1,0 +1,116 @@
+"""Functions of elements that ask or decide: comparisons, logic, and what is not finite.
+
+All broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from tileir.ops.shared.foundation import call, floating
+from tileir.tile.builder_functions import logical_and, logical_not, logical_or
+
+if TYPE_CHECKING:
+    from tileir.ops.shared.foundation import Operand, Tensor
+
+__all__ = [
+    "equal",
+    "greater",
+    "greater_equal",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "nan_to_num",
+    "not_equal",
+]
+
+_INFINITY: Final = math.inf
+_GREATEST: Final = ((2 - 2.0**-52) * 2.0**1023, (2 - 2.0**-23) * 2.0**127, (2 - 2.0**-7) * 2.0**127, 65504.0)
+"""The greatest finite numbers of f64, f32, bf16 and f16."""
+
+
+def equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether two are equal, as bool."""
+    return call("cmp_eq", x, y)
+
+
+def not_equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether two differ, as bool; NaN differs from itself."""
+    return call("cmp_ne", x, y)
+
+
+def less(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x < y``, as bool."""
+    return call("cmp_lt", x, y)
+
+
+def less_equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x <= y``, as bool."""
+    return call("cmp_le", x, y)
+
+
+def greater(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x > y``, as bool."""
+    return call("cmp_gt", x, y)
+
+
+def greater_equal(x: Operand, y: Operand) -> Tensor:
+    """Return whether ``x >= y``, as bool."""
+    return call("cmp_ge", x, y)
+
+
+def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
+    """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool."""
+    distance = abs(call("sub", float(x) if isinstance(x, int | float) else floating(x), y))
+    if isinstance(y, int | float):
+        return call("cmp_eq", x, y) | ((distance <= abs(y) * rtol + atol) & math.isfinite(y))
+    return call("cmp_eq", x, y) | ((distance <= call("abs", y) * rtol + atol) & isfinite(y))
+
+
+def isnan(x: Operand) -> Tensor:
+    """Return whether an element is NaN, as bool."""
+    return call("cmp_ne", x, x)
+
+
+def isinf(x: Operand) -> Tensor:
+    """Return whether an element is infinite, as bool."""
+    return call("abs", x) == _INFINITY
+
+
+def isfinite(x: Operand) -> Tensor:
+    """Return whether an element is neither NaN nor infinite, as bool."""
+    return call("abs", x) < _INFINITY
+
+
+def logical_xor(x: Operand, y: Operand) -> Tensor:
+    """Return whether just one of both is not 0, as bool."""
+    one, other = (bool(value) if isinstance(value, int | float) else call("as_bool", value) for value in (x, y))
+    return call("bit_xor", one, other)
+
+
+def nan_to_num(
+    x: Tensor, *, nan: Operand = 0.0, posinf: Operand | None = None, neginf: Operand | None = None
+) -> Tensor:
+    """Return ``x`` with ``nan`` for NaN, and ``posinf`` and ``neginf`` for infinities.
+
+    These are by default the greatest and least finite numbers of the dtype of ``x``, as NumPy's and PyTorch's.
+    """
+    result = call("cond", isnan(x), nan, x)
+    result = call("cond", x == _INFINITY, _greatest(x) if posinf is None else posinf, result)
+    return call("cond", x == -_INFINITY, -_greatest(x) if neginf is None else neginf, result)
+
+
+def _greatest(x: Tensor) -> Tensor:
+    """Return the greatest finite number of the dtype of ``x``: of those of all dtypes, the first that it can hold."""
+    *larger, least = (call("as_like", number, x) for number in _GREATEST)
+    for number in reversed(larger):
+        least = call("cond", isfinite(number), number, least)
+    return least

@@ -1,0 +1,344 @@
+"""Functions of elements: arithmetic, roundings, exponentials and trigonometry.
+
+All broadcast. They are formulas over what Tile has by itself, of :mod:`tileir.tile.builder_functions`.
+"""
+# ruff: noqa: A004  NumPy's names
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Final
+
+from tileir.ops.shared.foundation import Dim, Tensor, call, cast_to, floating, like, mistaken, tensor_of
+from tileir.tile.builder_functions import (
+    abs,
+    atan,
+    erf,
+    exp,
+    log,
+    override_gradient,
+    round,
+    sin,
+    sqrt,
+    tanh,
+    trunc,
+    upstream,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.core.dtype import DType
+    from tileir.ops.shared.foundation import Operand
+
+__all__ = [
+    "acosh",
+    "asinh",
+    "atan2",
+    "atanh",
+    "cast",
+    "clip",
+    "copysign",
+    "deg2rad",
+    "erfc",
+    "exp2",
+    "expm1",
+    "floor_divide",
+    "fmod",
+    "frac",
+    "full_like",
+    "heaviside",
+    "hypot",
+    "lerp",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logit",
+    "maximum",
+    "minimum",
+    "ones_like",
+    "rad2deg",
+    "reciprocal",
+    "remainder",
+    "scale_gradient",
+    "sinc",
+    "square",
+    "xlogy",
+    "zeros_like",
+]
+
+_INFINITY: Final = math.inf
+
+
+def cast(x: Operand, dtype: DType | str) -> Tensor:
+    """Convert every element to another type by Tile's rules: floats become integers towards zero, within limits.
+
+    Raises:
+        TileError: TIL206, there is no such type.
+
+    """
+    return cast_to(x, dtype)
+
+
+def full_like(x: Tensor, value: Operand) -> Tensor:
+    """Return ``value`` for each element of ``x``, in its dtype."""
+    return like(x, call("as_like", value, x))
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    """Return 0 for each element of ``x``, in its dtype."""
+    return full_like(x, 0)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Return 1 for each element of ``x``, in its dtype."""
+    return full_like(x, 1)
+
+
+def scale_gradient(x: Tensor, scale: Operand) -> Tensor:
+    """Return ``x``, whose gradient is multiplied by ``scale``.
+
+    A negative one reverses it: Ganin and Lempitsky, "Unsupervised domain adaptation by backpropagation" (2015). Source:
+    PlaidML's ``scale_gradient``.
+    """
+    return call("reverse_grad", x, -scale)
+
+
+def square(x: Tensor) -> Tensor:
+    """Return ``x * x``."""
+    return x * x
+
+
+def reciprocal(x: Operand) -> Tensor:
+    """Return ``1 / x`` as a float."""
+    return call("recip", call("mul", x, 1.0))
+
+
+def maximum(x: Operand, y: Operand) -> Tensor:
+    """Return the greater of two; NaN where one is NaN."""
+    return call("max", x, y)
+
+
+def minimum(x: Operand, y: Operand) -> Tensor:
+    """Return the lesser of two; NaN where one is NaN."""
+    return call("min", x, y)
+
+
+def clip(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> Tensor:
+    """Return ``x``, at least ``low`` and at most ``high``, where they are given; ``low`` must not be above ``high``.
+
+    NaN stays, and so does the gradient of elements that are equal to a bound.
+
+    Raises:
+        TileError: TIL217, there is neither bound.
+
+    """
+    if low is None and high is None:
+        raise mistaken("clip needs a bound: low, high or both")
+    result = x if low is None else call("cond", x < low, low, x)
+    return result if high is None else call("cond", x > high, high, result)
+
+
+def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
+    """Return ``start + weight * (end - start)``."""
+    return call("add", start, call("mul", weight, call("sub", _float(end), _float(start))))
+
+
+def exp2(x: Operand) -> Tensor:
+    """Return 2 to the power of ``x``."""
+    return call("pow", 2.0, x)
+
+
+def expm1(x: Operand) -> Tensor:
+    """Return ``exp(x) - 1`` without cancellation near 0: ``tanh(x / 2) * (exp(x) + 1)``.
+
+    The gradient is ``exp(x)``; what the formula gives cancels for large negative x.
+    """
+    power_of_e = exp(x)
+    x = call("as_like", x, power_of_e)
+    y = tanh(x * 0.5) * (power_of_e + 1)
+    return override_gradient(y, (x, upstream(y) * power_of_e))
+
+
+def log1p(x: Operand) -> Tensor:
+    """Return ``log(1 + x)`` without cancellation near 0.
+
+    With ``u = 1 + x`` rounded it is ``log(u) * x / (u - 1)``, in which the two errors of rounding cancel, and
+    ``x`` where ``u`` is 1. Source: Kahan; Goldberg 1991, "What every computer scientist should know about
+    floating-point arithmetic", theorem 4. The gradient is just ``1 / u``.
+    """
+    u = call("add", x, 1.0)
+    d = u - 1.0
+    exact = call("logical_or", d == 0.0, u == _INFINITY)
+    correction = call("cond", exact, 1.0, call("div", x, call("cond", exact, 1.0, d)))
+    y = call("cond", d == 0.0, x, log(u) * correction)
+    return override_gradient(y, (u, upstream(y) / u))
+
+
+def log2(x: Operand) -> Tensor:
+    """Return the logarithm to the base 2."""
+    return log(x) * (1 / math.log(2))
+
+
+def log10(x: Operand) -> Tensor:
+    """Return the logarithm to the base 10."""
+    return log(x) * (1 / math.log(10))
+
+
+def logaddexp(x: Operand, y: Operand) -> Tensor:
+    """Return ``log(exp(x) + exp(y))`` without overflow: ``max(x, y) + log1p(exp(-|x - y|))``."""
+    difference = call("sub", _float(x), _float(y))
+    equal_infinities = difference != difference
+    return call("max", x, y) + log1p(exp(-abs(call("cond", equal_infinities, 0, difference))))
+
+
+def logit(p: Operand) -> Tensor:
+    """Return ``log(p / (1 - p))``, the inverse of ``sigmoid``."""
+    return log(call("div", p, call("sub", 1.0, p)))
+
+
+def xlogy(x: Operand, y: Operand) -> Tensor:
+    """Return ``x * log(y)``, and 0 where ``x`` is 0, unless ``y`` is NaN.
+
+    Where ``x`` is 0, its gradient is ``log(y)`` if that is finite, else 0.
+    """
+    infinite = _compared(operator.le, y, 0) | _compared(operator.eq, y, _INFINITY)
+    return call("mul", x, log(call("cond", infinite & _compared(operator.eq, x, 0), 1, y)))
+
+
+def erfc(x: Operand) -> Tensor:
+    """Return ``1 - erf(x)``; far out on the right only its absolute error is small."""
+    return 1 - erf(x)
+
+
+def asinh(x: Operand) -> Tensor:
+    """Return the inverse hyperbolic sine: ``±log1p(a + a * a / (1 + sqrt(a * a + 1)))`` of ``a = |x|``.
+
+    Above 1 it is ``±(log(a) + log(1 + sqrt(1 + 1 / a**2)))``, in which no square overflows.
+    """
+    a = call("mul", abs(x), 1.0)
+    near, far = call("cond", a > 1, 1.0, a), call("cond", a > 1, a, 1.0)
+    above = log(far) + log(sqrt(square(1 / far) + 1) + 1)
+    return _signed(x, call("cond", a > 1, above, log1p(near + near * near / (sqrt(near * near + 1) + 1))))
+
+
+def acosh(x: Operand) -> Tensor:
+    """Return the inverse hyperbolic cosine: ``log1p(t + sqrt(t * (t + 2)))`` of ``t = x - 1``; NaN below 1.
+
+    Above 2 it is ``log(x) + log(1 + sqrt(1 - 1 / x**2))``, in which no square overflows.
+    """
+    t = call("sub", x, 1.0)
+    near, far = call("max", call("cond", t > 1, 1.0, t), -1.0), call("cond", t > 1, call("mul", x, 1.0), 2.0)
+    above = log(far) + log(sqrt(1 - square(1 / far)) + 1)
+    return call("cond", t > 1, above, log1p(near + sqrt(near * (near + 2))))
+
+
+def atanh(x: Operand) -> Tensor:
+    """Return the inverse hyperbolic tangent: ``±log1p(2 * a / (1 - a)) / 2`` of ``a = |x|``."""
+    a = call("mul", abs(x), 1.0)
+    return _signed(x, log1p(a * 2 / (1 - a)) * 0.5)
+
+
+def atan2(y: Operand, x: Operand) -> Tensor:
+    """Return the angle of the point ``(x, y)``, from -π to π; that of the origin is 0.
+
+    The sign of a zero is not looked at. The arctangent is taken of a quotient that is at most 1.
+    """
+    across, up = _magnitude(_float(x)), _magnitude(_float(y))
+    greater_one, lesser_one = _nonzero(call("max", across, up)), call("min", across, up)
+    quotient = call("cond", lesser_one == _INFINITY, 1.0, call("mul", lesser_one, 1.0) / greater_one)
+    angle = atan(quotient)
+    angle = call("cond", call("cmp_lt", across, up), math.pi / 2 - angle, angle)
+    angle = call("cond", _compared(operator.lt, x, 0), math.pi - angle, angle)
+    return call("cond", _compared(operator.lt, y, 0), -angle, angle)
+
+
+def hypot(x: Operand, y: Operand) -> Tensor:
+    """Return ``sqrt(x * x + y * y)`` without overflow of the squares."""
+    across, up = _magnitude(_float(x)), _magnitude(_float(y))
+    greater_one, lesser_one = call("max", across, up), call("min", across, up)
+    quotient = call("mul", lesser_one, 1.0) / _nonzero(greater_one)
+    length = greater_one * sqrt(square(quotient) + 1)
+    return call("cond", greater_one == _INFINITY, greater_one, length)
+
+
+def sinc(x: Operand) -> Tensor:
+    """Return ``sin(π x) / (π x)``, and 1 at 0, where its gradient is 0."""
+    angle = call("mul", x, math.pi)
+    return call("cond", angle == 0, 1, sin(angle) / _nonzero(angle))
+
+
+def deg2rad(x: Operand) -> Tensor:
+    """Return degrees as radians."""
+    return call("mul", x, math.pi / 180)
+
+
+def rad2deg(x: Operand) -> Tensor:
+    """Return radians as degrees."""
+    return call("mul", x, 180 / math.pi)
+
+
+def fmod(x: Operand, y: Operand) -> Tensor:
+    """Return the remainder of the truncated quotient, with the sign of ``x``."""
+    return call("mod", x, y)
+
+
+def remainder(x: Operand, y: Operand) -> Tensor:
+    """Return the remainder of the quotient rounded down, with the sign of ``y``, as Python's ``%``."""
+    rest = call("mod", x, y)
+    other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
+    return call("cond", other_side, rest + y, rest)
+
+
+def floor_divide(x: Operand, y: Operand) -> Tensor:
+    """Return the quotient rounded down, as NumPy's ``//``; that of integers is one, and 0 for the divisor 0."""
+    rest = call("mod", x, y)
+    other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
+    whole = round(call("sub", x, rest) / y)
+    return call(
+        "cond", _compared(operator.eq, y, 0), round(call("div", x, y)), call("cond", other_side, whole - 1, whole)
+    )
+
+
+def frac(x: Tensor) -> Tensor:
+    """Return ``x - trunc(x)``."""
+    return x - trunc(x)
+
+
+def copysign(x: Operand, y: Operand) -> Tensor:
+    """Return ``|x|`` with the sign of ``y``; 0 counts as positive, whatever its sign. A number adapts to the other."""
+    magnitude = _magnitude(x)
+    if isinstance(y, Tensor) and not isinstance(magnitude, Tensor):
+        magnitude = like(y, magnitude)
+    return call("cond", _compared(operator.lt, y, 0), -magnitude, magnitude)
+
+
+def heaviside(x: Tensor, at_zero: Operand) -> Tensor:
+    """Return 0 below 0, 1 above, ``at_zero`` at 0, and NaN for NaN, as NumPy's."""
+    return call("cond", x == 0, at_zero, call("cond", x < 0, 0, call("cond", x > 0, 1, x)))
+
+
+def _compared(comparison: Callable[[Any, float], Any], x: Operand, number: float) -> Any:
+    """Return how ``x`` compares with a number: a tensor, or a bool where ``x`` is a number, too."""
+    return comparison(tensor_of(x, x) if isinstance(x, Dim) else x, number)
+
+
+def _float(x: Operand) -> Operand:
+    """Return a float, so that differences and magnitudes of narrow integers do not wrap."""
+    return float(x) if isinstance(x, int | float) else floating(x)
+
+
+def _magnitude(x: Operand) -> Operand:
+    return builtins.abs(x) if isinstance(x, int | float) else abs(x)
+
+
+def _nonzero(x: Tensor) -> Tensor:
+    """Return a divisor without zeros: 1 instead."""
+    return call("cond", x == 0, 1, x)
+
+
+def _signed(x: Operand, magnitude: Tensor) -> Tensor:
+    return call("cond", call("cmp_lt", x, 0), -magnitude, magnitude)

@@ -1,0 +1,304 @@
+"""Random numbers of many distributions, drawn from a state that is passed on.
+
+A state is u32[4], as :func:`random_state` makes it; each function returns its numbers and the next state. Equal states
+give equal numbers: integers and choices to the bit on every device, floats within the rounding of what is computed from
+the uniform numbers, which have 24 bits. No gradient goes to the state; ``sizes`` are dimensions and integers.
+
+The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tileir.ops.arithmetic.reductions import argmax
+from tileir.ops.arrays.indexing import take
+from tileir.ops.arrays.sorting import argsort
+from tileir.ops.shared.foundation import (
+    Tensor,
+    axes_of,
+    axis_of,
+    cast_to,
+    dim_like,
+    dims_of,
+    full,
+    integer_of,
+    mistaken,
+    rank_of,
+)
+from tileir.tile import builder_functions as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.core.dtype import DType
+    from tileir.ops.shared.foundation import Size
+
+_BITS: Final = 24  # of a uniform number
+_FEW: Final = 256  # so many integers are drawn evenly enough from 24 bits
+_MOST: Final = 1 << 32  # and so many from 48
+
+
+def random_state(seed: int = 0) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return the array of a state: ``seed``, from 0 to 2^64 - 1, is its key, and its counter begins at 0.
+
+    Raises:
+        TileError: TIL217, the seed is no such integer.
+
+    """
+    key = integer_of(seed, "a seed")
+    if not 0 <= key < 1 << 64:
+        raise mistaken(f"a seed is from 0 to 2**64 - 1, not {key}")
+    return np.array([key & 0xFFFFFFFF, key >> 32, 0, 0], np.uint32)
+
+
+def split_state(state: Tensor, count: int) -> tuple[Tensor, ...]:
+    """Return so many states whose numbers are independent of one another, and of what the state itself gives.
+
+    Their keys are drawn from the state, as in JAX's ``split``; the state must not be used any more.
+
+    Raises:
+        TileError: TIL217, the count is no positive integer.
+
+    """
+    number = integer_of(count, "a number of states")
+    if number < 1:
+        raise mistaken(f"a number of states is positive, not {number}")
+    words, _ = _bits(state, [number, 4, 2], "u32")
+    high, low = (take(words, tf.cast(full(state, (), part), "i32"), 2) for part in (0, 1))
+    mixed = (high << (32 - _BITS)) ^ (low >> (2 * _BITS - 32))
+    keys = tf.where(tf.index(mixed, 1) < 2, mixed, tf.cast(full(state, (), 0), "u32"))
+    return tuple(take(keys, full(state, (), place)) for place in range(number))
+
+
+def uniform(
+    state: Tensor,
+    sizes: Sequence[Size],
+    *,
+    low: Tensor | float = 0,
+    high: Tensor | float = 1,
+    dtype: DType | str = "f32",
+) -> tuple[Tensor, Tensor]:
+    """Return numbers of equal probability from ``low`` on and below ``high``, and the next state.
+
+    ``low + (high - low) * u`` with ``u`` in {0, 2^-24, …, 1 - 2^-24}; rounding may reach ``high`` where that is not 1.
+    """
+    values, after = tf.prng(state, *sizes)
+    if not _is(low, 0) or not _is(high, 1):
+        values = low + (high - low) * values
+    return cast_to(values, dtype), after
+
+
+def normal(
+    state: Tensor,
+    sizes: Sequence[Size],
+    *,
+    mean: Tensor | float = 0,
+    std: Tensor | float = 1,
+    dtype: DType | str = "f32",
+) -> tuple[Tensor, Tensor]:
+    """Return numbers of the normal distribution, and the next state.
+
+    ``mean + std * sqrt(2) * erfinv(x)`` for 2^24 equidistant ``x`` in (-1, 1), so none is beyond 5.4 deviations.
+
+    Source: the inverse error function of Giles, "Approximating the erfinv function" (2010), in single precision.
+    """
+    values, after = tf.prng(state, *sizes)
+    return cast_to(_moved(_erfinv((2 * values - 1) + 2.0**-_BITS) * math.sqrt(2), mean, std), dtype), after
+
+
+def truncated_normal(
+    state: Tensor,
+    sizes: Sequence[Size],
+    *,
+    mean: Tensor | float = 0,
+    std: Tensor | float = 1,
+    low: float = -2,
+    high: float = 2,
+    dtype: DType | str = "f32",
+) -> tuple[Tensor, Tensor]:
+    """Return numbers of the normal distribution between two bounds, counted in deviations, and the next state.
+
+    Raises:
+        TileError: TIL217, ``low`` is not below ``high``.
+
+    Source: the inverse of the distribution function, as in JAX's ``truncated_normal``.
+    """
+    if not low < high:
+        raise mistaken(f"low is below high, but {low} is not below {high}")
+    first, last = (math.erf(bound / math.sqrt(2)) for bound in (low, high))
+    inner = 1 - 2.0**-_BITS
+    values, after = tf.prng(state, *sizes)
+    places = tf.max(tf.min(values * (last - first) + first, inner), -inner)
+    deviations = _erfinv(places) * math.sqrt(2)
+    for bound, limited in ((low, tf.max), (high, tf.min)):
+        deviations = limited(deviations, bound) if math.isfinite(bound) else deviations
+    return cast_to(_moved(deviations, mean, std), dtype), after
+
+
+def exponential(
+    state: Tensor, sizes: Sequence[Size], *, rate: Tensor | float = 1, dtype: DType | str = "f32"
+) -> tuple[Tensor, Tensor]:
+    """Return numbers of the exponential distribution, ``-log(1 - u) / rate``, and the next state.
+
+    Raises:
+        TileError: TIL217, the rate is a number that is not above 0.
+
+    """
+    if isinstance(rate, int | float) and not rate > 0:
+        raise mistaken(f"a rate is above 0, not {rate}")
+    values, after = tf.prng(state, *sizes)
+    numbers = -tf.log(1 - values)
+    return cast_to(numbers if _is(rate, 1) else numbers / rate, dtype), after
+
+
+def gumbel(state: Tensor, sizes: Sequence[Size], *, dtype: DType | str = "f32") -> tuple[Tensor, Tensor]:
+    """Return numbers of the standard Gumbel distribution, ``-log(-log(1 - u))``, and the next state."""
+    values, after = tf.prng(state, *sizes)
+    return cast_to(-tf.log(tf.max(-tf.log(1 - values), 2.0 ** -(_BITS + 1))), dtype), after
+
+
+def bernoulli(state: Tensor, p: Tensor | float, sizes: Sequence[Size] | None = None) -> tuple[Tensor, Tensor]:
+    """Return bools that are true with probability ``p``, and the next state; by default in the shape of ``p``.
+
+    Raises:
+        TileError: TIL217, ``p`` is a number that is not in [0, 1].
+
+    """
+    if isinstance(p, int | float) and not 0 <= p <= 1:
+        raise mistaken(f"a probability is from 0 to 1, not {p}")
+    values, after = tf.prng(state, *(dims_of(p) if sizes is None else sizes))
+    return values < p, after
+
+
+def randint(
+    state: Tensor, sizes: Sequence[Size], low: Size, high: Size, *, dtype: DType | str = "i32"
+) -> tuple[Tensor, Tensor]:
+    """Return integers of equal probability from ``low`` on and below ``high``, and the next state.
+
+    They are ``low + floor(b * (high - low) / 2^n)`` of n random bits, 24 for up to 256 integers and 48 otherwise, so
+    that no probability is off by a part of more than 2^-16.
+
+    Raises:
+        TileError: TIL217, there are no integers between the bounds, or more than 2^32; TIL206, there is no such dtype.
+
+    """
+    count = dim_like(state, high) - dim_like(state, low)
+    if count.value is not None and not 0 < count.value <= _MOST:
+        raise mistaken(f"there are from 1 to 2**32 integers to draw, not {count.value}")
+    if count.value is not None and count.value <= _FEW:
+        bits, after = _bits(state, sizes, "u32")
+        numbers = bits * count >> _BITS
+    else:
+        upper, between = _bits(state, sizes, "u64")
+        lower, after = _bits(between, sizes, "u64")
+        numbers = upper * count + (lower * count >> _BITS) >> _BITS
+    return cast_to(numbers, dtype) + dim_like(state, low), after
+
+
+def categorical(state: Tensor, logits: Tensor, *, axis: int = -1, samples: Size | None = None) -> tuple[Tensor, Tensor]:
+    """Return positions along ``axis``, each with probability ``softmax(logits)``, and the next state.
+
+    ``samples`` puts an axis of so many of them in front; they are drawn with replacement.
+
+    Raises:
+        TileError: TIL314, there is no such axis.
+
+    Source: the Gumbel-max trick, as in JAX's ``categorical``.
+    """
+    place = axis_of(logits, axis) - rank_of(logits)
+    front = () if samples is None else (samples,)
+    noise, after = gumbel(state, [*front, *dims_of(logits)])
+    return argmax(logits + noise, place), after
+
+
+def permutation(state: Tensor, count: Size) -> tuple[Tensor, Tensor]:
+    """Return the integers below ``count`` in random order, and the next state.
+
+    They are sorted by keys of 48 random bits.
+    """
+    upper, between = _bits(state, [count], "u64")
+    lower, after = _bits(between, [count], "u64")
+    return argsort((upper << _BITS) | lower), after
+
+
+def shuffle(state: Tensor, x: Tensor, *, axis: int = 0) -> tuple[Tensor, Tensor]:
+    """Return the slices of ``x`` along ``axis`` in random order, and the next state.
+
+    Raises:
+        TileError: TIL314, there is no such axis.
+
+    """
+    place = axis_of(x, axis)
+    order, after = permutation(state, dims_of(x)[place])
+    return take(x, order, place), after
+
+
+def dropout(
+    x: Tensor,
+    state: Tensor,
+    rate: float = 0.5,
+    *,
+    axes: int | Sequence[int] | None = None,
+    training: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Return ``x`` with elements set to 0 at random, the others divided by ``1 - rate``, and the next state.
+
+    Along ``axes``, by default all, elements fall each by themselves; along the others they fall together. The gradient
+    goes to those that stay. Not ``training``, ``x`` and the state stay as they are.
+
+    Raises:
+        TileError: TIL217, the rate is not in [0, 1]; TIL314, there is no such axis.
+
+    Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting" (2014), as in
+    PyTorch's ``dropout``.
+    """
+    if not 0 <= rate <= 1:
+        raise mistaken(f"a rate is from 0 to 1, not {rate}")
+    single = axes_of(x, axes)
+    if not training:
+        return x, state
+    sizes = [dim if axis in single else 1 for axis, dim in enumerate(dims_of(x))]
+    stays, after = bernoulli(state, 1 - rate, sizes)
+    return tf.where(stays, x if rate == 1 else x * (1 / (1 - rate)), 0), after
+
+
+def _bits(state: Tensor, sizes: Sequence[Size], dtype: str) -> tuple[Tensor, Tensor]:
+    """Return integers of 24 random bits, and the next state."""
+    values, after = tf.prng(state, *sizes)
+    return cast_to(values * 2.0**_BITS, dtype), after
+
+
+def _is(value: Tensor | float, number: float) -> bool:
+    return isinstance(value, int | float) and value == number
+
+
+def _moved(values: Tensor, mean: Tensor | float, std: Tensor | float) -> Tensor:
+    scaled = values if _is(std, 1) else values * std
+    return scaled if _is(mean, 0) else scaled + mean
+
+
+def _erfinv(x: Tensor) -> Tensor:
+    """Return the inverse error function in f32, for x in (-1, 1)."""
+    w = -tf.log((1 - x) * (1 + x))
+    return x * tf.where(w < 5, _polynomial(_CENTRAL, w - 2.5), _polynomial(_TAIL, tf.sqrt(w) - 3))
+
+
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    result = x * coefficients[0] + coefficients[1]
+    for coefficient in coefficients[2:]:
+        result = result * x + coefficient
+    return result
+
+
+_CENTRAL: Final = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 2.1858087e-04, -1.25372503e-03, -4.17768164e-03,
+    0.246640727, 1.50140941,
+)  # fmt: skip
+_TAIL: Final = (
+    -2.00214257e-04, 1.00950558e-04, 1.34934322e-03, -3.67342844e-03, 5.73950773e-03, -7.6224613e-03, 9.43887047e-03,
+    1.00167406, 2.83297682,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Shapes, parts and orders of arrays."""

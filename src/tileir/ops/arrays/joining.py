@@ -1,0 +1,146 @@
+"""Several tensors as one, and one as several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.ops.arrays.shaping import unsqueeze
+from tileir.ops.arrays.slicing import select
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Dim,
+    Tensor,
+    aggregate,
+    axis_of,
+    call,
+    dim_like,
+    dims_of,
+    equal_sizes,
+    indices_of,
+    integer_of,
+    mistake,
+    mistaken,
+    rank_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.ops.shared.foundation import Size
+
+_CHAIN: Final = 4
+"""Tensors that are joined in one chain. More are joined in a tree of chains: the work of interpreters, which copy
+defaults, and of gradients, which keep one of the whole for each default, grows with the length of a chain."""
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors one after the other on ``axis``; all other sizes have to be equal.
+
+    Dtypes: that of the tensors, which have to be the same; else those that a default is cast by.
+
+    Raises:
+        TileError: TIL217, there is no tensor; TIL305, they have different ranks; TIL314, there is no such axis; TIL310,
+            other sizes differ (TIL312 where that is known only when compiling).
+
+    """
+    parts = list(tensors)
+    if not parts:
+        raise mistaken("there is nothing to concatenate")
+    place = axis_of(parts[0], axis)
+    for part in parts[1:]:
+        if rank_of(part) != rank_of(parts[0]):
+            raise mistake("TIL305", f"tensors of rank {rank_of(parts[0])} and {rank_of(part)} cannot be concatenated")
+    while len(parts) > 1:
+        parts = [_joined(parts[start : start + _CHAIN], place) for start in range(0, len(parts), _CHAIN)]
+    return parts[0]
+
+
+def _joined(parts: Sequence[Tensor], place: int) -> Tensor:
+    """Write tensors into one, each with the ones before it, and zeros behind them, as its default.
+
+    A default that nothing else needs is written in place, so that every element is copied once.
+    """
+    first, *others = parts
+    if not others:
+        return first
+    dims = dims_of(first)
+    whole = list(dims)
+    for part in others:
+        whole[place] = whole[place] + dims_of(part)[place]
+    variables = indices_of(first)
+    result = aggregate(Aggregation.ASSIGN, first[variables], variables, whole)
+    behind = dims[place]
+    for part in others:
+        variables, own = indices_of(part), dims_of(part)
+        checks = [
+            check
+            for axis, i in enumerate(variables)
+            if axis != place
+            for check in equal_sizes(i, dims[axis], own[axis])
+        ]
+        places = [i + behind if axis == place else i for axis, i in enumerate(variables)]
+        result = aggregate(Aggregation.ASSIGN, part[variables].given(*checks), places, whole, default=result)
+        behind = behind + own[place]
+    return result
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Return tensors of one shape side by side on a new axis, which is ``axis`` of the result.
+
+    Raises:
+        TileError: As for :func:`concatenate`.
+
+    """
+    return concatenate([unsqueeze(x, axis) for x in tensors], axis)
+
+
+def unstack(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
+    """Return the positions of ``axis``, each without it; there have to be ``count`` of them.
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL217, ``count`` is not from 1 on; TIL310, the axis has another size
+            (at the latest when compiling).
+
+    """
+    place, number, dims = axis_of(x, axis), integer_of(count, "a number of parts"), dims_of(x)
+    if number < 1:
+        raise mistaken(f"there is at least one part, not {number}")
+    size = dims[place].value
+    if size is None:
+        x = call("reshape", x, *dims[:place], number, *dims[place + 1 :])
+    elif size != number:
+        raise mistake("TIL310", f"the axis has size {size}, so it has not {number} positions")
+    return tuple(select(x, place, position) for position in range(number))
+
+
+def split(x: Tensor, parts: int | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
+    """Return parts of ``x`` on ``axis``: so many of equal size, or one for each given size.
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL217, the number of parts is not from 1 on; TIL310, the axis has
+            another size than the parts together (TIL312 where that is known only when compiling).
+
+    """
+    size = dims_of(x)[axis_of(x, axis)]
+    if isinstance(parts, list | tuple):
+        lengths = [dim_like(x, part) for part in parts]
+    else:
+        count = integer_of(parts, "a number of parts")
+        if count < 1:
+            raise mistaken(f"there is at least one part, not {count}")
+        lengths = [size / count] * count
+    stops = [dim_like(x, 0)]
+    for length in lengths:
+        stops.append(stops[-1] + length)
+    whole = stops[-1] if isinstance(parts, list | tuple) else lengths[0] * len(lengths)
+    return tuple(_part(x, axis, start, length, whole) for start, length in zip(stops, lengths, strict=False))
+
+
+def _part(x: Tensor, axis: int, start: Dim, length: Dim, whole: Dim) -> Tensor:
+    """Return some positions of an axis whose size has to be ``whole``."""
+    place, variables, sizes = axis_of(x, axis), indices_of(x), list(dims_of(x))
+    position = variables[place] + start
+    checks = equal_sizes(position, sizes[place], whole)
+    source = [position if a == place else i for a, i in enumerate(variables)]
+    sizes[place] = length
+    return aggregate(Aggregation.ASSIGN, x[tuple(source)].given(*checks), variables, sizes)

@@ -1,0 +1,184 @@
+"""Choices by conditions, coordinates, and places of values in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Dim,
+    Tensor,
+    aggregate,
+    axis_of,
+    axis_within,
+    cast_to,
+    dim_like,
+    dims_of,
+    indices_of,
+    integer_of,
+    mistaken,
+    rank_of,
+    real,
+    tensor_of,
+)
+from tileir.ops.shared.foundation import full as spread
+from tileir.tile import builder_functions as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.core.dtype import DType
+    from tileir.ops.shared.foundation import Operand, Size
+
+
+def one_hot(
+    indices: Tensor,
+    depth: Size,
+    *,
+    axis: int = -1,
+    on: Operand = 1,
+    off: Operand = 0,
+    dtype: DType | str = "f32",
+) -> Tensor:
+    """Return ``on`` where a new axis of size ``depth`` is at the index, and ``off`` elsewhere.
+
+    Indices outside of the axis give ``off`` only. The new axis is ``axis`` of the result.
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL206, there is no such dtype.
+
+    Source: JAX's ``one_hot``; PyTorch's gives integers.
+    """
+    rank = rank_of(indices)
+    place = axis_within(rank + 1, axis)
+    sizes = dims_of(indices)
+    column = tf.reshape(indices, *sizes[:place], 1, *sizes[place:])
+    places = tf.reshape(tf.index(spread(indices, [depth], 0), 0), dim_like(indices, depth), *[1] * (rank - place))
+    values = (cast_to(tensor_of(indices, value), dtype) for value in (on, off))
+    return tf.where(places == column, *values)
+
+
+def where(condition: Operand, then: Operand, otherwise: Operand) -> Tensor:
+    """Return ``then`` where the condition is not 0, else ``otherwise``; all three are broadcast.
+
+    Source: NumPy's ``where``.
+    """
+    return tf.where(condition, then, otherwise)
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Tensor:
+    """Return ``x`` with ``value``, in the dtype of ``x``, where ``mask`` is not 0; both are broadcast.
+
+    Source: PyTorch's ``masked_fill``.
+    """
+    return tf.where(mask, tf.as_like(value, x) if isinstance(value, Tensor) else value, x)
+
+
+def index(x: Tensor, axis: int) -> Tensor:
+    """Return the coordinate of each element of ``x`` along an axis: i32, or i64 for 2^31 elements and more.
+
+    Raises:
+        TileError: TIL314, there is no such axis.
+
+    Source: PlaidML's ``index``.
+    """
+    return tf.index(x, axis_of(x, axis))
+
+
+def arange(x: Operand, start: Size, stop: Size | None = None, step: int = 1, *, dtype: DType | str = "i32") -> Tensor:
+    """Return ``start``, ``start + step`` and so on, before ``stop``; a lone bound is ``stop``, and ``start`` is 0.
+
+    ``x`` only tells the builder: any tensor or dimension of it will do.
+
+    Raises:
+        TileError: TIL217, ``step`` is no integer, or 0; TIL206, there is no such dtype.
+
+    Source: NumPy's ``arange``.
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    pace = integer_of(step, "step")
+    if pace == 0:
+        raise mistaken("step is not 0")
+    low, high = dim_like(x, first), dim_like(x, last)
+    if low.value == 0 and pace == 1:
+        return cast_to(tf.index(spread(x, [high], 0), 0), dtype)
+    distance = high - low if pace > 0 else low - high
+    count = ((distance + (abs(pace) - 1)) / abs(pace)).max(0)
+    return cast_to(tf.index(spread(x, [count], 0), 0) * pace + low, dtype)
+
+
+def zeros(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32") -> Tensor:
+    """Return a tensor of zeros; all else as for :func:`full`."""
+    return full(x, sizes, 0, dtype=dtype)
+
+
+def ones(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32") -> Tensor:
+    """Return a tensor of ones; all else as for :func:`full`."""
+    return full(x, sizes, 1, dtype=dtype)
+
+
+def full(x: Operand, sizes: Size | Sequence[Size], value: Operand, *, dtype: DType | str = "f32") -> Tensor:
+    """Return a tensor of these sizes, of which every element is ``value``.
+
+    ``x`` only tells the builder: any tensor or dimension of it will do.
+
+    Raises:
+        TileError: TIL206, there is no such dtype.
+
+    """
+    return spread(x, [sizes] if isinstance(sizes, Dim | int) else sizes, value, dtype)
+
+
+def linspace(
+    x: Operand, start: Operand, stop: Operand, count: Size, *, endpoint: bool = True, dtype: DType | str = "f32"
+) -> Tensor:
+    """Return ``count`` numbers in equal distances from ``start`` to ``stop``, the last one if ``endpoint`` is set.
+
+    ``y[i] = start * (1 - t) + stop * t`` with ``t = i / max(count - 1, 1)``, or ``i / count``, computed in ``dtype``.
+    ``x`` only tells the builder: any tensor or dimension of it will do.
+
+    Source: NumPy's ``linspace``.
+    """
+    size = dim_like(x, count)
+    steps = cast_to(tf.index(spread(x, [size], 0), 0), dtype)
+    part = steps / real((size - 1).max(1) if endpoint else size)
+    return cast_to((1 - part) * start + part * stop, dtype)
+
+
+def searchsorted(sequence: Tensor, values: Tensor, *, right: bool = False) -> Tensor:
+    """Return where values belong in ascending sequences, which the last axis of ``sequence`` holds.
+
+    The result counts the elements that are less than the value, or with ``right`` not greater; i32, in the shape of
+    ``values``. All axes of both but the last are the same; a sequence of one axis is for all values. Each value meets
+    each element, which needs no order among memory accesses.
+
+    Raises:
+        TileError: TIL217, a sequence without axes, or one of several that are not as many as those of the values.
+
+    Source: NumPy's and PyTorch's ``searchsorted``.
+    """
+    if rank_of(sequence) == 0 or rank_of(sequence) not in (1, rank_of(values)):
+        raise mistaken(
+            f"a sequence has one axis, or as many as the values, {rank_of(values)}; this one has {rank_of(sequence)}"
+        )
+    dims = dims_of(sequence)
+    wide = tf.reshape(values, *dims_of(values), 1)
+    rows = sequence if len(dims) == 1 else tf.reshape(sequence, *dims[:-1], 1, dims[-1])
+    before = cast_to(rows <= wide if right else rows < wide, "i32")
+    indices = indices_of(before)
+    return aggregate(Aggregation.SUM, before[indices], indices[:-1], dims_of(before)[:-1])
+
+
+def bucketize(x: Tensor, boundaries: Tensor, *, right: bool = False) -> Tensor:
+    """Return the number of the interval between ascending ``boundaries`` that each element lies in; i32.
+
+    Intervals contain their upper end, or with ``right`` their lower one.
+
+    Raises:
+        TileError: TIL217, the boundaries have not one axis.
+
+    Source: PyTorch's ``bucketize``.
+    """
+    if rank_of(boundaries) != 1:
+        raise mistaken(f"boundaries have one axis, not {rank_of(boundaries)}")
+    return searchsorted(boundaries, x, right=right)

@@ -1,0 +1,1 @@
+"""Images: blocks of pixels, crops, resizing, sampling at positions, and boxes around objects."""

@@ -1,0 +1,131 @@
+"""Boxes in pictures: how much they overlap, and which of those that overlap stay."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from tileir.ops.arithmetic.reductions import argmax
+from tileir.ops.arrays.indexing import take
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Tensor,
+    aggregate,
+    chosen,
+    dims_of,
+    full,
+    indices_of,
+    integer_of,
+    mistaken,
+    narrowed,
+    rank_of,
+    wide,
+)
+from tileir.tile import builder_functions as tf
+
+
+def iou(a: Tensor, b: Tensor, *, form: str = "corners") -> Tensor:
+    """Return the overlap of each box of ``a`` with each of ``b``: the area of both over the area of either.
+
+    Boxes are [N, 4] and [M, 4], the result [N, M]. A box is (x0, y0, x1, y1), in any order of the two corners, or with
+    the form ``"centre"`` its centre and size (x, y, width, height). Boxes without area overlap with nothing.
+
+    Raises:
+        TileError: TIL217, a tensor has not two axes, or there is no such form; TIL312 when compiling, boxes have not
+            four numbers.
+
+    Source: Jaccard's index, as torchvision's ``box_iou``.
+    """
+    chosen(form, ("corners", "centre"), "form")
+    left, right = _Boxes.of(a, form, 0), _Boxes.of(b, form, 1)
+    width = tf.max(tf.min(left.right, right.right) - tf.max(left.left, right.left), 0)
+    height = tf.max(tf.min(left.bottom, right.bottom) - tf.max(left.top, right.top), 0)
+    both = width * height
+    either = left.area + right.area - both
+    return narrowed(tf.where(both > 0, both / tf.where(either > 0, either, 1), 0), a)
+
+
+@attrs.frozen(repr=False)
+class _Boxes:
+    """The edges and areas of boxes, as a column (axis 0) or a row (axis 1)."""
+
+    left: Tensor
+    right: Tensor
+    top: Tensor
+    bottom: Tensor
+    area: Tensor
+
+    @classmethod
+    def of(cls, boxes: Tensor, form: str, axis: int) -> _Boxes:
+        """Take boxes apart."""
+        if rank_of(boxes) != _RANK:
+            raise mistaken(f"boxes have {_RANK} axes, not {rank_of(boxes)}")
+        count, numbers = dims_of(boxes)
+        checked = tf.reshape(wide(boxes), count, numbers.call("match", _NUMBERS))
+        (i, _) = indices_of(boxes)
+        parts = [aggregate(Aggregation.ASSIGN, checked[i, place], [i], [count]) for place in range(_NUMBERS)]
+        x, y, z, w = (tf.reshape(part, *((count, 1) if axis == 0 else (1, count))) for part in parts)
+        if form == "centre":
+            x, y, z, w = x - z / 2, y - w / 2, x + z / 2, y + w / 2
+        left, right, top, bottom = tf.min(x, z), tf.max(x, z), tf.min(y, w), tf.max(y, w)
+        return cls(left, right, top, bottom, (right - left) * (bottom - top))
+
+
+def nms(
+    boxes: Tensor,
+    scores: Tensor,
+    most: int,
+    *,
+    overlap: float = 0.5,
+    least_score: float | None = None,
+    form: str = "corners",
+) -> tuple[Tensor, Tensor]:
+    """Return the positions of the boxes that stay, and how many those are: non-maximum suppression.
+
+    The box with the highest score stays, and drops all whose :func:`iou` with it is above ``overlap``; then the same
+    with the rest, ``most`` times at most. Of equal scores the first one is higher. Boxes with a score of at most
+    ``least_score`` never stay. Positions are i32 [most], highest score first, -1 where no more boxes stay; the number
+    of those that do is i32. Several classes take a call each.
+
+    It is a loop over ``most`` steps, each linear in the number of boxes, of which the overlaps are compared beforehand.
+
+    Raises:
+        TileError: As for :func:`iou`; TIL217, ``most`` is no positive integer, or scores have not one axis.
+
+    Source: torchvision's and PlaidML's ``nms``.
+    """
+    count = integer_of(most, "most")
+    if count < 1:
+        raise mistaken(f"most is positive, not {count}")
+    if rank_of(scores) != 1:
+        raise mistaken(f"scores have one axis, not {rank_of(scores)}")
+    drops = iou(boxes, boxes, form=form) > overlap
+    (size,) = dims_of(scores)
+    alive = full(scores, [size], 1)
+    if least_score is not None:
+        alive = tf.where(scores > least_score, alive, 0)
+
+    def step(alive: Tensor, scores: Tensor, drops: Tensor) -> tuple[Tensor, Tensor]:
+        best = _best(alive, scores)
+        found = take(alive, best) > 0
+        place = tf.index(scores, 0)
+        gone = tf.logical_or(take(drops, best), place == best)
+        return tf.where(tf.logical_and(found, gone), 0, alive), tf.where(found, best, -1)
+
+    _, kept = tf.scan(step, [alive], constants=[scores, drops], count=count)
+    (i,) = indices_of(kept)
+    stays = tf.where(kept >= 0, 1, 0)
+    return kept, aggregate(Aggregation.SUM, stays[i], [], [])
+
+
+def _best(alive: Tensor, scores: Tensor) -> Tensor:
+    """Return the position of the highest score of those that are alive; any if there are none."""
+    (i,) = indices_of(scores)
+    least = tf.where(alive > 0, scores, aggregate(Aggregation.MIN, scores[i], [], []))
+    greatest = aggregate(Aggregation.MAX, least[i], [], [])
+    return argmax(tf.where(tf.logical_and(alive > 0, scores == greatest), 1, 0), 0)
+
+
+_RANK: Final = 2
+_NUMBERS: Final = 4

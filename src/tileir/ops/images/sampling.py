@@ -1,0 +1,141 @@
+"""Images seen through grids of points: spatial transformers, for any number of spatial axes.
+
+Images are [N, C, D…], grids [N, O…, d], whose last axis holds a point for each result: its coordinates in PyTorch's
+order, that of the innermost spatial axis first. -1 and 1 are the ends of an axis: the centres of its first and last
+elements with ``align_corners``, else their outer edges.
+Source: Jaderberg et al., "Spatial transformer networks", 2015; PyTorch's ``grid_sample`` and ``affine_grid``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from tileir.ops.arrays.indexing import gather_nd
+from tileir.ops.arrays.joining import stack
+from tileir.ops.arrays.shaping import moveaxis
+from tileir.ops.arrays.slicing import select
+from tileir.ops.shared.foundation import (
+    Dim,
+    call,
+    cast_to,
+    chosen,
+    dim_like,
+    dims_of,
+    floating,
+    full,
+    mistake,
+    mistaken,
+    rank_of,
+    real,
+)
+from tileir.ops.shared.positions import coordinates_of
+from tileir.tile import builder_functions as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.ops.shared.foundation import Size, Tensor
+
+MODES: Final = ("linear", "nearest")
+PADDINGS: Final = ("zeros", "border", "reflection")
+
+
+def grid_sample(
+    x: Tensor, grid: Tensor, *, mode: str = "linear", padding: str = "zeros", align_corners: bool = False
+) -> Tensor:
+    """Return the pixels of images at the points of grids: ``O[n, c, o] = X[n, c, position(grid[n, o])]``.
+
+    A coordinate g of an axis of size S is the position ``(g + 1) / 2 * (S - 1)`` with ``align_corners``, else
+    ``((g + 1) * S - 1) / 2``. "linear" weights the neighbours of a position, 2 on each axis, by their distances, and
+    "nearest" takes one, of two the even one. Outside of an image there are zeros, or its "border" goes on, or it is
+    mirrored ("reflection"). Linear sampling has gradients for the grid, too.
+
+    Shapes: as told above; the result is [N, C, O…]. Dtype: the promoted one; integers give f32.
+
+    Raises:
+        TileError: TIL305, a rank is another one; TIL217, an option is wrong; TIL312 when compiling, the last axis of
+            the grid has not an element for each spatial axis.
+
+    """
+    chosen(mode, MODES, "mode")
+    chosen(padding, PADDINGS, "padding")
+    space = rank_of(x) - 2
+    if space < 1 or rank_of(grid) != space + 2:
+        raise mistake(
+            "TIL305", f"images have three axes or more, and grids as many; not {rank_of(x)} and {rank_of(grid)}"
+        )
+    sizes = dims_of(x)[2:]
+    coordinates = coordinates_of(floating(grid), space, space)[::-1]
+    places = [
+        _within(_position(g, size, align_corners), size, padding, align_corners)
+        for g, size in zip(coordinates, sizes, strict=True)
+    ]
+    pixels = moveaxis(x, 1, -1)
+
+    def at(wholes: Sequence[Tensor]) -> Tensor:
+        points = stack([cast_to(whole, "i32") for whole in wholes], -1)
+        return gather_nd(pixels, points, depth=space, batch_dims=1, mode="fill")
+
+    if mode == "nearest":
+        return moveaxis(floating(at([tf.round(place) for place in places])), -1, 1)
+    lows = [tf.floor(place) for place in places]
+    result = None
+    for corner in itertools.product((0, 1), repeat=space):
+        weight = None
+        for side, place, low in zip(corner, places, lows, strict=True):
+            part = place - low if side else 1 - (place - low)
+            weight = part if weight is None else weight * part
+        assert weight is not None  # there is a spatial axis
+        taken = at([low + side for side, low in zip(corner, lows, strict=True)])
+        term = taken * tf.reshape(weight, *dims_of(weight), 1)
+        result = term if result is None else result + term
+    assert result is not None  # there are two corners or more
+    return moveaxis(result, -1, 1)
+
+
+def affine_grid(matrix: Tensor, sizes: Sequence[Size], *, align_corners: bool = False) -> Tensor:
+    """Return the grids for :func:`grid_sample` that move images by affine maps: ``O[n, o] = M[n] (o, 1)``.
+
+    Shapes: ``matrix`` is [N, d, d + 1], ``sizes`` are the d spatial ones of the result [N, sizes…, d]; points o are
+    (x, y, …), from -1 to 1. Dtype: that of ``matrix``.
+
+    Raises:
+        TileError: TIL305, ``matrix`` has not three axes; TIL217, there are no sizes; TIL310 when compiling, ``matrix``
+            has not d rows and d + 1 columns.
+
+    """
+    if rank_of(matrix) != 3:
+        raise mistake("TIL305", f"affine maps have three axes, not {rank_of(matrix)}")
+    if not sizes:
+        raise mistaken("a grid has one size or more")
+    space, batch = len(sizes), dims_of(matrix)[0]
+    checked = tf.reshape(matrix, batch, space, space + 1)
+    columns = [tf.reshape(select(checked, 2, place), batch, *[1] * space, space) for place in range(space + 1)]
+    result = columns[-1]
+    for axis, size in enumerate(dim_like(matrix, size) for size in sizes):
+        step = call("as_like", tf.index(full(matrix, [size], 0), 0), matrix)
+        place = step * 2 / real((size - 1).max(1)) - 1 if align_corners else (step * 2 + 1) / real(size) - 1
+        result = result + tf.reshape(place, size, *[1] * (space - axis)) * columns[space - 1 - axis]
+    return result
+
+
+def _position(coordinate: Tensor, size: Dim, align_corners: bool) -> Tensor:
+    """Return where a coordinate lies, counted in elements."""
+    if align_corners:
+        return (coordinate + 1) * real(size - 1) / 2
+    return ((coordinate + 1) * real(size) - 1) / 2
+
+
+def _within(place: Tensor, size: Dim, padding: str, align_corners: bool) -> Tensor:
+    """Return a position that is inside of an axis, unless there are zeros around it."""
+    if padding == "zeros":
+        return place
+    if padding == "reflection":
+        low, span = (0.0, real((size - 1).max(1))) if align_corners else (-0.5, real(size))
+        distance = tf.abs(place - low)
+        rest, times = tf.mod(distance, span), tf.floor(distance / span)
+        place = tf.where(tf.mod(times, 2) == 0, rest, span - rest) + low
+    last = size - 1
+    inner = tf.where(place < 0, 0, place)
+    return tf.where(inner > last, last, inner)

@@ -1,0 +1,311 @@
+"""Softmax, and attention: of one head or many, masked, causal, with shared keys, with positions by rotation.
+
+The softmax subtracts the greatest element first, so nothing overflows. That element is a constant to gradients, for
+the result does not depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.ops.arithmetic import reductions
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    aggregate,
+    axes_of,
+    call,
+    cast_to,
+    chosen,
+    dim_like,
+    dims_of,
+    floating,
+    index_of,
+    mistaken,
+    rank_of,
+    real,
+)
+from tileir.ops.shared.layouts import Axis, joined, read, written
+from tileir.ops.shared.windows import is_integer
+from tileir.tile.building.recording import mistake
+
+if TYPE_CHECKING:
+    from tileir.ops.shared.foundation import Axes, Dim, Operand, Tensor
+
+_NOTHING: Final = float("-inf")  # the score of what is not seen
+
+
+def softmax(x: Tensor, axis: Axes = -1) -> Tensor:
+    """Return ``exp(x) / sum(exp(x))`` with the sum over one axis or several.
+
+    Shape: that of ``x``. Dtype: that of ``x``; integers give f32 (f64 where they have 64 bits). Where all elements are
+    minus infinity, or one is infinity, the results are NaN, as in PyTorch.
+
+    Raises:
+        TileError: TIL314, there is no such axis; TIL217, one stands there twice.
+
+    """
+    over, x = axes_of(x, axis), floating(x)
+    exponentials = call("exp", x - _greatest(x, over))
+    return exponentials / reductions.sum(exponentials, over, keepdims=True)
+
+
+def log_softmax(x: Tensor, axis: Axes = -1) -> Tensor:
+    """Return ``x - log(sum(exp(x)))`` with the sum over one axis or several; all else as for :func:`softmax`."""
+    over, x = axes_of(x, axis), floating(x)
+    shifted = x - _greatest(x, over)
+    return shifted - call("log", reductions.sum(call("exp", shifted), over, keepdims=True))
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: Operand | None = None,
+) -> Tensor:
+    """Return attention: ``softmax(scale * Q K^T + bias) V``, where the softmax is over the keys that a query sees.
+
+    Shapes: ``query`` is [..., H, S, D], ``key`` [..., K, T, D], ``value`` [..., K, T, E] and the result [..., H, S, E];
+    all have as many axes, two or more, and leading ones are equal. H is K or a multiple of it: then H / K neighbouring
+    heads of queries share one of keys and values (grouped-query attention; multi-query for K = 1).
+
+    ``mask`` and ``bias`` broadcast with [..., H, S, T]: a query sees the keys where ``mask`` is not 0, and ``bias``,
+    which may be minus infinity, is added to the scores. With ``causal``, query s sees keys 0 to s. ``scale`` is by
+    default ``1 / sqrt(D)``. A query that sees no key gives zeros, and has zero gradients; PyTorch gives NaN.
+
+    Sources: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA", 2023.
+
+    Raises:
+        TileError: TIL305, a rank is not as said; when it is compiled, TIL312 where sizes do not agree.
+
+    """
+    heads = _heads_of(query, key, value)
+    for name, option in (("mask", mask), ("bias", bias), ("scale", scale)):
+        if option is not None and rank_of(option) > rank_of(query):
+            raise mistake("TIL305", f"{name} broadcasts with the scores, which have {rank_of(query)} axes")
+    scores = heads.scores()
+    scores = scores * (1.0 / call("sqrt", real(dims_of(query)[-1])) if scale is None else scale)
+    if bias is not None:
+        scores = scores + heads.divided(bias)
+    if causal:
+        last = rank_of(scores) - 1
+        scores = call("cond", call("index", scores, last) <= call("index", scores, last - 1), scores, _NOTHING)
+    if mask is None and bias is None:
+        return heads.weighted(softmax(scores))
+    if mask is not None:
+        scores = call("cond", heads.divided(mask), scores, _NOTHING)
+    return heads.weighted(_softmax_or_zeros(scores))
+
+
+def multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor, Tensor],
+    heads: int,
+    *,
+    biases: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
+    key_heads: int | None = None,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: Operand | None = None,
+) -> Tensor:
+    """Return attention between ``heads`` projections of queries, keys and values, projected once more.
+
+    Shapes: ``query`` is [..., S, E], ``key`` [..., T, E'], ``value`` [..., T, E''], the result [..., S, O]. ``weights``
+    of queries, keys, values and the result are [out, in], as PyTorch's: [H * D, E], [K * D, E'], [K * D', E''] and
+    [O, H * D'], where H is ``heads`` and K ``key_heads``, by default as many. ``biases`` are vectors of these outs.
+    Other options are those of :func:`scaled_dot_product_attention`.
+    Source: Vaswani et al., "Attention is all you need", 2017.
+
+    Raises:
+        TileError: TIL305, a rank is not as said; TIL217, a number of heads is no integer from 1 on; when it is
+            compiled, TIL312 where sizes do not agree.
+
+    """
+    shared = heads if key_heads is None else key_heads
+    if not is_integer(heads, 1) or not is_integer(shared, 1):
+        raise mistaken("the number of heads is an integer from 1 on")
+    vectors = (None, None, None, None) if biases is None else biases
+    parts = [
+        _projected(x, weights[position], vectors[position], heads if position == 0 else shared)
+        for position, x in enumerate((query, key, value))
+    ]
+    found = scaled_dot_product_attention(parts[0], parts[1], parts[2], mask=mask, bias=bias, causal=causal, scale=scale)
+    return _merged(found, weights[3], vectors[3])
+
+
+def rotary_embedding(
+    x: Tensor, positions: Tensor | None = None, *, base: float = 10000.0, pairs: str = "halves"
+) -> Tensor:
+    """Return ``x`` with each pair of features turned by an angle that grows with the position.
+
+    ``(a, b)`` becomes ``(a * cos(t) - b * sin(t), a * sin(t) + b * cos(t))`` with ``t = position * base**(-2 * k / D)``
+    for pair k. A pair is (k, k + D / 2) where ``pairs`` is "halves" (as in LLaMA), (2 * k, 2 * k + 1) where it is
+    "neighbours" (as published).
+
+    Shapes: ``x`` is [..., S, D], D even; ``positions`` broadcasts with [..., S] and is by default 0, 1, …. Dtypes:
+    floats; angles are computed in f32, in f64 for f64.
+    Source: Su et al., "RoFormer: Enhanced transformer with rotary position embedding", 2021.
+
+    Raises:
+        TileError: TIL305, ``x`` has fewer than two axes; TIL217, there are no such pairs, or ``base`` is not above 0;
+            when it is compiled, TIL312 where D is odd.
+
+    """
+    kind = chosen(pairs, ("halves", "neighbours"), "pairs")
+    if not 0 < base < math.inf:
+        raise mistaken(f"base is a finite number above 0; it was {base!r}")
+    if rank_of(x) < 2:
+        raise mistake("TIL305", "an embedding that is turned has two axes or more: positions and features")
+    *leading, features = dims_of(x)
+    half = features // 2
+    outer = tuple(index_of(x, f"i{axis}") for axis in range(len(leading)))
+    pair, side = index_of(x, "k"), index_of(x, "side")
+    parts = ((side, pair), (dim_like(x, 2), half)) if kind == "halves" else ((pair, side), (half, dim_like(x, 2)))
+    rest = [Axis((place,), (size,)) for place, size in zip(outer, leading, strict=True)]
+    whole = read(x, [*rest, Axis(*parts)])
+    first, second = (
+        aggregate(Aggregation.ASSIGN, whole.given(side - number < 1), (*outer, pair), (*leading, half))
+        for number in (0, 1)
+    )
+    cosine, sine = _turns(first, positions, features, base)
+    place = pair if kind == "halves" else pair * 2
+    turned = first * sine + second * cosine
+    result = aggregate(
+        Aggregation.ASSIGN,
+        turned[(*outer, pair)],
+        (*outer, place + half if kind == "halves" else place + 1),
+        (*leading, features),
+    )
+    kept = first * cosine - second * sine
+    return aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
+
+
+@attrs.frozen(repr=False)
+class _Heads:
+    """Queries, keys and values, and how heads of queries share those of keys.
+
+    Attributes:
+        batch: The axes before those of heads.
+        heads: The axis of heads of queries, made of heads of keys and sharers, or none.
+
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    batch: tuple[Axis, ...]
+    heads: tuple[Axis, ...]
+
+    def scores(self) -> Tensor:
+        """Return the products of queries and keys; heads that share keys have an axis of their own."""
+        rows, columns = _axis(self.query, -2, "s"), _axis(self.key, -2, "t")
+        features = _axis(self.query, -1, "d")
+        left = read(self.query, (*self.batch, *self.heads, rows, features))
+        right = read(self.key, (*self.batch, *self._shared, columns, features))
+        return written(Aggregation.SUM, left * right, (*self.batch, *self._split, rows, columns))
+
+    def weighted(self, weights: Tensor) -> Tensor:
+        """Return the sums of the values by these weights, with all heads on one axis again."""
+        rows, columns = _axis(self.query, -2, "s"), _axis(self.key, -2, "t")
+        features = _axis(self.value, -1, "e")
+        left = read(weights, (*self.batch, *self._split, rows, columns))
+        right = read(self.value, (*self.batch, *self._shared, columns, features))
+        return written(Aggregation.SUM, left * right, (*self.batch, *self.heads, rows, features))
+
+    def divided(self, x: Tensor) -> Tensor:
+        """Return what broadcasts with scores in the form in which they are, with an axis for heads that share keys."""
+        sizes = dims_of(x)
+        if len(self._split) < 2 or len(sizes) < 3:
+            return x
+        heads = self.heads[0].size
+        shared = sizes[-3].min(self._split[0].size).min(sizes[-3].call("broadcast", heads).call("match", heads))
+        return call("reshape", x, *sizes[:-3], shared, sizes[-3] // shared, *sizes[-2:])
+
+    @property
+    def _split(self) -> tuple[Axis, ...]:
+        return tuple(part for axis in self.heads for part in axis.parts)
+
+    @property
+    def _shared(self) -> tuple[Axis, ...]:
+        return self._split[:1]
+
+
+def _heads_of(query: Tensor, key: Tensor, value: Tensor) -> _Heads:
+    ranks = [rank_of(x) for x in (query, key, value)]
+    if len(set(ranks)) > 1 or ranks[0] < 2:
+        raise mistake("TIL305", f"query, key and value have the same number of axes, two or more; they have {ranks}")
+    batch = tuple(_axis(query, axis, f"i{axis}") for axis in range(ranks[0] - 3))
+    if ranks[0] == 2:
+        return _Heads(query, key, value, (), ())
+    queries, keys = dims_of(query)[-3], dims_of(key)[-3]
+    head, sharer = index_of(query, "h"), index_of(query, "g")
+    if queries == keys:
+        return _Heads(query, key, value, batch, (Axis((head,), (queries,)),))
+    return _Heads(query, key, value, batch, (Axis((head, sharer), (keys, queries // keys)),))
+
+
+def _axis(x: Tensor, axis: int, name: str) -> Axis:
+    return Axis((index_of(x, name),), (dims_of(x)[axis],))
+
+
+def _softmax_or_zeros(scores: Tensor) -> Tensor:
+    """Return the softmax over the last axis, and zeros where all scores are minus infinity."""
+    last = (rank_of(scores) - 1,)
+    greatest = _greatest(scores, last)
+    exponentials = call("exp", scores - call("cond", greatest == _NOTHING, 0.0, greatest))
+    total = reductions.sum(exponentials, last, keepdims=True)
+    return exponentials / call("cond", total == 0.0, 1.0, total)
+
+
+def _greatest(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Return the greatest elements over axes, which keep their places, as constants to gradients."""
+    return call("stop_gradient", reductions.max(x, axes, keepdims=True))
+
+
+def _projected(x: Tensor, weight: Tensor, vector: Tensor | None, heads: int) -> Tensor:
+    """Return [..., S, E] times [H * D, E] as [..., H, S, D]."""
+    if rank_of(x) < 2 or rank_of(weight) != 2:
+        raise mistake("TIL305", "queries, keys and values have two axes or more, and weights have two")
+    count, outputs = dim_like(x, heads), dims_of(weight)[0]
+    *batch, row, _ = (_axis(x, axis, f"i{axis}") for axis in range(rank_of(x)))
+    joint = Axis((index_of(x, "h"), index_of(x, "d")), (count, outputs // count))
+    head, part = joint.parts
+    feature = _axis(weight, 1, "e")
+    value = read(x, (*batch, row, feature)) * read(weight, (joint, feature))
+    result = written(Aggregation.SUM, value, (*batch, head, row, part))
+    return result if vector is None else result + call("reshape", vector, count, 1, outputs // count)
+
+
+def _merged(x: Tensor, weight: Tensor, vector: Tensor | None) -> Tensor:
+    """Return [..., H, S, D] times [O, H * D] as [..., S, O]."""
+    if rank_of(weight) != 2:
+        raise mistake("TIL305", "weights have two axes")
+    *batch, head, row, part = (_axis(x, axis, f"i{axis}") for axis in range(rank_of(x)))
+    joint = joined(head, part)
+    output = _axis(weight, 0, "o")
+    value = read(x, (*batch, head, row, part)) * read(weight, (output, joint))
+    result = written(Aggregation.SUM, value, (*batch, row, output))
+    return result if vector is None else result + vector
+
+
+def _turns(x: Tensor, positions: Tensor | None, features: Dim, base: float) -> tuple[Tensor, Tensor]:
+    """Return the cosines and sines of angles for [..., S, D / 2], in the dtype of ``x``."""
+    row, pair = index_of(x, "s"), index_of(x, "k")
+    corner = aggregate(Aggregation.ASSIGN, x[(*(0,) * (rank_of(x) - 2), row, pair)], (row, pair), dims_of(x)[-2:])
+    zero = call("as_like", 0 * call("index", corner, 0), corner)  # adding it makes f32 of what is narrower
+    exponent = (zero + cast_to(call("index", corner, 1), "f32")) * (-2.0 * math.log(base)) / real(features)
+    if positions is None:
+        place = zero + cast_to(call("index", corner, 0), "f32")
+    else:
+        place = call("reshape", cast_to(positions, "f32"), *dims_of(positions), 1)
+    angle = place * call("exp", exponent)
+    return call("as_like", call("cos", angle), corner), call("as_like", call("sin", angle), corner)

@@ -1,0 +1,267 @@
+"""Pooling: windows that slide over the spatial axes, each reduced to one value.
+
+Padding never takes part: a maximum does not see it, and an average counts it only where it is told to. ``layout``
+names the axes, as in :mod:`tileir.ops.networks.convolution`: ``x`` all spatial axes, and ``n`` the batch and ``c`` the
+channels, either of which may be missing. How many windows there are, and what ``padding`` may be, is told at
+:func:`tileir.ops.shared.windows.windows_of`; explicit padding is smaller than the window.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, TypeVar
+
+from tileir.ops.arithmetic.reductions import magnitude, power, root
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Dim,
+    Tensor,
+    aggregate,
+    call,
+    dims_of,
+    index_of,
+    indices_of,
+    mistaken,
+    narrowed,
+    real,
+    wide,
+)
+from tileir.ops.shared.layouts import Axis, layout_of, read, written
+from tileir.ops.shared.windows import explicit_padding, per_axis, sizes_per_axis, windows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tileir.ops.shared.layouts import Layout
+    from tileir.ops.shared.windows import Padding, PerAxis, Sizes, Window
+
+T = TypeVar("T", Dim, Tensor)
+
+
+def max_pool(
+    x: Tensor,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    layout: str = "ncx",
+) -> Tensor:
+    """Return the greatest element of each window: ``O[n, c, o] = max(X[n, c, stride * o + dilation * i - before])``.
+
+    ``stride`` is by default the size of the window. NaN wins. Dtype: that of ``x``. All tied elements get the whole
+    gradient unless ties are split evenly.
+
+    Raises:
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
+
+    """
+    form = layout_of(x, layout, "ncx", "x")
+    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
+    return _pooled(Aggregation.MAX, x, form, windows)
+
+
+def min_pool(
+    x: Tensor,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    layout: str = "ncx",
+) -> Tensor:
+    """Return the least element of each window; options, dtypes and errors as for :func:`max_pool`."""
+    form = layout_of(x, layout, "ncx", "x")
+    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
+    return _pooled(Aggregation.MIN, x, form, windows)
+
+
+def sum_pool(
+    x: Tensor,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    dilation: PerAxis = 1,
+    ceil_mode: bool = False,
+    layout: str = "ncx",
+) -> Tensor:
+    """Return the sum of each window; options and errors as for :func:`max_pool`. A bool ``x`` gives i32."""
+    form = layout_of(x, layout, "ncx", "x")
+    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
+    return _pooled(Aggregation.SUM, x, form, windows)
+
+
+def average_pool(
+    x: Tensor,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: str = "ncx",
+) -> Tensor:
+    """Return the sum of each window divided by the number of its elements; options as for :func:`max_pool`.
+
+    With ``count_include_pad`` the padding counts, too, though not what lies behind it, which a window can reach in
+    ceil mode. Dtype: that of ``x``; integers give f32.
+
+    Raises:
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
+
+    """
+    form = layout_of(x, layout, "ncx", "x")
+    windows = _windows(x, form, kernel_size, stride, padding, 1, ceil_mode)
+    total = _pooled(Aggregation.SUM, wide(x), form, windows)
+    pads = explicit_padding(padding, len(windows))
+    inside = count_include_pad if pads is None else count_include_pad or not any(map(any, pads))
+    if inside and (pads is None or not ceil_mode):
+        return narrowed(total / real(_product(window.kernel for window in windows)), x)
+    ends = [pair[1] for pair in pads] if count_include_pad and pads is not None else [0] * len(windows)
+    elements = [
+        _counted(total, axis, window, end, skip_start=not inside)
+        for axis, window, end in zip(form.axes("x"), windows, ends, strict=True)
+    ]
+    return narrowed(total / _product(elements), x)
+
+
+def lp_pool(
+    x: Tensor,
+    norm: float,
+    kernel_size: PerAxis,
+    *,
+    stride: PerAxis | None = None,
+    padding: Padding = 0,
+    ceil_mode: bool = False,
+    layout: str = "ncx",
+) -> Tensor:
+    """Return the norm of each window, ``sum(|X|**norm)**(1 / norm)``; options as for :func:`max_pool`.
+
+    Dtype: that of ``x``; integers give f32. The gradient of a window of zeros is 0.
+
+    Raises:
+        TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
+
+    """
+    if not norm > 0:
+        raise mistaken(f"the norm is above 0; it was {norm!r}")
+    wider = wide(x)
+    powers = wider * wider if norm == 2 else power(magnitude(wider), float(norm))
+    total = sum_pool(powers, kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode, layout=layout)
+    return narrowed(root(total) if norm == 2 else power(total, 1.0 / norm), x)
+
+
+def global_max_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
+    """Return the greatest element of each channel; the spatial axes stay, with size 1. Errors: TIL217, the layout."""
+    return _whole(Aggregation.MAX, x, layout_of(x, layout, "ncx", "x"))
+
+
+def global_average_pool(x: Tensor, *, layout: str = "ncx") -> Tensor:
+    """Return the mean of each channel; the spatial axes stay, with size 1. Integers give f32.
+
+    Raises:
+        TileError: TIL217, the layout is not as said; TIL305, there are too few axes.
+
+    """
+    form = layout_of(x, layout, "ncx", "x")
+    return narrowed(_whole(Aggregation.SUM, wide(x), form) / real(_product(form.sizes(x, "x"))), x)
+
+
+def adaptive_average_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx") -> Tensor:
+    """Return the means of ``output_size`` windows on each spatial axis. Integers give f32.
+
+    Window o of M on an axis of N elements has those from ``floor(o * N / M)`` to before ``ceil((o + 1) * N / M)``, as
+    PyTorch's: where N is no multiple of M, they differ in size and may overlap.
+
+    Raises:
+        TileError: TIL217, the layout or the number of sizes is not as said; TIL305, there are too few axes.
+
+    """
+    form = layout_of(x, layout, "ncx", "x")
+    total, counts = _adaptive(Aggregation.SUM, wide(x), output_size, form)
+    elements = []
+    for axis, count in counts.items():
+        place, size = call("index", total, axis), dims_of(x)[axis]
+        elements.append(((place + 1) * size + (count - 1)) / count - place * size / count)
+    return narrowed(total / _product(elements) if elements else total, x)
+
+
+def adaptive_max_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx") -> Tensor:
+    """Return the maxima of windows; sizes and errors as for :func:`adaptive_average_pool`."""
+    return _adaptive(Aggregation.MAX, x, output_size, layout_of(x, layout, "ncx", "x"))[0]
+
+
+def _windows(
+    x: Tensor,
+    form: Layout,
+    kernel_size: PerAxis,
+    stride: PerAxis | None,
+    padding: Padding,
+    dilation: PerAxis,
+    ceil_mode: bool,
+) -> tuple[Window, ...]:
+    kernels = per_axis(kernel_size, form.space, "kernel_size")
+    dilations = per_axis(dilation, form.space, "dilation")
+    pads = explicit_padding(padding, form.space) or ((0, 0),) * form.space
+    for kernel, between, pair in zip(kernels, dilations, pads, strict=True):
+        if max(pair) > between * (kernel - 1):
+            raise mistaken(f"padding is smaller than the window, which has {between * (kernel - 1) + 1} elements")
+    return windows_of(
+        form.sizes(x, "x"),
+        sizes_per_axis(x, kernels, form.space, "kernel_size"),
+        stride=kernels if stride is None else stride,
+        padding=padding,
+        dilation=dilations,
+        ceil_mode=ceil_mode,
+    )
+
+
+def _pooled(aggregation: Aggregation, x: Tensor, form: Layout, windows: Sequence[Window]) -> Tensor:
+    """Reduce each window."""
+    sizes, output, taps = list(dims_of(x)), indices_of(x, "o"), indices_of(x, "i")
+    source = [Axis((place,), (size,)) for place, size in zip(output, sizes, strict=True)]
+    result = list(source)
+    spatial = form.axes("x")
+    for axis, window in zip(spatial, windows, strict=True):
+        source[axis] = Axis((window.element(output[axis], taps[axis]),), (window.size,))
+        result[axis] = Axis((output[axis],), (window.count,))
+    constraints = (taps[axis] < window.kernel for axis, window in zip(spatial, windows, strict=True))
+    return written(aggregation, read(x, source).given(*constraints), result)
+
+
+def _whole(aggregation: Aggregation, x: Tensor, form: Layout) -> Tensor:
+    indices, spatial = indices_of(x), form.axes("x")
+    kept = [0 if axis in spatial else index for axis, index in enumerate(indices)]
+    sizes = [1 if axis in spatial else size for axis, size in enumerate(dims_of(x))]
+    return aggregate(aggregation, x[indices], kept, sizes)
+
+
+def _adaptive(aggregation: Aggregation, x: Tensor, output_size: Sizes, form: Layout) -> tuple[Tensor, dict[int, Dim]]:
+    """Return the reduced windows, and how many there are on each spatial axis.
+
+    Element i, of width M, and window o, of width N, have a part of ``N * M`` in common.
+    """
+    spatial = form.axes("x")
+    counts = dict(zip(spatial, sizes_per_axis(x, output_size, len(spatial), "output_size"), strict=True))
+    sizes, element, output = list(dims_of(x)), indices_of(x), list(indices_of(x))
+    common = []
+    for axis, count in counts.items():
+        size, output[axis] = sizes[axis], index_of(x, f"o{axis}")
+        common.append(element[axis] * count - output[axis] * size + (count - 1) < size + (count - 1))
+        sizes[axis] = count
+    return aggregate(aggregation, x[element].given(*common), output, sizes), counts
+
+
+def _counted(total: Tensor, axis: int, window: Window, after: int, *, skip_start: bool) -> Tensor:
+    """Return how many elements the window of each result has on one axis, up to so much padding behind it."""
+    start = call("index", total, axis) * window.stride - window.before
+    end = call("min", start + window.kernel, window.size + after)
+    return end - (call("max", start, 0) if skip_start else start)
+
+
+def _product(factors: Iterable[T]) -> T:
+    return functools.reduce(operator.mul, factors)

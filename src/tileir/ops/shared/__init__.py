@@ -1,0 +1,1 @@
+"""What operations share: arguments and layouts, windows, positions, and how bodies are written."""

@@ -1,0 +1,254 @@
+"""What the arguments of operations have to be, read from the annotations of their parameters.
+
+:func:`checked` stands between users and the operations of the library, so that a wrong argument is one error at their
+line, whatever the operation would have done with it. Inside the library operations call one another directly.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import numbers
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.text.names import nearest
+from tileir.core.tracebacks import at_the_call
+from tileir.ops.networks.recurrent import RecurrentWeights
+from tileir.ops.shared.foundation import Dim, Tensor, mistaken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Test: TypeAlias = "Callable[[object], bool]"
+
+_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "alpha": ("negative_slope", "coefficient"),
+        "approx": ("approximate",),
+        "attn_mask": ("mask",),
+        "axes": ("axis",),
+        "axis": ("axes",),
+        "ddof": ("correction",),
+        "dim": ("axis", "axes"),
+        "dims": ("axes", "axis"),
+        "eps": ("epsilon",),
+        "epsilon": ("eps",),
+        "input": ("x",),
+        "is_causal": ("causal",),
+        "keepdim": ("keepdims",),
+        "lambd": ("threshold",),
+        "learning_rate": ("lr",),
+        "max": ("high",),
+        "min": ("low",),
+        "num_groups": ("groups",),
+        "ord": ("order",),
+        "p": ("rate", "order"),
+        "pos_weight": ("positive_weight",),
+        "scale_factor": ("scale",),
+        "unbiased": ("correction",),
+        "var": ("variance",),
+    }
+)
+"""Names of options in NumPy and PyTorch, and what they may be called here."""
+
+_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Axes": "int | Sequence[int] | None",
+        "Padding": "str | int | Sequence[int | Sequence[int]]",
+        "Pads": "Size | Sequence[Size | Sequence[Size]]",
+        "PerAxis": "int | Sequence[int]",
+        "Size": "Dim | int",
+        "Sizes": "Size | Sequence[Size]",
+    }
+)
+"""What the names of types in annotations stand for."""
+
+
+@attrs.frozen(repr=False)
+class _Kind:
+    """A kind of values: how to tell them, and what one and several are called, with an entry for each alternative."""
+
+    test: Test
+    singular: tuple[str, ...]
+    plural: tuple[str, ...]
+
+    @property
+    def one(self) -> str:
+        """What a value is called."""
+        return _listed(self.singular)
+
+    @property
+    def many(self) -> str:
+        """What several values are called."""
+        return _listed(self.plural)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or (isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational))
+
+
+def _is_operand(value: object) -> bool:
+    return isinstance(value, Tensor | Dim | bool) or _is_number(value)
+
+
+def _is(kind: type) -> Test:
+    return lambda value: isinstance(value, kind)
+
+
+def _single(test: Test, one: str, many: str) -> _Kind:
+    return _Kind(test, (one,), (many,))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return alternatives as a phrase."""
+    *others, last = dict.fromkeys(names)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+_KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
+    {
+        "DType": _single(_is(DType), "a DType", "DTypes"),
+        "Dim": _single(_is(Dim), "a dimension", "dimensions"),
+        "None": _single(_is(type(None)), "None", "None"),
+        "Operand": _single(_is_operand, "a tensor, dimension or number", "tensors, dimensions or numbers"),
+        "RecurrentWeights": _single(_is(RecurrentWeights), "RecurrentWeights", "RecurrentWeights"),
+        "Tensor": _single(_is(Tensor), "a tensor", "tensors"),
+        "bool": _single(_is(bool), "True or False", "bools"),
+        "float": _single(_is_number, "a number", "numbers"),
+        "int": _single(_is_integer, "an integer", "integers"),
+        "str": _single(_is(str), "a string", "strings"),
+    }
+)
+
+
+def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
+    """Return ``operation`` under the name by which users call it, with its arguments checked.
+
+    NumPy's numbers become Python's, so that operations see no others. The result raises TIL217 where an argument is
+    missing, unknown, or not what its annotation says.
+    """
+
+    @at_the_call
+    @functools.wraps(operation)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        positional, keywords = tuple(map(_plain, args)), {key: _plain(value) for key, value in kwargs.items()}
+        _check(name, operation, positional, keywords)
+        return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
+
+    return call
+
+
+def _check(name: str, operation: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    """Raise TIL217 for the first argument that the operation does not take."""
+    signature = _signature(operation)
+    for keyword in kwargs:
+        if keyword not in signature.parameters:
+            raise mistaken(f"{name} has no argument {keyword!r}{_meant(keyword, list(signature.parameters))}")
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise mistaken(f"{name}: {error}; it is {name}{_written(signature)}") from None
+    for parameter, value in bound.arguments.items():
+        declared = signature.parameters[parameter]
+        several = declared.kind is inspect.Parameter.VAR_POSITIONAL
+        kind = _kind(declared.annotation)
+        for one in value if several else (value,):
+            if not kind.test(one):
+                raise mistaken(f"{name}: {parameter} has to be {kind.one}, not {_shown(one)}", *_notes(one))
+
+
+_signature = functools.cache(inspect.signature)
+
+
+def _written(signature: inspect.Signature) -> str:
+    """Return the parameters without their annotations."""
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(inspect.Signature(bare))
+
+
+def _meant(keyword: str, known: Sequence[str]) -> str:
+    """Return what a message says of an argument that there is not."""
+    here = next((name for name in _SPELLINGS.get(keyword, ()) if name in known), None)
+    return nearest(keyword, known) if here is None else f"; here it is called {here}"
+
+
+def _shown(value: object) -> str:
+    return "an array" if isinstance(value, np.ndarray) else f"{value!r:.60}"
+
+
+def _notes(value: object) -> tuple[str, ...]:
+    """Return what helps whoever passes an array where a tensor belongs."""
+    array = isinstance(value, np.ndarray)
+    return ("arrays are passed to the finished function; declare an input for them",) if array else ()
+
+
+def _plain(value: object) -> object:
+    """Return NumPy's numbers as Python's, in sequences too."""
+    if isinstance(value, np.bool_ | np.integer | np.floating):
+        return value.item()
+    if type(value) is list or type(value) is tuple:  # and no tuple with names
+        return type(value)(map(_plain, value))
+    return tuple(value) if isinstance(value, range) else value
+
+
+@functools.cache
+def _kind(annotation: str) -> _Kind:
+    """Return what an annotation allows."""
+    return _kind_of(ast.parse(annotation, mode="eval").body)
+
+
+def _kind_of(node: ast.expr) -> _Kind:
+    """Return what part of an annotation allows; what is not known here allows everything."""
+    match node:
+        case ast.Constant(value=None):
+            return _KINDS["None"]
+        case ast.Name(id=name):
+            return _kind(_ALIASES[name]) if name in _ALIASES else _KINDS.get(name, _ANYTHING)
+        case ast.BinOp(left=left, right=right):
+            return _either(_kind_of(left), _kind_of(right))
+        case ast.Subscript(value=ast.Name(id="Sequence"), slice=element):
+            inner = _kind_of(element)
+            return _single(
+                lambda value: isinstance(value, list | tuple) and all(map(inner.test, value)),
+                f"a sequence of {inner.many}",
+                f"sequences of {inner.many}",
+            )
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[*elements])):
+            parts = [_kind_of(element) for element in elements]
+            if _ANYTHING in parts:
+                return _ANYTHING
+            return _single(lambda value: _matches(value, parts), f"{len(parts)} {parts[0].many}", "tuples")
+        case _:
+            return _ANYTHING
+
+
+def _either(left: _Kind, right: _Kind) -> _Kind:
+    if _ANYTHING in (left, right):
+        return _ANYTHING
+    return _Kind(
+        lambda value: left.test(value) or right.test(value),
+        (*left.singular, *right.singular),
+        (*left.plural, *right.plural),
+    )
+
+
+def _matches(value: object, parts: Sequence[_Kind]) -> bool:
+    """Tell whether a sequence has one element of each kind."""
+    if not isinstance(value, list | tuple) or len(value) != len(parts):
+        return False
+    return all(part.test(element) for part, element in zip(parts, value, strict=True))
+
+
+_ANYTHING: Final = _single(lambda _: True, "anything", "anything")

@@ -1,0 +1,129 @@
+"""Layouts: which axes of a tensor are batch, channels and space, said by letters; and axes made of several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from tileir.ops.shared.foundation import Aggregation, aggregate, call, dims_of, mistaken, rank_of
+from tileir.tile.building.recording import mistake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tileir.ops.shared.foundation import Combined, Constraint, Dim, Polynomial, Tensor
+
+T = TypeVar("T")
+
+SPACE: Final = "x"
+"""The letter that stands for all spatial axes at once."""
+
+
+@attrs.frozen
+class Axis:
+    """Where an axis is read or written: at one place, or at several that it is made of, the last the innermost.
+
+    Where it is read its places become one; where it is written each is an axis, and a reshape joins them afterwards.
+    """
+
+    places: tuple[Polynomial, ...]
+    sizes: tuple[Dim, ...]
+
+    @property
+    def parts(self) -> tuple[Axis, ...]:
+        """What it is made of, as axes."""
+        return tuple(Axis((place,), (size,)) for place, size in zip(self.places, self.sizes, strict=True))
+
+    @property
+    def place(self) -> Polynomial:
+        """The position on the joint axis."""
+        place, *rest = self.places
+        for part, size in zip(rest, self.sizes[1:], strict=True):
+            place = place * size + part
+        return place
+
+    @property
+    def size(self) -> Dim:
+        """The size of the joint axis."""
+        size, *rest = self.sizes
+        for part in rest:
+            size = size * part
+        return size
+
+    def within(self, size: Dim) -> tuple[Constraint, ...]:
+        """Return constraints that keep each part in its size, and demand that the axis that is read has this size."""
+        joint = self.size
+        inner = [place < part for place, part in zip(self.places[1:], self.sizes[1:], strict=True)]
+        return tuple(inner) if joint == size else (*inner, self.place < joint.call("match", size))
+
+
+def joined(*axes: Axis) -> Axis:
+    """Return the one axis that is made of these, the last the innermost."""
+    return Axis(
+        tuple(place for axis in axes for place in axis.places), tuple(size for axis in axes for size in axis.sizes)
+    )
+
+
+def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
+    """Return the element of ``x`` at these axes; when it is compiled, TIL312 where one has another size."""
+    sizes = dims_of(x)
+    constraints = (c for axis, size in zip(axes, sizes, strict=True) for c in axis.within(size))
+    return x[tuple(axis.place for axis in axes)].given(*constraints)
+
+
+def written(aggregation: Aggregation, value: Combined, axes: Sequence[Axis]) -> Tensor:
+    """Return what ``value`` is aggregated to at these axes."""
+    places = [place for axis in axes for place in axis.places]
+    sizes = [size for axis in axes for size in axis.sizes]
+    result = aggregate(aggregation, value, places, sizes)
+    return result if len(places) == len(axes) else call("reshape", result, *(axis.size for axis in axes))
+
+
+@attrs.frozen
+class Layout:
+    """The letters of a tensor's axes in order, with one ``x`` for each spatial axis."""
+
+    letters: str
+
+    @property
+    def space(self) -> int:
+        """The number of spatial axes."""
+        return self.letters.count(SPACE)
+
+    def axes(self, letter: str) -> tuple[int, ...]:
+        """Return the axes with this letter."""
+        return tuple(axis for axis, name in enumerate(self.letters) if name == letter)
+
+    def sizes(self, tensor: Tensor, letter: str) -> tuple[Dim, ...]:
+        """Return the sizes of the axes with this letter, of a tensor in this layout."""
+        dims = dims_of(tensor)
+        return tuple(dims[axis] for axis in self.axes(letter))
+
+    def arranged(self, parts: Mapping[str, Sequence[T]]) -> tuple[T, ...]:
+        """Return what is given for each letter, in the order of the letters."""
+        order = dict.fromkeys(self.letters)
+        return tuple(part for letter in order for part in parts[letter])
+
+
+def layout_of(tensor: Tensor, layout: str, letters: str, needed: str) -> Layout:
+    """Return the layout of a tensor whose axes have some of ``letters``, at least those ``needed``.
+
+    Raises:
+        TileError: TIL217, the layout has other letters; TIL305, the tensor has too few axes for it.
+
+    """
+    if len(set(layout)) != len(layout) or not set(needed) <= set(layout) <= set(letters):
+        raise mistaken(f"a layout has letters of {letters!r}, each at most once, among them {needed!r}; not {layout!r}")
+    rank = rank_of(tensor)
+    if rank < len(layout):
+        raise mistake("TIL305", f"layout {layout!r} needs {len(layout)} axes or more, but the tensor has {rank}")
+    return Layout(layout.replace(SPACE, SPACE * (rank - len(layout) + 1)))
+
+
+def beside(vector: Tensor, layout: Layout) -> Tensor:
+    """Return a tensor of rank 1, an element for each channel, so that it broadcasts with one in this layout."""
+    if rank_of(vector) != 1:
+        raise mistake("TIL305", f"what is given for each channel has rank 1, not {rank_of(vector)}")
+    behind = len(layout.letters) - 1 - layout.axes("c")[0]
+    return call("reshape", vector, *dims_of(vector), *(1,) * behind) if behind else vector
