@@ -159,7 +159,7 @@ def test_libraries_on_the_host_get_arrays_of_the_host(context: tileir.Context, v
         assert type(add(Library(a, versions=versions), a)) is np.ndarray
         assert add(Library(a, versions=versions), a, out=out) is out
         np.testing.assert_array_equal(b.astype(np.float32), (a + a).astype(np.float32))
-    for room in (memoryview(np.zeros(8, np.float32)), np.zeros(8, np.float32)):
+    for room in (np.zeros(8, np.float32).data, np.zeros(8, np.float32)):
         assert add(A, B, out=room) is room
         np.testing.assert_array_equal(np.asarray(room), A + B)
 

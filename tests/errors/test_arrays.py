@@ -94,7 +94,7 @@ def test_what_is_no_array_of_numbers_is_refused(run: Callable[..., Any], value: 
         np.float32(3),
         np.asarray(2.5, np.float64),
         memoryview(b"bytes"),
-        memoryview(MATRIX)[::-1],
+        MATRIX.data[::-1],
         stdlib_array.array("d", [1, 2]),
     ],
     ids=lambda value: f"{type(value).__name__}-{np.asarray(value).dtype}-{np.asarray(value).shape[:3]}",
