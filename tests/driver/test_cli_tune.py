@@ -9,7 +9,7 @@ import pytest
 
 from tileir.driver.cli import main as cli
 from tileir.driver.tuning import contest
-from tileir.passes.pipelines import candidates
+from tileir.passes.pipelines import candidates, drawn_scripts
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) {\n    C[i, j : M, N] = +(A[i, k] * B[k, j]);\n}\n"
 TYPES = ("A=f32[40,40]", "B=f32[40,48]")
@@ -59,3 +59,11 @@ def test_wrong_requests_are_refused(command: Command, arguments: tuple[str, ...]
     found, out, err = command(*arguments)
     assert (found, out) == (code, "")
     assert message in err
+
+
+def test_scripts_are_searched_and_printed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawn_scripts, "FIRST_DRAWN", 6)
+    code, out, _ = command(*TYPES, "--top", "2", "--device", "llvm", "--scripts", "--seed", "3")
+    assert code == 0
+    assert out.count("script{steps=(") >= 2
+    assert "(the usual pipeline)" in out

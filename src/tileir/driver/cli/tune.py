@@ -20,6 +20,7 @@ from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import seconds_text
 from tileir.driver.targets import choice_of, settings_of
 from tileir.driver.tuning import search as tuning
+from tileir.passes.pipelines.catalog import load_pipeline
 from tileir.passes.pipelines.pipeline import to_text as pipeline_text
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tileir.driver.tuning.winners import Trial
 
 SHOWN_FAULTS = 5
+SHOWN_SCRIPTS = 5
+"""A script takes several lines, and the best are of interest."""
 
 
 @click.command("tune")
@@ -44,11 +47,12 @@ SHOWN_FAULTS = 5
 @click.option(
     "--top",
     type=click.IntRange(min=1),
-    default=tuning.TOP,
-    show_default=True,
     metavar="N",
-    help="How many candidates to time, the best by the cost model first.",
+    help=f"How many candidates to time, the best by the cost model first: {tuning.TOP}, or "
+    f"{tuning.SCRIPT_TRIALS} with --scripts.",
 )
+@click.option("--scripts", is_flag=True, help="Search scripts of steps, from empty ones on, not options of passes.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Where drawing scripts begins.")
 @click.option("--resume", is_flag=True, help="Go on with a search that was killed.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON, with all trials.")
 @target_options
@@ -58,7 +62,9 @@ def tune_(
     values: tuple[str, ...],
     bindings: tuple[str, ...],
     time_limit: float,
-    top: int,
+    top: int | None,
+    scripts: bool,
+    seed: int,
     resume: bool,
     json_: bool,
     target: str | None,
@@ -82,7 +88,16 @@ def tune_(
             bar.update(task, description=f"{at.phase}{best}", completed=at.done, total=at.total)
 
         found = tuning.tune(
-            program, types, device=device, target=choice, time_limit=time_limit, top=top, resume=resume, progress=show
+            program,
+            types,
+            device=device,
+            target=choice,
+            time_limit=time_limit,
+            top=top,
+            resume=resume,
+            scripts=scripts,
+            seed=seed,
+            progress=show,
         )
     if json_:
         click.echo(json.dumps(_as_json(found), indent=2))
@@ -97,7 +112,7 @@ def _print(found: Tuned) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     usual = found.trials[0].passes if found.trials else ""
     timed = sorted((trial for trial in found.trials if trial.seconds is not None), key=lambda trial: trial.seconds or 0)
-    for trial in timed:
+    for trial in timed[:SHOWN_SCRIPTS] if any(map(_scripts, timed)) else timed:
         table.add_row(Text(_difference(trial, usual)), seconds_text(trial.predicted), seconds_text(trial.seconds or 0))
     console.print(table)
     faults = [trial for trial in found.trials if trial.fault]
@@ -109,8 +124,10 @@ def _print(found: Tuned) -> None:
 
 
 def _difference(trial: Trial, usual: str) -> str:
-    """Return the options of a trial that differ from the usual ones."""
-    parts = []
+    """Return the scripts of a trial, or the options that differ from the usual ones."""
+    parts = _scripts(trial)
+    if parts:
+        return ", ".join(parts)
     for step, normal in zip(json.loads(trial.passes), json.loads(usual), strict=False):
         options, before = step.get("options", {}), normal.get("options", {})
         names = dict.fromkeys((*options, *before))
@@ -118,6 +135,12 @@ def _difference(trial: Trial, usual: str) -> str:
         if changed:
             parts.append(f"{step['name']}{{{', '.join(changed)}}}")
     return ", ".join(parts) or "(the usual pipeline)"
+
+
+def _scripts(trial: Trial) -> list[str]:
+    """Return the texts of the scripts in the pipeline of a trial."""
+    passes = load_pipeline(trial.passes) if '"script"' in trial.passes else ()
+    return [pipeline_text((step,)) for step in passes if step.name == "script"]
 
 
 def _as_json(found: Tuned) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tileir.driver.compilation import Request
     from tileir.driver.executable import Executable
     from tileir.passes.base import Pass
@@ -87,14 +89,14 @@ class Contest:
             found = self.entrants[-1]
         return found
 
-    def enter(self, passes: Passes) -> float:
-        """Compile and time a pipeline, and return its time.
+    def enter(self, passes: Passes, share: float = 1.0) -> float:
+        """Compile and time a pipeline, for a share of the usual time, and return its time.
 
         Raises:
             TileError: It cannot be compiled or run; TIL808, it computes something else.
         """
         entrant = Entrant(passes, 0.0, self._compiled(passes))
-        entrant.seconds = self._time(entrant, TRIAL_SECONDS)
+        entrant.seconds = self._time(entrant, share * TRIAL_SECONDS)
         if passes != self.request.pipeline:
             self._check()
         entrant.executable = None  # many may enter, and code takes memory
@@ -139,6 +141,11 @@ class Contest:
         runs = max(3, min(MOST_RUNS, int(seconds / max(once, 1e-9))))
         return statistics.median(self._run(entrant) for _ in range(runs))
 
+    @property
+    def _clock(self) -> Callable[[], float]:
+        """Processor time where one thread does everything, so that nothing else on the machine counts."""
+        return time.process_time if self.device.target.threads == 1 else time.perf_counter
+
     def _is_asynchronous(self) -> bool:
         """Return whether calls copy to a device and back, so that its own clock has to tell of the kernels alone."""
         return is_asynchronous(self.context.executor(self.device))
@@ -146,9 +153,10 @@ class Contest:
     def _run(self, entrant: Entrant) -> float:
         assert entrant.executable is not None
         out = self.outputs[0] if len(self.outputs) == 1 else self.outputs  # one array takes the fast way of a call
-        start = time.perf_counter()
+        clock = self._clock
+        start = clock()
         entrant.executable(*self.inputs.values(), out=out)
-        return time.perf_counter() - start
+        return clock() - start
 
     def _check(self) -> None:
         """Raise unless the latest results are those that were expected."""

@@ -1,12 +1,13 @@
 """Finding the fastest pipeline for a program on a device: what a search is asked, and what it answers.
 
-:mod:`tileir.driver.tuning.tuner` is the search. What wins is kept in the cache on disk, where compilations of the same
-program for the same device find it.
+:mod:`tileir.driver.tuning.tuner` is the search over options, :mod:`tileir.driver.tuning.scripts` that over scripts.
+What wins is kept in the cache on disk, where compilations of the same program for the same device find it.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -34,6 +35,9 @@ TIME_LIMIT: Final = 60.0
 
 TOP: Final = 16
 """How many candidates are timed where nobody says otherwise."""
+
+SCRIPT_TRIALS: Final = 200
+"""The same where scripts are searched."""
 
 
 @attrs.frozen
@@ -92,8 +96,10 @@ def tune(
     context: Context | None = None,
     target: Named | None = None,
     time_limit: float = TIME_LIMIT,
-    top: int = TOP,
+    top: int | None = None,
     resume: bool = False,
+    scripts: bool = False,
+    seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
 ) -> Tuned:
     """Find the fastest pipeline for a function, and keep it for later compilations.
@@ -106,8 +112,10 @@ def tune(
         target: Whose passes to start from instead of the device's, as for :func:`tileir.compile`; the winner is used
             where the same target is named.
         time_limit: Seconds.
-        top: How many candidates to time.
+        top: How many candidates to time; 16 where it is not said, and 200 with ``scripts``.
         resume: Whether to take over the trials of a search that was killed.
+        scripts: Whether to look for scripts, from empty ones on, instead of options of passes.
+        seed: Where the drawing of scripts begins.
         progress: Told where the search stands.
 
     Raises:
@@ -115,7 +123,8 @@ def tune(
         ArgumentError: TIL707, a limit is no positive number.
         BackendError: There is no such device, or it refused the program as the usual pipeline makes it.
     """
-    if not time_limit > 0 or top < 1:
+    count = top if top is not None else SCRIPT_TRIALS if scripts else TOP
+    if not time_limit > 0 or count < 1:
         raise ArgumentError((Diagnostic("TIL707", "time_limit and top must be more than 0"),))
     program = program_of(source)
     refuse_semtree(program)
@@ -126,6 +135,8 @@ def tune(
     scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)
     passes = passes_of(None, scheduling or chosen.target)
     request = Request(program, dict(types), chosen.target, passes, scheduling)
-    from tileir.driver.tuning.tuner import Tuner  # importing tileir must stay cheap
+    from tileir.driver.tuning.scripts import ScriptTuner  # importing tileir must stay cheap
+    from tileir.driver.tuning.tuner import Tuner
 
-    return Tuner(request, owner, chosen, top, time.monotonic() + time_limit, time_limit, progress).run(resume)
+    kind = partial(ScriptTuner, seed=seed) if scripts else Tuner
+    return kind(request, owner, chosen, count, time.monotonic() + time_limit, time_limit, progress).run(resume)

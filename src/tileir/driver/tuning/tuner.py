@@ -8,7 +8,7 @@ and the best few are timed again in rounds, one after the other, so that a busy 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -32,7 +32,7 @@ from tileir.passes.pipelines.candidates import Search, chosen
 from tileir.passes.pipelines.pipeline import to_json as pipeline_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tileir.driver.compilation import Request
     from tileir.passes.base import Pass
@@ -52,8 +52,13 @@ LEAST_GAIN: Final = 0.01
 
 @attrs.define
 class Tuner:
-    """One search."""
+    """One search.
 
+    Attributes:
+        share: For which part of the usual time a pipeline is timed when it enters.
+    """
+
+    share: ClassVar[float] = 1.0
     request: Request
     context: Context
     device: DeviceInfo
@@ -72,8 +77,7 @@ class Tuner:
         before = stored_trials(disk, self.key) if disk is not None and self.key is not None and resume else ()
         known = {trial.passes: trial for trial in before}
         contest = Contest.of(self.request, self.context, self.device)
-        ranked = self._search()
-        self._time(contest, ranked, known)
+        self.explore(contest, known)
         seconds = self._finals(contest)
         usual = contest.usual
         winner = min(contest.entrants, key=lambda entrant: seconds[entrant.passes])
@@ -89,7 +93,18 @@ class Tuner:
             stored,
         )
 
-    def _tell(self, phase: str, done: int, total: int) -> None:
+    def explore(self, contest: Contest, known: dict[str, Trial]) -> None:
+        """Time pipelines, those first of which ``known`` has the times from a search that was killed."""
+        ranked = self._search()
+        for number, candidate in enumerate(ranked):
+            if time.monotonic() > self.deadline and number:
+                break
+            self.tell("timing", number, len(ranked))
+            self.trial(contest, candidate.passes, candidate.seconds, known)
+        self.tell("timing", len(ranked), len(ranked))
+
+    def tell(self, phase: str, done: int, total: int) -> None:
+        """Say where the search stands."""
         if self.progress is not None:
             times = [trial.seconds for trial in self.trials if trial.seconds is not None]
             self.progress(Progress(phase, done, total, min(times, default=None)))
@@ -99,40 +114,36 @@ class Tuner:
         target = self.request.scheduling or self.device.target
         program = stripe_of(self.request.program, self.request.types)
         search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
-        found = search.run(self.request.pipeline, lambda done, total: self._tell("searching", done, total))
+        found = search.run(self.request.pipeline, lambda done, total: self.tell("searching", done, total))
         for failed in search.failed:
             self.trials.append(Trial(pipeline_json(failed.passes), 0.0, None, str(failed.error)))
         return chosen(found, self.top)
 
-    def _time(self, contest: Contest, ranked: Sequence[Candidate], known: dict[str, Trial]) -> None:
-        """Compile and time candidates, the best by the model first, until time runs out."""
-        for number, candidate in enumerate(ranked):
-            if time.monotonic() > self.deadline and number:
-                break
-            self._tell("timing", number, len(ranked))
-            text = pipeline_json(candidate.passes)
-            trial = known.get(text)
-            if trial is None or (trial.seconds is None and not trial.fault):
-                trial = self._try(contest, candidate, text)
-            elif trial.seconds is not None:
-                contest.expect(candidate.passes, trial.seconds)
-            self.trials.append(trial)
-            if self.context.disk_cache is not None and self.key is not None:
-                store_trials(self.context.disk_cache, self.key, self.trials, self.device.name)
-        self._tell("timing", len(ranked), len(ranked))
+    def trial(self, contest: Contest, passes: tuple[Pass, ...], predicted: float, known: dict[str, Trial]) -> Trial:
+        """Return the time of a pipeline, or why it fails, and keep that, so that a search that is killed can go on."""
+        text = pipeline_json(passes)
+        trial = known.get(text)
+        if trial is None or (trial.seconds is None and not trial.fault):
+            trial = self._try(contest, passes, predicted, text)
+        elif trial.seconds is not None:
+            contest.expect(passes, trial.seconds)
+        self.trials.append(trial)
+        if self.context.disk_cache is not None and self.key is not None:
+            store_trials(self.context.disk_cache, self.key, self.trials, self.device.name)
+        return trial
 
-    def _try(self, contest: Contest, candidate: Candidate, text: str) -> Trial:
+    def _try(self, contest: Contest, passes: tuple[Pass, ...], predicted: float, text: str) -> Trial:
         try:
-            return Trial(text, candidate.seconds, contest.enter(candidate.passes))
+            return Trial(text, predicted, contest.enter(passes, self.share))
         except TileError as error:
-            return Trial(text, candidate.seconds, None, str(error))
+            return Trial(text, predicted, None, str(error))
 
     def _finals(self, contest: Contest) -> dict[tuple[Pass, ...], float]:
         """Return the times of the best few and of the usual pipeline, taken in rounds."""
-        self._tell("deciding", 0, 1)
+        self.tell("deciding", 0, 1)
         left = max(0.1 * self.time_limit, self.deadline - time.monotonic())
         seconds = contest.finals(FINALISTS, min(left, 0.3 * self.time_limit))
-        self._tell("deciding", 1, 1)
+        self.tell("deciding", 1, 1)
         return seconds
 
     def _store(self, winner: Entrant, seconds: float, usual: float) -> bool:

@@ -26,7 +26,7 @@ _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _OF_GROUPS: Final = ("GROUP_THREADS", "LOCAL_BYTES")
 """Facts that bound the groups of threads of a script."""
 
-_FIRST: Final = "tileir.passes.schedules."
+SCHEDULES: Final = "tileir.passes.schedules."
 """The rooms of the passes before which scripts have their turn."""
 
 
@@ -82,7 +82,7 @@ def with_scripts(target: Target, *scripts: Scripted | Script) -> tuple[Pass, ...
         TileError: ``target.pipeline`` is no pipeline.
     """
     steps = pipeline_for(target)
-    places = [number for number, step in enumerate(steps) if type(unnamed(step)).__module__.startswith(_FIRST)]
+    places = [number for number, step in enumerate(steps) if type(unnamed(step)).__module__.startswith(SCHEDULES)]
     first = places[0] if places else len(steps)
     own = (Scripted.of(script) if isinstance(script, Script) else script for script in scripts)
     return (*steps[:first], *(script.for_target(target) for script in own), *steps[first:])

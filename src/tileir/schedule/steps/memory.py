@@ -157,7 +157,8 @@ class Stage:
 class Accumulate:
     """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
 
-    Sums over a part of a long reduction have smaller errors, and may stay in registers.
+    Sums over a part of a long reduction have smaller errors, and may stay in registers. Of several loops of the name
+    those are meant that have to do with the memory.
 
     Attributes:
         memory: What the loop merges into: a tensor that the kernel writes, or memory of the kernel.
@@ -176,10 +177,18 @@ class Accumulate:
         """Return the tree with memory for each iteration."""
         if self.into in tree.names():
             return refused("TR705", name=self.into)
-        return with_loops_replaced(tree, self.at, lambda loop, _: self._accumulated(tree, loop))
+        nowhere = not any(loop.name == self.at and self._uses(loop) for loop in tree.loops())
+        return with_loops_replaced(
+            tree,
+            self.at,
+            lambda loop, _: self._accumulated(tree, loop) if nowhere or self._uses(loop) else Replaced((loop,)),
+        )
+
+    def _uses(self, loop: Loop) -> list[Use]:
+        return [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.memory]
 
     def _accumulated(self, tree: Tree, loop: Loop) -> Replaced | Refused:
-        uses = [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.memory]
+        uses = self._uses(loop)
         kinds = {use.aggregation for use in uses}
         if len(kinds) != 1 or not all(use.merges for use in uses) or any(size > 1 for u in uses for size in u.sizes):
             return refused("TR715", loop=loop.name, memory=self.memory)

@@ -58,6 +58,8 @@ class RFactor:
 
     def _apart(self, loop: Loop) -> Replaced | Refused:
         """Return three loops in place of one that clears, fills and merges memory of each iteration."""
+        if self.into not in {each.name for each in loop.allocations}:
+            return Replaced((loop,))
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         *others, found = loop.allocations

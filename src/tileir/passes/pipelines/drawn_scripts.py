@@ -1,0 +1,187 @@
+"""Scripts for the kernels of a program, drawn and changed at random, and what the model expects of them.
+
+The search begins with empty scripts. It knows nothing of the schedules that a target has; what the passes before those
+make of a program is given. A kernel that has no script is left to the passes of the target.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core.errors import TileError
+from tileir.passes.base import applied, expand_kernels, unnamed
+from tileir.passes.cost.prediction import predict
+from tileir.passes.pipelines.candidates import Candidate
+from tileir.passes.schedules.scripted import SCHEDULES, Scripted
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.script import Pattern
+from tileir.schedule.search.drawing import Room
+from tileir.schedule.search.sketches import steps_of
+from tileir.schedule.tree import tree_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tileir.passes.base import Pass
+    from tileir.passes.cost.machine import Machine
+    from tileir.schedule.search.sketches import Sketch
+    from tileir.schedule.tree import Tree
+    from tileir.stripe.ir import Block, Program
+    from tileir.stripe.kernels import Kernel
+
+    Sketches = Mapping[str, Sketch]
+
+FIRST_DRAWN: Final = 240
+"""How many sketches are drawn before the first is timed: the model is quick, and a device is not."""
+
+LATER_DRAWN: Final = 40
+"""How many are made for each round of timing after that."""
+
+ROUND: Final = 20
+"""How many are timed in a round."""
+
+PARENTS: Final = 8
+"""Of so many of the fastest the next sketches are made."""
+
+
+@attrs.frozen
+class Drawn:
+    """A pipeline with scripts, the sketches that these were made of, and the time that the model expects."""
+
+    sketches: tuple[tuple[str, Sketch], ...]
+    candidate: Candidate
+
+
+@attrs.define
+class ScriptSearch:
+    """Looks for scripts, the most promising first, by what the model expects and what was measured.
+
+    Rounds of a search with the same seed, which is told the same times, are the same.
+
+    Attributes:
+        program: A program before any pass.
+        passes: The usual pipeline.
+        machine: What predicts times.
+        vector_bytes: The width of a vector register.
+        seed: Where drawing begins.
+        stop: Asked between sketches; a round ends early where it says so.
+    """
+
+    program: Program
+    passes: tuple[Pass, ...]
+    machine: Machine
+    vector_bytes: int
+    seed: int = 0
+    stop: Callable[[], bool] = attrs.field(default=lambda: False)
+    _random: Random = attrs.field(init=False)
+    _before: Program = attrs.field(init=False)
+    _trees: dict[str, Tree] = attrs.field(factory=dict, init=False)
+    _rooms: dict[str, Room] = attrs.field(factory=dict, init=False)
+    _kernels: int = attrs.field(default=0, init=False)
+    _known: set[tuple[Kernel, ...]] = attrs.field(factory=set, init=False)
+    _waiting: list[Drawn] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Apply the passes that run before kernels are scheduled, and look at the kernels."""
+        self._random = Random(self.seed)
+        self._before = self.program
+        for step in self.passes[: self._first]:
+            self._before = applied(step, self._before)
+        found = _Kernels([])
+        applied(found, self._before)
+        for kernel in found.kernels:
+            self._kernels += 1
+            tree = tree_of(kernel)
+            if not isinstance(tree, Refused) and (room := Room.of(tree, self.vector_bytes)).order:
+                name = kernel.name.partition("(")[0]
+                self._trees[name], self._rooms[name] = tree, room
+
+    @property
+    def _first(self) -> int:
+        places = (n for n, step in enumerate(self.passes) if type(unnamed(step)).__module__.startswith(SCHEDULES))
+        return next(places, len(self.passes))
+
+    def round(self, timed: Sequence[tuple[Drawn, float]]) -> list[Drawn]:
+        """Return what to time next, given the times of all before; nothing where scripts fit none of the kernels."""
+        if not self._rooms:
+            return []
+        best = [drawn for drawn, _ in sorted(timed, key=lambda each: each[1])[:PARENTS]]
+        for _ in range(LATER_DRAWN if best else FIRST_DRAWN):
+            if self.stop():
+                break
+            self._add(self._next(best))
+        self._waiting.sort(key=lambda each: each.candidate.seconds)
+        promising, others = self._waiting[: ROUND * 3 // 4], self._waiting[ROUND * 3 // 4 :]
+        chance = self._random.sample(others[: 2 * ROUND], min(len(others[: 2 * ROUND]), ROUND - len(promising)))
+        chosen = [*promising, *chance]
+        self._waiting = [each for each in self._waiting if not any(each is one for one in chosen)]
+        return chosen
+
+    def _next(self, best: Sequence[Drawn]) -> dict[str, Sketch]:
+        """Return sketches at random: new ones, or ones like the best."""
+        sketches = dict(self._random.choice(best).sketches) if best and self._random.random() < _LIKE_BEST else {}
+        name = self._random.choice(list(self._rooms))
+        room, held = self._rooms[name], sketches.get(name)
+        if held is None:
+            sketches[name] = room.draw(self._random)
+        else:
+            other = dict(self._random.choice(best).sketches).get(name, held)
+            crossed = room.crossed(held, other, self._random) if self._random.random() < _CROSSED else held
+            sketches[name] = room.changed(crossed, self._random)
+        return sketches
+
+    def _add(self, sketches: Sketches) -> None:
+        """Let sketches wait to be timed, unless a step refuses, or others made the same kernels."""
+        passes = self._pipeline(sketches)
+        if passes is None:
+            return
+        program = self._before
+        try:
+            for step in passes[self._first :]:
+                program = applied(step, program)
+        except TileError:
+            return
+        if program.kernels not in self._known:
+            self._known.add(program.kernels)
+            seconds = predict(program, self.machine).seconds
+            self._waiting.append(Drawn(tuple(sketches.items()), Candidate(passes, program, seconds, "script")))
+
+    def _pipeline(self, sketches: Sketches) -> tuple[Pass, ...] | None:
+        """Return the passes with scripts for kernels; None where a sketch does not fit, or has no steps."""
+        scripts: list[Pass] = []
+        for name, sketch in sketches.items():
+            steps = steps_of(sketch, self._trees[name])
+            if isinstance(steps, Refused) or not steps:
+                return None
+            scripts.append(Scripted(steps, Pattern(kernel=name)))
+        rest = self.passes[self._first :]
+        if len(sketches) == self._kernels:  # nobody else is to schedule
+            rest = tuple(step for step in rest if not _schedules(step))
+        return (*self.passes[: self._first], *scripts, *rest)
+
+
+_LIKE_BEST: Final = 0.85
+_CROSSED: Final = 0.3
+
+
+def _schedules(step: Pass) -> bool:
+    inner = unnamed(step)
+    return type(inner).__module__.startswith(SCHEDULES) and inner.name != "thread"
+
+
+@attrs.frozen
+class _Kernels:
+    """Collects the kernels of a program, and changes nothing."""
+
+    name: ClassVar[str] = "kernels"
+    kernels: list[Block]
+
+    def __call__(self, program: Program) -> Program:
+        return expand_kernels(program, self._seen)
+
+    def _seen(self, kernel: Block) -> Refused:
+        self.kernels.append(kernel)
+        return refused("TR002")

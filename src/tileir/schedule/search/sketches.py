@@ -1,0 +1,219 @@
+"""Schedules in a few numbers, and the steps of a script that they stand for.
+
+A sketch tiles the loops over outputs, fills vectors along one of them or along the loops inside, copies tensors to
+memory of their own and unrolls, as rules for sketches do in searches for schedules (Zheng and others, "Ansor:
+Generating High-Performance Tensor Programs for Deep Learning", 2020). Which numbers are any good is for a search to
+find out; a sketch that does not fit a kernel is refused by the step that does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.schedule.remarks import Refused
+from tileir.schedule.script import applied
+from tileir.schedule.sizes import Known
+from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
+from tileir.schedule.steps.memory import Stage
+from tileir.schedule.steps.reductions import RFactor
+from tileir.schedule.tree import Loop, Tail, leaves, walk
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from tileir.schedule.script import Step
+    from tileir.schedule.tree import Item, Tree
+
+
+@attrs.frozen
+class Sketch:
+    """A schedule in a few numbers.
+
+    Attributes:
+        order: The loops over outputs, the outermost first.
+        tiles: How many iterations of each of them stay together, innermost and unrolled; 1 for none.
+        vector: The loop over outputs whose tile is cut into vectors; empty for none.
+        lanes: The lanes of a vector.
+        parts: How many vectors of partial results the loops inside have; 0 where they have no lanes.
+        unrolled: How many iterations of the loops inside are unrolled.
+        staged: Tensors that are copied, and the loop over outputs an iteration of which reads a copy.
+        grid: How many of the outer loops are groups of the grid, up to one whose iterations copy.
+    """
+
+    order: tuple[str, ...]
+    tiles: tuple[int, ...]
+    vector: str = ""
+    lanes: int = 1
+    parts: int = 0
+    unrolled: int = 1
+    staged: tuple[tuple[str, str], ...] = ()
+    grid: int = 0
+
+
+def outputs_of(tree: Tree) -> tuple[Loop, ...]:
+    """Return the loops over outputs that stand in one another with nothing between them, the outermost first."""
+    found: list[Loop] = []
+    body = tree.body
+    while len(body) == 1 and isinstance(body[0], Loop) and not body[0].reduces:
+        found.append(body[0])
+        body = () if body[0].allocations else body[0].body
+    return tuple(found)
+
+
+def inner_of(tree: Tree) -> tuple[str, ...]:
+    """Return the names of the loops inside of those over outputs, each once."""
+    outputs = {loop.name for loop in outputs_of(tree)}
+    return tuple(dict.fromkeys(loop.name for loop in tree.loops() if loop.name not in outputs))
+
+
+def steps_of(sketch: Sketch, tree: Tree) -> tuple[Step, ...] | Refused:
+    """Return the steps that a sketch stands for, or why one of them refuses the tree."""
+    writer = _Writer(tree)
+    outer, tile = _tiles(sketch, writer)
+    lanes = [name for loop in inner_of(tree) for name in _inside(sketch, writer, loop)]
+    if tile:
+        writer.add(Jam(tuple(tile), tuple(lanes)))
+    for tensor, at in sketch.staged:
+        _copied(sketch, writer, tensor, outer[at])
+    for loop in tile:
+        writer.bind(loop, Binding.LANE if loop == tile[-1] and sketch.vector else Binding.UNROLL)
+    copying = {at for _, at in sketch.staged}
+    for name in sketch.order[: sketch.grid]:
+        writer.bind(outer[name], Binding.GRID)
+        if name in copying:
+            break  # groups stand outside of all else
+    return writer.refusal or tuple(writer.steps)
+
+
+@attrs.define
+class _Writer:
+    """Steps so far, and the tree that they make; none are added behind one that refuses."""
+
+    tree: Tree
+    steps: list[Step] = attrs.field(factory=list)
+    refusal: Refused | None = None
+
+    def add(self, step: Step) -> None:
+        new = self.refusal or applied(step, self.tree, Known())
+        if isinstance(new, Refused):
+            self.refusal = new
+        else:
+            self.tree = new
+            self.steps.append(step)
+
+    def fresh(self, stem: str) -> str:
+        return self.tree.names().fresh(stem)
+
+    def split(self, loop: str, by: int, outer: str, inner: str) -> tuple[str, str]:
+        """Split a loop, and return the names of the two."""
+        names = self.tree.names()
+        into = (names.fresh(f"{loop}_{outer}"), names.fresh(f"{loop}_{inner}"))
+        self.add(Split(loop, by, into, Tail.PEEL))
+        return into
+
+    def bind(self, loop: str, to: Binding) -> None:
+        """Bind a loop, if it has not been left out for having a single iteration."""
+        if any(each.name == loop for each in self.tree.loops()):
+            self.add(Bind(loop, to))
+
+    def lanes(self, loop: str, lanes: int) -> tuple[str, str]:
+        """Cut a loop into vectors, unrolled, and return the names of the loops over vectors and lanes."""
+        vector, lane = self.split(loop, lanes, "vector", "lane")
+        self.add(Bind(lane, Binding.LANE))
+        self.add(Bind(vector, Binding.UNROLL))
+        return vector, lane
+
+
+def _tiles(sketch: Sketch, writer: _Writer) -> tuple[dict[str, str], list[str]]:
+    """Split the loops over outputs; return the outer loop of each, and the loops of a tile, that over lanes last."""
+    outer, inner = {name: name for name in sketch.order}, dict[str, str]()
+    for name, size in zip(sketch.order, sketch.tiles, strict=True):
+        if size > 1:
+            outer[name], inner[name] = writer.split(name, size, "block", "tile")
+    tile = [inner[name] for name in sketch.order if name in inner and name != sketch.vector]
+    if sketch.vector in inner:
+        tile.append(inner[sketch.vector])
+    if len(sketch.order) > 1:
+        writer.add(Reorder((*(outer[name] for name in sketch.order), *tile)))
+    if sketch.vector in inner:
+        tile[-1:] = writer.split(tile[-1], sketch.lanes, "vector", "lane")
+    return outer, tile
+
+
+def _inside(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
+    """Give a loop inside lanes, or unroll it; return the names of the loops that are over lanes then."""
+    if sketch.parts:
+        return _partial(sketch, writer, loop)
+    if sketch.unrolled > 1:
+        _, inner = writer.split(loop, sketch.unrolled, "step", "unrolled")
+        writer.bind(inner, Binding.UNROLL)
+    return []
+
+
+def _partial(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
+    """Let lanes take turns in a loop inside, with partial results of their own for what it merges into."""
+    step, part = writer.split(loop, sketch.parts * sketch.lanes, "step", "part")
+    memory = _merged(writer.tree, part)
+    own: list[str] = []
+    if memory:
+        writer.add(Reorder((part, step)))
+        own = [name for each in memory for name in _apart(sketch, writer, each, part)]
+        writer.add(Reorder((step, part)))
+    vector, lane = writer.split(part, sketch.lanes, "vector", "lane")
+    writer.add(Bind(vector, Binding.UNROLL))
+    writer.add(Bind(lane, Binding.LANE))
+    return [lane, *own]
+
+
+def _apart(sketch: Sketch, writer: _Writer, memory: str, part: str) -> list[str]:
+    """Give each iteration of a loop an element to merge into, and merge these by halves."""
+    into = writer.fresh(f"{memory}_parts")
+    writer.add(RFactor(memory, part, into))
+    found = [writer.lanes(f"{into}_start", sketch.lanes)[1]]
+    merging, size = f"{into}_merge", sketch.parts * sketch.lanes
+    lanes = sketch.lanes
+    while lanes > 1:
+        if size > lanes:
+            rest, lane = writer.split(merging, lanes, "rest", "lane")
+            writer.add(Reorder((lane, rest)))
+            own = writer.fresh(f"{memory}_halves")
+            writer.add(RFactor(memory, lane, own))
+            writer.add(Reorder((rest, lane)))
+            writer.add(Bind(lane, Binding.LANE))
+            writer.add(Bind(rest, Binding.UNROLL))
+            writer.add(Bind(f"{own}_start", Binding.LANE))
+            found += [lane, f"{own}_start"]
+            merging, size = f"{own}_merge", lanes
+        lanes //= 2
+    writer.add(Bind(merging, Binding.UNROLL))
+    return found
+
+
+def _merged(tree: Tree, part: str) -> list[str]:
+    """Return memory that all iterations of the loops of a name merge into."""
+    uses = [use for loop in tree.loops() if loop.name == part for leaf in leaves(loop.body) for use in leaf.uses]
+    return list(dict.fromkeys(use.root for use in uses if use.merges and not _moves(use.access, part)))
+
+
+def _moves(access: tuple[object, ...], loop: str) -> bool:
+    return any(loop in getattr(affine, "indices", ()) for affine in access)
+
+
+def _copied(sketch: Sketch, writer: _Writer, tensor: str, at: str) -> None:
+    """Copy what an iteration of a loop reads, so that vectors find neighbours in the copy."""
+    inner = {each.name for loop in writer.tree.loops() if loop.name == at for each in _below(loop.body)}
+    uses = [use for leaf in leaves(writer.tree.body) for use in leaf.uses if use.root == tensor]
+    axes = len(uses[0].access) if uses else 0
+    lane = next((name for name in inner if name.endswith("_lane") and name.startswith(f"{sketch.vector}_")), "")
+    moved = [axis for axis in range(axes) if sketch.vector and lane and lane in uses[0].access[axis].indices]
+    order = (*(axis for axis in range(axes) if axis not in moved), *moved)
+    into = writer.fresh(f"{tensor}_copy")
+    writer.add(Stage(tensor, at, into, order=order if list(order) != sorted(order) else ()))
+    last = f"{into}_{order[-1]}" if order else ""
+    if any(loop.name == last for loop in writer.tree.loops()):
+        writer.lanes(last, sketch.lanes)
+
+
+def _below(items: tuple[Item, ...]) -> list[Loop]:
+    return [item for item in walk(items) if isinstance(item, Loop)]
