@@ -13,6 +13,7 @@ from tileir.driver.cli.targets import target_options
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import WIDTH, as_tables, remark_lines
+from tileir.driver.explain.tiles import tables_json, tile_tables
 from tileir.driver.targets import choice_of, settings_of
 
 
@@ -27,6 +28,12 @@ from tileir.driver.targets import choice_of, settings_of
 @click.option("--json", "json_", is_flag=True, help="Print JSON: bytes, operations and seconds as numbers.")
 @click.option("--remarks", is_flag=True, help="Say what each pass did to each kernel, or what kept it from that.")
 @click.option("--all-remarks", is_flag=True, help="The same, with passes that a kernel is not for at all.")
+@click.option(
+    "--tiles",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Print the cheapest tiles that each step autotile chooses among, with what they cost, instead.",
+)
 @click.option("--passes", metavar="PIPELINE", help="Stripe passes instead of the target's: text, JSON, or a name.")
 @target_options
 @click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
@@ -39,6 +46,7 @@ def explain_(
     json_: bool,
     remarks: bool,
     all_remarks: bool,
+    tiles: int | None,
     passes: str | None,
     target: str | None,
     settings: tuple[str, ...],
@@ -52,6 +60,10 @@ def explain_(
     types = cli_values.types(program, values)
     need_types(program, types)
     choice = choice_of(target, settings_of(settings))
+    if tiles is not None:
+        tables = tile_tables(program, types, device=device, target=choice, passes=passes, count=tiles)
+        click.echo(tables_json(tables) if json_ else "\n\n".join(map(str, tables)))
+        return
     found = explain(program, types, device=device, target=choice, passes=passes, after=after, measure=measure)
     if json_:
         click.echo(found.to_json(remarks=remarks or all_remarks))

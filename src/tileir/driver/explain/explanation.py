@@ -115,21 +115,14 @@ def explain(
             a loop or branch is to be measured.
         BackendError: There is no such device, or it refused a kernel.
     """
-    origin = program_of(source)
-    refuse_semtree(origin)
-    types = types_of(origin, arguments)
     owner = context or default_context()
-    choice = choice_of(target)
-    chosen = None if isinstance(choice, Target) and not measure else owner.device(device)
-    modelled = choice if isinstance(choice, Target) else scheduling_target(choice, _target_of(chosen), None)
-    request = Request(origin, dict(types), _target_of(chosen, modelled), passes, modelled)
-    if passes is None and chosen is not None and owner.disk_cache is not None:
-        request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
+    request, chosen = asked(source, arguments, owner, device=device, target=target, passes=passes, on_device=measure)
+    modelled = request.scheduling or request.target
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
     kept = Remarks()
     with listening(kept):
-        program = run(_until(request.pipeline, after), stripe_of(origin, types))
+        program = run(_until(request.pipeline, after), stripe_of(request.program, request.types))
     found = attrs.evolve(explain_program(program, modelled), remarks=kept.all())
     if chosen is None or not measure:
         return found
@@ -139,6 +132,32 @@ def explain(
     from tileir.driver.tuning.measurement import kernel_seconds
 
     return attrs.evolve(found, measured=kernel_seconds(request, owner, chosen))
+
+
+def asked(
+    source: Source,
+    arguments: Any,
+    owner: Context,
+    *,
+    device: str | DeviceInfo | None,
+    target: Named | None,
+    passes: tuple[Pass, ...] | str | None,
+    on_device: bool = False,
+) -> tuple[Request, DeviceInfo | None]:
+    """Return what costs are asked of, and the device; no device where the target says all, and nothing runs on one.
+
+    The arguments are those of :func:`explain`, and so are the errors.
+    """
+    origin = program_of(source)
+    refuse_semtree(origin)
+    types = types_of(origin, arguments)
+    choice = choice_of(target)
+    chosen = None if isinstance(choice, Target) and not on_device else owner.device(device)
+    modelled = choice if isinstance(choice, Target) else scheduling_target(choice, _target_of(chosen), None)
+    request = Request(origin, dict(types), _target_of(chosen, modelled), passes, modelled)
+    if passes is None and chosen is not None and owner.disk_cache is not None:
+        request = tuned(request, owner.disk_cache, owner.compiler(chosen), chosen)
+    return request, chosen
 
 
 def explain_program(program: Program, target: Target) -> Explanation:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ParseError, fail
+from tileir.core.targets.target_file import hardware_of
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Device
 from tileir.stripe.text.parser import parse_location
@@ -15,6 +16,8 @@ from tileir.stripe.text.parser import parse_location
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tileir.core.targets.hardware import MemoryUnit
+    from tileir.core.targets.target import Target
     from tileir.stripe.ir import Block, Location
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -89,3 +92,13 @@ def _matches(device: Device, place: Place) -> bool:
         return False
     pairs = zip(device.units, place.units, strict=False)
     return not any(a.is_constant and isinstance(b, int) and a.offset != b for a, b in pairs)
+
+
+def memory_of(places: Sequence[Place], target: Target) -> MemoryUnit | None:
+    """Return the memories that the last device of ``places`` is one of, by the hardware model of a target.
+
+    None where no place is given, or the model has no such memory: tags and locations may name what it does not know.
+    """
+    if not places:
+        return None
+    return next((unit for unit in hardware_of(target).memory_units if unit.name == places[-1].name), None)

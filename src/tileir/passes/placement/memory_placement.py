@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from tileir.core.errors import Diagnostic, TileError
 from tileir.core.rewrite import rewritten
+from tileir.core.targets.hardware import REGISTER
+from tileir.core.targets.target_file import hardware_of
 from tileir.passes.analysis.compute_deps import with_dependences
 from tileir.passes.base import at_least
 from tileir.passes.kernels.walk import rewrite_blocks
@@ -15,13 +18,32 @@ from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.ir import Block
 from tileir.stripe.lifetimes import Coexistence, lifetimes
 from tileir.stripe.tags import PROGRAM
+from tileir.stripe.text.printer import location_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from tileir.core.targets.target import Target
     from tileir.stripe.check.scope import Scope
     from tileir.stripe.ir import Program, Refinement
     from tileir.stripe.lifetimes import Lifetime
+
+
+@attrs.frozen
+class Limit:
+    """How large a memory is.
+
+    Attributes:
+        name: What the memory is called.
+        kib: KiB of one of them.
+        count: How many there are; an allocation that names none of them may take the bytes of all.
+
+    """
+
+    name: str
+    kib: float
+    count: int = 1
+
 
 _MOST_BY_DEPS: Final = 1024
 """With more allocations than this, statements count as run in order: all pairs are too many to look at."""
@@ -40,6 +62,8 @@ class MemoryPlacement:
         locs: The memories whose allocations are placed; with none, all memory that has a location.
         alignment: Bytes that offsets are multiples of.
         skip_tags: Allocations with one of these tags are not placed.
+        limits: How large the memories are, each ``{name=SRAM, kib=64}``; by default as the hardware model says, but for
+            registers, which are spilled. Memories that are not listed have no end.
     """
 
     name: ClassVar[str] = "memory_placement"
@@ -48,9 +72,22 @@ class MemoryPlacement:
     locs: tuple[Place, ...] = ()
     alignment: int = attrs.field(default=4, validator=at_least(1))
     skip_tags: tuple[str, ...] = ()
+    limits: tuple[Limit, ...] | None = None
+
+    def for_target(self, target: Target) -> MemoryPlacement:
+        """Return the pass with the sizes of memories, as the hardware model has them, where none are given."""
+        if self.limits is not None:
+            return self
+        units = [unit for unit in hardware_of(target).memory_units if unit.name != REGISTER]
+        named = [unit for unit in units if not self.locs or unit.name in {place.name for place in self.locs}]
+        return attrs.evolve(self, limits=tuple(Limit(unit.name, unit.size_kib, unit.count) for unit in named))
 
     def __call__(self, program: Program) -> Program:
-        """Return the program with memory placed."""
+        """Return the program with memory placed.
+
+        Raises:
+            TileError: TIL548, what is in use at a time is larger than its memory.
+        """
         lasting = frozenset((*program.inputs, *program.outputs))
         placed = rewrite_blocks(program, lambda scope: self._placed(scope, lasting), self.reqs, entry=True)
         return program if placed is program else rewrite_blocks(placed, _deps_again)
@@ -63,7 +100,26 @@ class MemoryPlacement:
             return scope.block
         by_deps = len(lives) <= _MOST_BY_DEPS
         placer = _Placer(Coexistence(scope.block, by_deps), self.alignment, known)
-        return _with_offsets(scope.block, placer.place(wanted))
+        offsets = placer.place(wanted)
+        self._check_room(scope.block, wanted, offsets)
+        return _with_offsets(scope.block, offsets)
+
+    def _check_room(self, block: Block, wanted: Iterable[Lifetime], offsets: Mapping[int, int]) -> None:
+        limits = {limit.name: limit for limit in self.limits or ()}
+        faults: dict[str, str] = {}
+        for allocation in (life.allocation for life in wanted):
+            where, device = location_text(allocation.location)[1:-1], allocation.location[-1]
+            if (limit := limits.get(device.name)) is None:
+                continue
+            room = limit.kib * (1 if device.units else limit.count)
+            end = (offsets[id(allocation)] + byte_size(allocation)) / 1024
+            if end > room:
+                faults[where] = (
+                    f"block {block.name!r} has {end:.4g} KiB in {where} at a time, which has {room:.4g} KiB:"
+                    f" {allocation.name!r} does not fit; split the work into smaller tiles before, by autotile or tile"
+                )
+        if faults:
+            raise TileError(Diagnostic("TIL548", fault) for fault in faults.values())
 
     def _is_wanted(self, allocation: Refinement) -> bool:
         if allocation.offset is not None or not allocation.location or allocation.shape.elements == 0:

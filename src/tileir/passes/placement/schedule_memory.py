@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -10,7 +10,7 @@ from tileir.core.errors import Diagnostic, TileError
 from tileir.passes.base import at_least, free_tags
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.placement.hand_down import hand_down
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locations import Place, memory_of
 from tileir.passes.placement.point_groups import grouped
 from tileir.passes.placement.resident_views import overhanging
 from tileir.passes.placement.scheduled_block import ScheduledBlock
@@ -20,8 +20,12 @@ from tileir.stripe.tags import MAIN
 from tileir.stripe.works import uses_of
 
 if TYPE_CHECKING:
+    from tileir.core.targets.target import Target
     from tileir.stripe.check.scope import Scope
     from tileir.stripe.ir import Block, Program
+
+_UNKNOWN_KIB: Final = 256.0
+"""The size of memories that no hardware model knows."""
 
 
 @attrs.frozen
@@ -38,12 +42,14 @@ class Schedule:
     Attributes:
         reqs: Tags that a block must carry.
         mem_loc: The inner memory.
-        mem_kib: Size of it, or of each of its banks; 0 for one without end.
+        mem_kib: Size of it, or of each of its banks; 0 for one without end. None: as the hardware model says of one
+            memory of that name, and 256 where it knows none.
         alignment: Bytes that offsets in it are multiples of.
         xfer_loc: The unit that moves data.
         allow_out_of_range_accesses: Whether that unit may touch what is beyond the edge of a tensor: transfers that
             constraints keep from that get the tag ``overrun``, by which a device may drop these.
-        num_banks: How many banks the memory has. What has a bank axis is spread over all of them.
+        num_banks: How many banks the memory has. What has a bank axis is spread over all of them. None: as many as the
+            hardware model has memories of that name, where the size comes from there too, else 1.
         pipeline_depth: So many points of a block are in the memory at a time: where an index allows it, each point does
             the work of so many, whose transfers and statements wait for each other only where they must.
         window: By how many statements data are brought in ahead of their use.
@@ -57,17 +63,35 @@ class Schedule:
     name: ClassVar[str] = "schedule"
     reqs: tuple[str, ...] = (MAIN,)
     mem_loc: tuple[Place, ...] = (Place("SRAM"),)
-    mem_kib: float = 256.0
+    mem_kib: float | None = None
     alignment: int = attrs.field(default=16, validator=at_least(1))
     xfer_loc: tuple[Place, ...] = (Place("DMA"),)
     allow_out_of_range_accesses: bool = False
-    num_banks: int = attrs.field(default=1, validator=at_least(1))
+    num_banks: int | None = attrs.field(default=None, validator=attrs.validators.optional(at_least(1)))
     pipeline_depth: int = attrs.field(default=1, validator=at_least(1))
     window: int = attrs.field(default=1, validator=at_least(0))
     swap_in_set: tuple[str, ...] = attrs.field(default=("swap_in",), validator=free_tags)
     swap_out_set: tuple[str, ...] = attrs.field(default=("swap_out",), validator=free_tags)
     skip_tags: tuple[str, ...] = ()
     only_larger: bool = False
+
+    @property
+    def room_kib(self) -> float:
+        """KiB of the inner memory, or of a bank of it; 0 for one without end."""
+        return _UNKNOWN_KIB if self.mem_kib is None else self.mem_kib
+
+    @property
+    def banks(self) -> int:
+        """How many banks the inner memory has."""
+        return self.num_banks or 1
+
+    def for_target(self, target: Target) -> Schedule:
+        """Return the pass with the size of the inner memory, as the hardware model has it, where none is given."""
+        unit = memory_of(self.mem_loc, target) if self.mem_kib is None else None
+        if unit is None:
+            return self
+        whole = self.num_banks is None and not self.mem_loc[-1].units
+        return attrs.evolve(self, mem_kib=unit.size_kib, num_banks=unit.count if whole else self.num_banks)
 
     def __call__(self, program: Program) -> Program:
         """Return the program with the selected blocks scheduled.

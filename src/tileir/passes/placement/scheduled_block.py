@@ -57,7 +57,7 @@ class ScheduledBlock:
             return block
         if options.only_larger and self._fits_around():
             return block
-        found = residents(self.aliases, self.lasting, options.mem_loc, options.num_banks, options.skip_tags)
+        found = residents(self.aliases, self.lasting, options.mem_loc, options.banks, options.skip_tags)
         if not found:
             return block
         views = {resident.item.name: resident for resident in found}
@@ -80,7 +80,7 @@ class ScheduledBlock:
 
     @cached_property
     def _memory(self) -> Memory:
-        return Memory(int(self.options.mem_kib * 1024), self.options.num_banks, self.options.alignment)
+        return Memory(int(self.options.room_kib * 1024), self.options.banks, self.options.alignment)
 
     @cached_property
     def _place(self) -> Location:
@@ -118,7 +118,7 @@ class ScheduledBlock:
     def _placed(self, slot: Slot) -> tuple[Location, int]:
         """Return where a slot is."""
         *path, device = self._place
-        if slot.bank != ALL_BANKS and (self.options.num_banks > 1 or not device.units):
+        if slot.bank != ALL_BANKS and (self.options.banks > 1 or not device.units):
             device = attrs.evolve(device, units=(*device.units, Affine.constant(slot.bank)))
         return (*path, device), slot.offset
 
@@ -135,7 +135,7 @@ class ScheduledBlock:
 
     def _bank(self, allocation: Refinement) -> int:
         """Return the bank of an allocation, as its last unit says."""
-        if self.options.num_banks == 1:
+        if self.options.banks == 1:
             return 0
         units = allocation.location[len(self.options.mem_loc) - 1].units
         return int(units[-1].offset) if units and units[-1].is_constant else ALL_BANKS
@@ -187,7 +187,7 @@ class ScheduledBlock:
     def _fault(self, shortage: Shortage) -> Diagnostic:
         statement = self.aliases.scope.block.statements[shortage.statement]
         name = statement.name if isinstance(statement, Block) else f"statement {shortage.statement}"
-        banks, size = self.options.num_banks, f"{self.options.mem_kib:.4g} KiB"
+        banks, size = self.options.banks, f"{self.options.room_kib:.4g} KiB"
         has = f"{banks} banks of {size}" if banks > 1 else size
         where = "/".join(place.name for place in self.options.mem_loc)
         largest = shortage.largest

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
 from tileir.passes.base import at_least, free_tags, map_blocks
-from tileir.passes.placement.locations import Place, location
+from tileir.passes.placement.locations import Place, location, memory_of
 from tileir.passes.tiling.search import best_tiles
 from tileir.passes.tiling.tile import tiled
 from tileir.stripe.ir import Tags
 
 if TYPE_CHECKING:
+    from tileir.core.targets.target import Target
     from tileir.stripe.ir import Block, Program
+
+_UNKNOWN_BYTES: Final = 32 * 1024
+"""The size of memories that no hardware model knows."""
 
 _MOST_SPLIT = 16
 """Blocks with more indices than this stay as they are: the search looks at pairs of them."""
@@ -39,7 +43,8 @@ class Autotile:
         only_even: Whether sizes divide their ranges.
         only_multiples: Sizes are multiples of this, or whole ranges.
         memory: The memory that a tile is to fit; views of a tile that have no location are put there. None: no name.
-        memory_bytes: How large that memory is.
+        memory_bytes: How large that memory is. None: as the hardware model says of one of that name, and 32 KiB where
+            it knows none.
         pipeline_depth: So many tiles are in it at a time.
         max_total_size: Most bytes that a tile touches.
         max_output_size: Most bytes of results of a tile.
@@ -69,7 +74,7 @@ class Autotile:
     only_even: bool = False
     only_multiples: int = attrs.field(default=0, validator=at_least(0))
     memory: tuple[Place, ...] = ()
-    memory_bytes: int = attrs.field(default=32 * 1024, validator=at_least(0))
+    memory_bytes: int | None = attrs.field(default=None, validator=attrs.validators.optional(at_least(0)))
     pipeline_depth: int = attrs.field(default=1, validator=at_least(1))
     max_total_size: int = attrs.field(default=0, validator=at_least(0))
     max_output_size: int = attrs.field(default=0, validator=at_least(0))
@@ -89,6 +94,16 @@ class Autotile:
     fast: bool = False
     candidates: tuple[tuple[int, ...], ...] = attrs.field(default=(), validator=_positive)
     loc: tuple[Place, ...] = ()
+
+    @property
+    def room(self) -> int:
+        """Bytes of the memory that a tile is to fit; 0 for one without end."""
+        return _UNKNOWN_BYTES if self.memory_bytes is None else self.memory_bytes
+
+    def for_target(self, target: Target) -> Autotile:
+        """Return the pass with the size of its memory, as the hardware model has it, where no other is given."""
+        unit = memory_of(self.memory, target) if self.memory_bytes is None else None
+        return self if unit is None else attrs.evolve(self, memory_bytes=unit.size_bytes)
 
     def __call__(self, program: Program) -> Program:
         """Return the program with the selected blocks split where that pays."""

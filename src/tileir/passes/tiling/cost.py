@@ -59,6 +59,14 @@ class TileCosts:
         """Return the bytes that each tile touches."""
         return _sum((view.bytes(sizes) for view in (*self.reads, *self.writes)), sizes)
 
+    def lines(self, sizes: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the cache lines of inputs and of results that each tile touches, on average over where it starts."""
+        width = self.options.cache_width
+        reads, writes = (
+            _sum((view.lines(sizes, width) for view in views), sizes) for views in (self.reads, self.writes)
+        )
+        return reads, writes
+
     def costs(self, sizes: Numbers) -> Numbers:
         """Return the cost of each tile, a row of ``sizes`` with a column for each index; infinity beyond a limit."""
         options = self.options
@@ -74,8 +82,7 @@ class TileCosts:
         ):
             if least > 0:
                 waste = waste * least / np.minimum(value, least)
-        lines_in = _sum((view.lines(sizes, options.cache_width) for view in self.reads), sizes)
-        lines_out = _sum((view.lines(sizes, options.cache_width) for view in self.writes), sizes)
+        lines_in, lines_out = self.lines(sizes)
         traffic = 1 + options.input_cost * lines_in + options.output_cost * lines_out
         cost: Numbers = waste * traffic / points + options.split_factor * np.log2(tiles)
         if options.factor_bound > 1:
@@ -91,7 +98,7 @@ class TileCosts:
         writes = _sum((view.bytes(sizes) for view in self.writes), sizes)
         result = np.ones(len(sizes), np.bool_)
         for value, most in (
-            ((reads + writes) * options.pipeline_depth, options.memory_bytes),
+            ((reads + writes) * options.pipeline_depth, options.room),
             (reads + writes, options.max_total_size),
             (reads, options.max_input_size),
             (writes, options.max_output_size),

@@ -28,11 +28,12 @@ _BEAM: Final = 32
 
 @attrs.frozen
 class TileChoice:
-    """A tile: its size along each index, what it costs, and the bytes that it touches."""
+    """A tile: its size along each index, what it costs, and what it touches: bytes, and cache lines in and out."""
 
     sizes: tuple[int, ...]
     cost: float
     footprint: int
+    lines: tuple[float, float] = (0.0, 0.0)
 
 
 def best_tiles(block: Block, options: Autotile, count: int = 1) -> tuple[TileChoice, ...]:
@@ -192,7 +193,8 @@ def _choices(costs: TileCosts, sizes: Numbers, count: int) -> tuple[TileChoice, 
     order = np.lexsort((*sizes.T[::-1], found))[: min(count, int(np.isfinite(found).sum()))]
     rows = [tuple(map(int, sizes[row])) for row in order]
     bytes_of = costs.footprints(sizes[order])
+    lines_in, lines_out = costs.lines(sizes[order])
     return tuple(
-        TileChoice(tile, float(found[row]), int(footprint))
-        for tile, row, footprint in zip(rows, order, bytes_of, strict=True)
+        TileChoice(tile, float(found[row]), int(bytes_of[place]), (float(lines_in[place]), float(lines_out[place])))
+        for place, (tile, row) in enumerate(zip(rows, order, strict=True))
     )
