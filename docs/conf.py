@@ -21,6 +21,7 @@ myst_heading_anchors = 3
 myst_substitutions = {
     "codes": tables.codes(),
     "dtypes": tables.dtypes(),
+    "emitter": tables.emitter(),
     "expansions": tables.expansions(),
     "formula_functions": tables.formula_functions(),
     "formula_words": tables.formula_words(),

@@ -11,6 +11,7 @@ import attrs
 from tileir import ops
 from tileir.core.codes import CODES, WARNINGS
 from tileir.core.dtype import DType
+from tileir.driver.cli.new import contents_of
 from tileir.formula.catalogue import FOLDER, read_file
 from tileir.formula.function_file import parameter_text
 from tileir.formula.words import WORDS
@@ -106,6 +107,11 @@ def expansions() -> str:
     ops = dict.fromkeys(op for op, _ in ULP)
     rows = [(f"`{op.value}`", *(f"{ULP[op, dtype]:g}" for dtype in (DType.F32, DType.F64))) for op in ops]
     return _table(("function", "f32", "f64"), rows)
+
+
+def emitter() -> str:
+    """Return the module of the back end that ``tileir new`` writes."""
+    return f"```python\n{contents_of('backend', 'my_backend')['src/tileir_my_backend/__init__.py']}```"
 
 
 def passes() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,14 @@ def test_modules_of_wheels_are_typed_and_in_order(kind: str, tmp_path: Path) -> 
     for path, text in contents_of(kind, f"my_{kind}").items():
         assert "@" not in text.replace("@attrs", "").replace("@pytest", ""), path
         assert all(len(line) <= 120 for line in text.splitlines()), path
+
+
+def test_the_back_end_emits_in_few_lines_and_takes_no_meaning_from_interpreters() -> None:
+    text = contents_of("backend", "my_backend")["src/tileir_my_backend/__init__.py"]
+    assert sum(bool(line.strip()) for line in text.splitlines()) <= 150
+    imported = re.findall(r"^(?:from|import) (tileir\S*)", text, re.MULTILINE)
+    assert "tileir.semtree.legalise.c_operators" in imported
+    assert not [module for module in imported if "interpret" in module or module == "tileir.core.arithmetic"]
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "class", "_private", "ümlaut", "../up", "x-y"])

@@ -155,6 +155,45 @@ class HostExecutor:
         self._spare.append(scratch)
 
 
+@attrs.frozen(eq=False)
+class HostKernel:
+    """A kernel that is a function of the addresses of its arrays, and of scratch memory, which runs all groups.
+
+    Attributes:
+        executor: Where it runs: one after the other, in the order of submission.
+        function: What runs it; it is given packed addresses, and the address of the scratch memory.
+        addresses: How its arrays are packed.
+        scratch_bytes: How much scratch memory it needs.
+
+    """
+
+    executor: HostExecutor
+    function: Callable[[bytes, int], object]
+    addresses: Addresses
+    scratch_bytes: int = 0
+
+    def launch(self, buffers: Sequence[HostBuffer]) -> None:
+        """Run it, and return when the outputs are written; the errors are those of :meth:`run`."""
+        self.run(buffers).wait()
+
+    def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:
+        """Run it once all of ``after`` have completed.
+
+        Raises:
+            ArgumentError: TIL706, the buffers do not fit the parameters.
+            BackendError: TIL807, the executor was closed.
+
+        """
+        self.executor.check_open()
+        packed = self.addresses.packed(buffers)
+        return self.executor.scheduler.submit(partial(self._start, packed, tuple(buffers)), after)
+
+    def _start(self, packed: bytes, _kept_alive: tuple[HostBuffer, ...]) -> None:
+        scratch = self.executor.take_scratch(self.scratch_bytes)
+        self.function(packed, scratch.address)
+        self.executor.give_scratch(scratch)
+
+
 def _bytes_of(memory: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if isinstance(memory, HostBuffer):
         return memory.host()

@@ -1,4 +1,4 @@
-"""How languages like C spell operations."""
+"""Languages like C: kernels of what they can spell, and how they spell operations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Op
+from tileir.semtree.legalise.capabilities import C_LIKE
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.legalise.repeated import with_parts_named
+from tileir.semtree.legalise.scalariser import scalarised
+from tileir.semtree.transform.expansions import expand_kernel
+from tileir.semtree.transform.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tileir.semtree.ir import KernelFunction
 
 INFIX: Final[Mapping[Op, str]] = MappingProxyType(
     {
@@ -45,3 +53,18 @@ FUNCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
     }
 )
 """Functions of floats that are exact, or rounded once; ``rint`` rounds to even unless a program changes the mode."""
+
+
+def scalar_c(kernel: KernelFunction) -> KernelFunction:
+    """Return an equal kernel of what any language like C can spell.
+
+    Statements are ``Declare``, ``DeclareArray``, ``Assign``, ``For`` and ``If``; groups have one thread, so that there
+    are no barriers, and hints are left out. Expressions have one lane. They are ``Const``, ``Var``, ``Subscript``,
+    ``Cast``, ``Bitcast``, the ``GridIndex`` of groups, and ``Apply`` of ``NEG``, ``BIT_NOT``, ``COND`` and what
+    :data:`INFIX` and :data:`FUNCTIONS` have, where C defines the result. Floats narrower than f32 are nothing but their
+    bits.
+
+    Raises:
+        BackendError: TIL804, the kernel holds something that no row of this stage expresses.
+    """
+    return with_parts_named(legalise(scalarised(expand_kernel(one_thread(kernel), frozenset())), C_LIKE))
