@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,14 +29,14 @@ from tileir.stripe.ir import Block, Program
 ALWAYS = Separate(least=1, share=0, operations=0)
 
 
-def image(height: int, width: int, *, stride: int = 1, padding: int = 1) -> Program:
+def image(height: int, width: int, *, stride: int = 1, padding: int = 1, features: int = 4) -> Program:
     rows, columns = ((size + 2 * padding - 3) // stride + 1 for size in (height, width))
     at = [f"{stride}*{x} + {w} - {padding}" for x, w in (("y", "i"), ("x", "j"))]
     text = (
         "function (X[H, W, CI], F[KH, KW, CI, CO]) -> (O) { "
         f"O[y, x, co : {rows}, {columns}, CO] = +(X[{at[0]}, {at[1]}, ci] * F[i, j, ci, co]); }}"
     )
-    shapes = {"X": (height, width, 2), "F": (3, 3, 2, 4)}
+    shapes = {"X": (height, width, 2), "F": (3, 3, 2, features)}
     return run((Accumulate(),), Case(text, DType.F32, shapes).program())
 
 
@@ -51,6 +52,18 @@ def test_an_image_has_an_inside_and_sides_and_corners() -> None:
         ({"y": 6, "x_side": 2, "co": 4}, 2),  # of columns only
         ({"y_side": 2, "x_side": 2, "co": 4}, 4),
     ]
+
+
+def test_narrow_ends_stay_whole_beside_lanes_without_tests() -> None:
+    kernels = run((ALWAYS,), image(8, 12, features=8)).main.blocks
+    assert [shape(kernel) for kernel in kernels] == [
+        ({"y": 8, "x": 10, "co": 8}, 2),
+        ({"y": 8, "x_side": 2, "co": 8}, 4),
+    ]
+    assert len(run((ALWAYS,), image(8, 12, features=7)).main.blocks) == 3
+    wide = image(16, 16, padding=2, features=8)  # two rows and columns at each end
+    assert len(run((ALWAYS,), wide).main.blocks) == 2
+    assert len(run((attrs.evolve(ALWAYS, narrow=3),), wide).main.blocks) == 3
 
 
 def test_both_ends_count_as_many_values_as_the_longer_one() -> None:
@@ -91,20 +104,20 @@ def test_aggregation_scopes_and_schedules_are_left_alone() -> None:
     assert run((ALWAYS,), scheduled) is scheduled
 
 
-@given(programs(8), st.integers(1, 3))
+@given(programs(8), st.integers(1, 3), st.integers(0, 6))
 @examples(100)
-def test_programs_keep_their_meaning(program: Program, most: int) -> None:
+def test_programs_keep_their_meaning(program: Program, most: int, narrow: int) -> None:
     before = run((Accumulate(), Fuse()), program)
-    after = run((Separate(least=1, share=0, operations=0, most=most),), before)
+    after = run((Separate(least=1, share=0, operations=0, most=most, narrow=narrow),), before)
     verify(after)
     assert_same_meaning(before, after)
 
 
-@given(convolutions(), st.integers(1, 3))
+@given(convolutions(), st.integers(1, 3), st.integers(0, 6))
 @examples(100)
-def test_convolutions_keep_their_meaning(case: Case, most: int) -> None:
+def test_convolutions_keep_their_meaning(case: Case, most: int, narrow: int) -> None:
     program = case.program()
-    after = run((Accumulate(), Fuse(), Separate(least=1, share=0, operations=0, most=most)), program)
+    after = run((Accumulate(), Fuse(), Separate(least=1, share=0, operations=0, most=most, narrow=narrow)), program)
     assert_same_meaning(program, after)
 
 

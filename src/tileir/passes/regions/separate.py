@@ -8,7 +8,7 @@ tests, and leaves them to the kernels for the boundary. It is the separation of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -25,15 +25,19 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_LANES: Final = 8
+"""Fewest values of an index that vector lanes take instead of one that is cut."""
+
 
 @attrs.frozen
 class Separate:
     """Split kernels in two along an index: values for which no constraint on it ever fails, and all others.
 
     The others, at both ends, are one kernel again, which is split further along other indices: for an image that means
-    its inside, the middles of its sides, and its corners. Kernels that open aggregation scopes or have a schedule stay
-    as they are, and so do those without constraints inside of blocks: where whole points do not run, there is nothing
-    to gain.
+    its inside, the middles of its sides, and its corners. Narrow ends stay whole where vector lanes find an index
+    without constraints: their tests are bounds of loops, and a kernel for the corners takes longer to compile than it
+    saves. Kernels that open aggregation scopes or have a schedule stay as they are, and so do those without constraints
+    inside of blocks: where whole points do not run, there is nothing to gain.
 
     Attributes:
         reqs: Tags of the kernels to split.
@@ -41,6 +45,7 @@ class Separate:
         share: Least share of the index, in percent, that must be inside.
         operations: Kernels that estimate fewer operations stay as they are.
         most: Along how many indices a kernel is split, each beginning with the boundary that the one before left.
+        narrow: Kernels of so few values of an index, at both ends together, are not split where the next has as few.
     """
 
     name: ClassVar[str] = "separate"
@@ -49,6 +54,7 @@ class Separate:
     share: int = attrs.field(default=50, validator=at_least(0))
     operations: int = attrs.field(default=1 << 16, validator=at_least(0))
     most: int = attrs.field(default=2, validator=at_least(0))
+    narrow: int = attrs.field(default=4, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with kernels for what lies inside."""
@@ -62,12 +68,15 @@ class Separate:
         if (operations := _operations(kernel)) < self.operations:
             return refused("TR611", operations=operations, least=self.operations)
         parts: list[stripe.Block] = []
-        left = kernel
+        left, ends = kernel, 0
         for _ in range(self.most):
             cut = self._cut(left, kernel.ranges)
             if isinstance(cut, Refused):
                 if not parts:
                     return cut
+                break
+            ends = max(ends, cut.ends)
+            if parts and ends <= self.narrow and _has_lanes(kernel):
                 break
             within, left = divided(left, cut.index, cut.low, cut.high)
             parts.append(within)
@@ -114,6 +123,18 @@ class _Cut:
     def rank(self) -> tuple[bool, int]:
         """What to prefer."""
         return self.contiguous, self.high - self.low
+
+    @property
+    def ends(self) -> int:
+        """How many values are outside."""
+        return self.index.range - (self.high - self.low)
+
+
+def _has_lanes(kernel: stripe.Block) -> bool:
+    """Return whether an index of a kernel fills a vector and is in no constraint."""
+    tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, {})
+    tested = {name for test in tests for name in test.indices}
+    return any(i.affine is None and i.range >= _LANES and i.name not in tested for i in kernel.indices)
 
 
 def _operations(block: stripe.Block) -> int:
