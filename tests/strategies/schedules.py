@@ -20,6 +20,7 @@ MODULES: Final = (
     "passes.algorithms.scan",
     "passes.algorithms.split_reduction",
     "passes.regions.separate",
+    "passes.regions.skip_zeros",
     "passes.regions.split_border",
     "passes.regions.strips",
 )

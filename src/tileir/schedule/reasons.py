@@ -152,6 +152,10 @@ _ALGORITHMS: Final = {
     "TR631": _beside("no chain of kernels over the same rows ends with this one"),
     "TR632": Reason("what passes between the kernels of a chain fits the caches"),
     "TR633": Reason("the rows of a chain of kernels are too few, too long, or overlap too much for strips"),
+    "TR641": _beside("nothing promises that the kernel reads neither infinity nor NaN"),
+    "TR642": _beside("no factor is known to be 0 but where comparisons of coordinates hold"),
+    "TR643": Reason("the comparisons bound no loop, several ones, or one with few steps"),
+    "TR644": Reason("some outputs may have no step left"),
 }
 
 _SCRIPTS: Final = {

@@ -7,6 +7,7 @@ the result does not depend on it.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -21,6 +22,7 @@ from tileir.ops.shared.foundation import (
     chosen,
     dim_like,
     dims_of,
+    finite,
     floating,
     index_of,
     mistaken,
@@ -77,7 +79,8 @@ def scaled_dot_product_attention(
 
     ``mask`` and ``bias`` broadcast with [..., H, S, T]: a query sees the keys where ``mask`` is not 0, and ``bias``,
     which may be minus infinity, is added to the scores. With ``causal``, query s sees keys 0 to s. ``scale`` is by
-    default ``1 / sqrt(D)``. A query that sees no key gives zeros, and has zero gradients; PyTorch gives NaN.
+    default ``1 / sqrt(D)``. A query that sees no key gives zeros, and has zero gradients; PyTorch gives NaN. Values
+    are finite, or results do not matter: whether those come in that a query does not see is open.
 
     Sources: Vaswani et al., "Attention is all you need", 2017; Ainslie et al., "GQA", 2023.
 
@@ -97,10 +100,10 @@ def scaled_dot_product_attention(
         last = rank_of(scores) - 1
         scores = call("cond", call("index", scores, last) <= call("index", scores, last - 1), scores, _NOTHING)
     if mask is None and bias is None:
-        return heads.weighted(softmax(scores))
+        return heads.weighted(softmax(scores), masked=causal)
     if mask is not None:
         scores = call("cond", heads.divided(mask), scores, _NOTHING)
-    return heads.weighted(_softmax_or_zeros(scores))
+    return heads.weighted(_softmax_or_zeros(scores), masked=causal or mask is not None)
 
 
 def multi_head_attention(
@@ -213,13 +216,17 @@ class _Heads:
         right = read(self.key, (*self.batch, *self._shared, columns, features))
         return written(Aggregation.SUM, left * right, (*self.batch, *self._split, rows, columns))
 
-    def weighted(self, weights: Tensor) -> Tensor:
-        """Return the sums of the values by these weights, with all heads on one axis again."""
+    def weighted(self, weights: Tensor, *, masked: bool) -> Tensor:
+        """Return the sums of the values by these weights, with all heads on one axis again.
+
+        Where weights are ``masked``, values whose weights are 0 by the coordinates alone need not be visited.
+        """
         rows, columns = _axis(self.query, -2, "s"), _axis(self.key, -2, "t")
         features = _axis(self.value, -1, "e")
         left = read(weights, (*self.batch, *self._split, rows, columns))
         right = read(self.value, (*self.batch, *self._shared, columns, features))
-        return written(Aggregation.SUM, left * right, (*self.batch, *self.heads, rows, features))
+        with finite(weights) if masked else nullcontext():
+            return written(Aggregation.SUM, left * right, (*self.batch, *self.heads, rows, features))
 
     def divided(self, x: Tensor) -> Tensor:
         """Return what broadcasts with scores in the form in which they are, with an axis for heads that share keys."""

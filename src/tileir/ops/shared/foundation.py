@@ -16,10 +16,11 @@ from tileir.tile.building.recording import mistake
 from tileir.tile.building.results import contraction
 from tileir.tile.building.sizes import broadcast, sizes_of
 from tileir.tile.building.tensors import Operand, Tensor, call, computed, recorder_of, value_of
-from tileir.tile.ir import Constraint, IndexName
+from tileir.tile.ir import Attribute, Constraint, IndexName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from tileir.core.errors import TileError
 
@@ -47,6 +48,7 @@ __all__ = [
     "dims_of",
     "equal_sizes",
     "expand",
+    "finite",
     "floating",
     "full",
     "index_of",
@@ -194,6 +196,11 @@ def aggregate(
     """
     options = {"default": default, "no_defract": no_defract}
     return contraction(combined.recorder, aggregation, combined, indices, sizes, **options)  # type: ignore[arg-type]
+
+
+def finite(x: Tensor) -> AbstractContextManager[None]:
+    """Return what promises of contractions recorded inside that they read no infinity and no NaN where it matters."""
+    return x.recorder.attributed(Attribute("finite"))
 
 
 def dim_like(x: Operand, size: Size) -> Dim:

@@ -232,9 +232,23 @@ def _blocked(loop: stripe.Block, sums: Sequence[_Sum], sizes: Sequence[int]) -> 
     views = tuple(attrs.evolve(r, source=blocks.get(r.source, r.source)) for r in inner.refinements)
     inner = attrs.evolve(inner, refinements=views)
     outer = attrs.evolve(
-        outer, refinements=(*outer.refinements, *allocations), statements=(*before, inner, *after), comments=()
+        outer,
+        constraints=tuple(_of_blocks(constraint, loop, sizes) for constraint in loop.constraints),
+        refinements=(*outer.refinements, *allocations),
+        statements=(*before, inner, *after),
+        comments=(),
     )
     return outer, tuple(attrs.evolve(each, steps=1) for each in sums)
+
+
+def _of_blocks(constraint: Affine, loop: stripe.Block, sizes: Sequence[int]) -> Affine:
+    """Return what is >= 0 for the blocks of ``sizes`` in which some step may satisfy a constraint of a loop."""
+    most = constraint
+    for index, size in zip(loop.indices, sizes, strict=True):
+        if index.affine is None:
+            ahead = max(0, int(constraint.coefficient(index.name)) * (size - 1))
+            most = most.substitute({index.name: Affine.of({index.name: size})}) + ahead
+    return most
 
 
 def _over(

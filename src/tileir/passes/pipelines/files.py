@@ -59,6 +59,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "script": "schedules.scripted",
         "separate": "regions.separate",
         "shadow": "rewrites.shadow",
+        "skip_zeros": "regions.skip_zeros",
         "split_border": "regions.split_border",
         "split_reduction": "algorithms.split_reduction",
         "split_scatter": "algorithms.split_scatter",

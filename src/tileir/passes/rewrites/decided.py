@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -11,10 +12,10 @@ from tileir.core.text.names import NameScope
 from tileir.passes.rewrites.dead_code import pruned
 from tileir.poly.affine import Affine, total
 from tileir.schedule.reindex import renamed
-from tileir.stripe.ir import Constant, Dim, Intrinsic, Load, LoadIndex, TensorShape, scalar_output
+from tileir.stripe.ir import Constant, Convert, Dim, Intrinsic, Load, LoadIndex, TensorShape, scalar_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.core.dtype import DType
     from tileir.stripe.ir import Block, Refinement, Statement
@@ -86,6 +87,8 @@ class _Values:
                     return self._within(x.affine + y.affine, dtype)
                 low, high = x.low + y.low, x.high + y.high
                 return _Value(low, high) if dtype.minimum <= low and high <= dtype.maximum else None
+            case Op.SUB, (_Value(affine=Affine() as x), _Value(affine=Affine() as y)) if dtype.is_integer:
+                return self._within(x - y, dtype)
             case ((Op.MAX | Op.MIN), (_Value() as x, _Value() as y)):
                 answer = self._answer(op, x, y)
                 if answer is not None:
@@ -124,6 +127,44 @@ def computed_tests(kernel: Block) -> list[Affine]:
     indices = {s.index for s in kernel.statements if isinstance(s, Load) and s.index is not None}
     computed = any((value := values.known.get(name)) is not None and value.affine is not None for name in indices)
     return values.tests if computed else []
+
+
+Tests: TypeAlias = tuple[tuple[Affine, ...], tuple[Affine, ...]]
+"""What is >= 0 where a truth value holds, and where it does not; as much of both as is known."""
+
+
+def coordinate_tests(
+    statements: Sequence[Statement], ranges: Mapping[str, int], loaded: Mapping[str, Tests] = MappingProxyType({})
+) -> dict[str, Tests]:
+    """Return the tests of scalars that compare coordinates; ``loaded`` are those of what statements load.
+
+    Of several tests that hold together, nothing is known where they do not.
+    """
+    values = _Values(ranges)
+    found = dict(loaded)
+    for statement in statements:
+        values.add(statement)
+        match statement:
+            case Intrinsic(op=op, inputs=(left, right), into=into) if op in _COMPARISONS and op.name.startswith("CMP"):
+                x, y = values.known.get(left), values.known.get(right)
+                if x is not None and y is not None and x.affine is not None and y.affine is not None:
+                    sign, offset = _COMPARISONS[op]
+                    difference = (x.affine - y.affine) * sign + offset
+                    found[into] = (difference,), (-difference - 1,)
+            case Intrinsic(op=Op.BIT_AND, inputs=(left, right), into=into, dtype=dtype) if dtype.is_bool:
+                both = tuple(found[name][0] for name in (left, right) if name in found)
+                found[into] = tuple(test for tests in both for test in tests), ()
+            case Convert(input=value, into=into, dtype=dtype) if dtype.is_bool and value in found:
+                found[into] = found[value]
+    return found
+
+
+def coordinates(statements: Iterable[Statement], ranges: Mapping[str, int]) -> dict[str, Affine]:
+    """Return the scalars that are affine in coordinates."""
+    values = _Values(ranges)
+    for statement in statements:
+        values.add(statement)
+    return {name: value.affine for name, value in values.known.items() if value.affine is not None}
 
 
 def bounds_of_scalars(kernel: Block) -> dict[str, tuple[int, int]]:

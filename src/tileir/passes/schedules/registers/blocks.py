@@ -6,6 +6,7 @@ part of a larger kernel.
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import product as combinations
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,9 @@ from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import overlapping
 from tileir.passes.schedules.registers.edges import Edges
-from tileir.passes.schedules.registers.panels import Columns, Panel, ordered_loops, panel
+from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, unrolled
+from tileir.passes.schedules.registers.selected import selecting, tests_of_tile
+from tileir.passes.schedules.registers.spans import Span, Spans
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
@@ -31,9 +34,6 @@ _GROUPS: Final = 4
 
 _PACKED_ROWS: Final = 32
 """Fewest rows of a group that packs a panel for itself."""
-
-_UNROLLED: Final = 48
-"""Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""
 
 
 def kernels(nest: Nest, plan: Plan, threads: int) -> Iterator[Node]:
@@ -119,6 +119,11 @@ class Builder:
     nest: Nest
     plan: Plan
     names: NameScope
+
+    @cached_property
+    def selected(self) -> dict[str, frozenset[Affine]]:
+        """Tests that hold wherever the sums in an accumulator matter."""
+        return selecting(self.nest)
 
     def kernel(self, piece: Piece, threads: int) -> Node:
         """Return the kernel for some columns."""
@@ -269,12 +274,14 @@ class Builder:
                 continue
             if segment.loops:
                 node = self.reduction(moved, values, splits, within, columns)
+                tests = tests_of_tile(self._selecting(segment), values, indices)
+                node = attrs.evolve(node, constraints=(*node.constraints, *tests))
             else:
                 node = leaf(moved, values, indices)
             children.append(node)
         around = tuple(i for split in splits for i in split.around)
-        tests = tuple(test for split in splits for test in split.tests)
-        return Node(around, tuple(allocations), tuple(children), constraints=tests)
+        ends = tuple(test for split in splits for test in split.tests)
+        return Node(around, tuple(allocations), tuple(children), constraints=ends)
 
     def reduction(
         self,
@@ -291,24 +298,35 @@ class Builder:
         rows = tuple(i for split in splits for i in split.rows)
         size = product(i.range for i in (*rows, *columns.vectors))
         spare = self._spare_registers(product(i.range for i in rows), size)
-        loops = _unrolled(ordered_loops(segment.loops, segment.uses), size, spare)
+        loops = unrolled(ordered_loops(segment.loops, segment.uses), size, spare)
         tested = {name for constraint in segment.constraints for name in constraint.indices}
         steps = tuple(i for i in loops if i.binding is Binding.UNROLL and i.name in tested)
+        serial = tuple(i for i in loops if i not in steps)
         vectors = (*columns.vectors, *columns.lanes, *self._terms())
         places = {index.name: split.place for index, split in zip(within, splits, strict=True)}
         ranges = {i.name: i.range for i in (*self.nest.indices, *segment.loops, *rows)}
         ranges |= {block: count for split in splits for block, count in split.blocks}
-        edges = Edges.of(segment, places, (*steps, *rows), ranges)
-        around = tuple(c.substitute(values) for c in segment.constraints if c not in edges.tests)
-        children = tuple(edges.blocks(segment, values, vectors, self.names))
-        return Node(tuple(i for i in loops if i not in steps), (), children, constraints=around, tags=segment.tags)
+        spans = Spans.of(segment, values, rows, serial, self.names)
+        parts = []
+        for span in (Span((), segment),) if spans is None else spans:
+            edges = Edges.of(span.segment, places, (*steps, *rows), ranges)
+            around = tuple(c.substitute(values) for c in span.segment.constraints if c not in edges.tests)
+            constraints = span.tests((*span.bounds, *around), ranges)
+            children = tuple(edges.blocks(span.segment, {**values, **span.place}, vectors, self.names))
+            parts.append(Node(span.loops(serial), (), children, constraints=constraints, tags=segment.tags))
+        return parts[0] if len(parts) == 1 else Node((), (), tuple(parts))
+
+    def _selecting(self, segment: Segment) -> tuple[Affine, ...]:
+        """Return tests of outer indices that hold wherever the sums of a segment matter."""
+        needs = [self.selected.get(use.root, frozenset()) for use in segment.uses if use.direction.writes]
+        return tuple(sorted(frozenset.intersection(*needs), key=str)) if needs else ()
 
     def _spare_registers(self, height: int, size: int) -> int:
         """Return how many registers a step leaves that has ``size`` sums, and loads a column and ``height`` elements.
 
         A single row has nothing to share.
         """
-        return self.plan.registers - size - size // height - height if height > 1 else _UNROLLED
+        return self.plan.registers - size - size // height - height if height > 1 else UNROLLED
 
     def _is_spread(self, segment: Segment) -> bool:
         """Return whether a segment reads finished sums, and touches memory in which neighbouring lanes are apart.
@@ -372,22 +390,3 @@ def _replaced(
         else:
             uses.append(packed.get(use, use) if segment.loops else use)
     return attrs.evolve(segment, uses=tuple(uses))
-
-
-def _unrolled(loops: tuple[stripe.Index, ...], size: int, spare: int) -> tuple[stripe.Index, ...]:
-    """Mark the innermost loops of which all iterations are few, so that what they share is loaded once.
-
-    Args:
-        loops: The loops of a reduction.
-        size: Multiply-adds of vectors in one iteration.
-        spare: Registers for what further iterations share with the first: one element each, which stays in a register.
-
-    """
-    result = list(loops)
-    iterations = 1
-    for place in reversed(range(len(loops))):
-        iterations *= loops[place].range
-        if size * iterations > _UNROLLED or iterations - 1 > spare:
-            break
-        result[place] = loops[place].bound(Binding.UNROLL)
-    return tuple(result)

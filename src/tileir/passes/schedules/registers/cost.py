@@ -197,6 +197,7 @@ class _Candidate:
     strided: tuple[Use, ...]
     steps: tuple[Step, ...]
     constrained: frozenset[str]
+    whole: frozenset[Use]
     overlaps: bool
 
     @classmethod
@@ -231,7 +232,7 @@ class _Candidate:
             if segment.loops
         )
         overlaps = overlaps and may_overlap(nest)
-        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, overlaps)
+        return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, whole, overlaps)
 
     def best(self) -> Plan | Refused:
         """Return the cheapest tile; refused where the registers hold none."""
@@ -333,7 +334,7 @@ class _Candidate:
         """Return whether to copy a panel: it is strided, or read again and again from beyond the first-level cache."""
         if use in self.strided:
             return True
-        if any(i in self.constrained for a in use.access for i in a.indices):
+        if use not in self.whole and any(i in self.constrained for a in use.access for i in a.indices):
             return False
         if any(use.stride(r.index.name) for r in rows):
             return False

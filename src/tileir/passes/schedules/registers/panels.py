@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from tileir.core.text.names import NameScope
 
+UNROLLED: Final = 48
+"""Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""
+
 _LEAST_TILE: Final = 4
 _MOST_TILE: Final = 8
 """Rows of the tiles that are turned: as many registers hold one. Tiles of 16 rows are no faster, and to select shuffles
@@ -51,6 +54,25 @@ class Panel:
 def ordered_loops(loops: tuple[stripe.Index, ...], uses: tuple[Use, ...]) -> tuple[stripe.Index, ...]:
     """Order reduction loops by how far they move the accesses, farthest outermost."""
     return tuple(sorted(loops, key=lambda i: -max((abs(u.stride(i.name)) for u in uses), default=0)))
+
+
+def unrolled(loops: tuple[stripe.Index, ...], size: int, spare: int) -> tuple[stripe.Index, ...]:
+    """Mark the innermost loops of which all iterations are few, so that what they share is loaded once.
+
+    Args:
+        loops: The loops of a reduction.
+        size: Multiply-adds of vectors in one iteration.
+        spare: Registers for what further iterations share with the first: one element each, which stays in a register.
+
+    """
+    result = list(loops)
+    iterations = 1
+    for place in reversed(range(len(loops))):
+        iterations *= loops[place].range
+        if size * iterations > UNROLLED or iterations - 1 > spare:
+            break
+        result[place] = loops[place].bound(Binding.UNROLL)
+    return tuple(result)
 
 
 def panel(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.passes.schedules.registers.spans import bounding
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe import ir as stripe
 
@@ -50,7 +51,8 @@ class Step:
         sums: Sums that a step adds to.
         vectors: What it loads along the vector index.
         scalars: What else it loads.
-        tests: For each constraint, how many rows along each index it may leave out, those at its end negative.
+        tests: For each constraint that bounds no loop, how many rows along each index it may leave out, negative at
+            its end.
         near: Columns of which a panel is in the nearest cache.
         elsewhere: For each of ``scalars`` that is far away, and in another page at each step, what moves it by a line.
 
@@ -77,12 +79,15 @@ class Step:
         column = lanes * max(panels, default=0)
         shared = min(vector.range / lanes, _SHARED_COLUMNS)
         stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
+        _, bounds = bounding(segment)
         return cls(
             depth,
             max(1, stores),
             tuple(moved[use] for use in along),
             tuple(moved[use] for use in reads if vector.name not in moved[use]),
-            tuple(left_out(constraint, nest, segment) for constraint in segment.constraints),
+            tuple(
+                left_out(constraint, nest, segment) for constraint in segment.constraints if constraint not in bounds
+            ),
             0 if shared * column > cache_bytes else cache_bytes // max(1, column),
             tuple(
                 frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
