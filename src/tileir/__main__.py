@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line; the extra ``cli`` brings what it needs."""
     try:
         from tileir.driver.cli.main import commands, run
-        from tileir.studio.command import studio
+        from tileir.studio.serve.command import studio
     except ModuleNotFoundError as missing:
         if missing.name not in ("click", "rich"):
             raise

@@ -14,14 +14,14 @@ import tileir
 from browser.designs import lines, picture, slider, wait_for_line
 from browser.visits import replace_text
 from tileir.core.errors import TileError
-from tileir.studio import widget as widgets
+from tileir.studio.notebook import widget as widgets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Page
 
-    from tileir.studio.notebook_model import FormulaDesigner
+    from tileir.studio.notebook.notebook_model import FormulaDesigner
 
 pytestmark = pytest.mark.once
 

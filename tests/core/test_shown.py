@@ -19,8 +19,8 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.shown import Shown, ShownWhole, counted, shortened
 from tileir.formula import ir as formula
-from tileir.formula.parser import parse as parse_formula
-from tileir.formula.printer import to_text as formula_text
+from tileir.formula.text.parser import parse as parse_formula
+from tileir.formula.text.printer import to_text as formula_text
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe

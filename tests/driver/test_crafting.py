@@ -12,11 +12,11 @@ import pytest
 import tileir
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.formulas.crafting import craft_file
-from tileir.formula.function_file import read_functions
+from tileir.formula.definitions.function_file import read_functions
 from tileir.runtime.disk_cache import DiskCache
 
 if TYPE_CHECKING:
-    from tileir.formula.given_values import GivenValue
+    from tileir.formula.editing.given_values import GivenValue
 
 PHOTO = np.random.default_rng(5).random((20, 31, 3), np.float32)
 SOBEL = """\

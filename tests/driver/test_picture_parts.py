@@ -10,8 +10,8 @@ from tileir.core.errors import ArgumentError
 from tileir.driver.formulas import crafting
 from tileir.driver.formulas import function as formula_function
 from tileir.driver.formulas.picture_parts import Rectangle
-from tileir.formula.catalogue import own_functions
-from tileir.formula.function_file import read_functions
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.definitions.function_file import read_functions
 
 PHOTO = np.random.default_rng(6).random((120, 90, 3), np.float32)
 LOCAL = {

@@ -14,11 +14,11 @@ from strategies.effort import examples
 from strategies.formulas import COMMENTS, FORMULAS, NAMES, STEPS
 from strategies.sources import ROOT
 from tileir.core.errors import Diagnostic, ParseError, VerifyError
-from tileir.formula import bracket
-from tileir.formula.catalogue import own_functions
+from tileir.formula.definitions.catalogue import own_functions
 from tileir.formula.ir import Boundary, Formula, Mask, Repeat, Source, Step
-from tileir.formula.parser import parse
-from tileir.formula.printer import to_text
+from tileir.formula.text import bracket
+from tileir.formula.text.parser import parse
+from tileir.formula.text.printer import to_text
 from tileir.formula.verifier import faults_of
 
 pytestmark = pytest.mark.once

@@ -7,11 +7,11 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tileir.core.errors import TileError
-from tileir.formula.catalogue import catalogue_of, own_functions
-from tileir.formula.function_file import read_functions
-from tileir.formula.functions import Function
+from tileir.formula.definitions.catalogue import catalogue_of, own_functions
+from tileir.formula.definitions.function_file import read_functions
+from tileir.formula.definitions.functions import Function
+from tileir.formula.definitions.parameters import NumberParameter
 from tileir.formula.ir import Argument, Boundary, Number, Weights, Word
-from tileir.formula.parameters import NumberParameter
 
 POINT = "function (Image[H, W, C], Level) -> (R) { R = Image * Level; }\n"
 SHARPEN = """\

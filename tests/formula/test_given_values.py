@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tileir.core.errors import ArgumentError
-from tileir.formula.applying import apply
-from tileir.formula.catalogue import own_functions
-from tileir.formula.given_values import given_text
-from tileir.formula.parser import parse_value
-from tileir.formula.printer import value_text
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.editing.given_values import given_text
+from tileir.formula.lower.applying import apply
+from tileir.formula.text.parser import parse_value
+from tileir.formula.text.printer import value_text
 
 if TYPE_CHECKING:
-    from tileir.formula.given_values import GivenValue
+    from tileir.formula.editing.given_values import GivenValue
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,23 @@ import pytest
 
 from strategies.formulas import FUNCTIONS
 from tileir.core.errors import TileError
-from tileir.formula.applying import apply
-from tileir.formula.catalogue import own_functions
-from tileir.formula.changes import Change, changed, composed, edited
-from tileir.formula.control_edits import ControlEdits
-from tileir.formula.control_tree import controls_of
-from tileir.formula.controls import ChoiceControl, FlagControl, GroupControls, NumberControl, StepControls, each_control
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.editing.changes import Change, changed, composed, edited
+from tileir.formula.editing.control_edits import ControlEdits
+from tileir.formula.editing.control_tree import controls_of
+from tileir.formula.editing.controls import (
+    ChoiceControl,
+    FlagControl,
+    GroupControls,
+    NumberControl,
+    StepControls,
+    each_control,
+)
+from tileir.formula.editing.step_edits import duplicated, inserted, moved, removed
 from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.parser import parse
+from tileir.formula.lower.applying import apply
 from tileir.formula.references import places_of
-from tileir.formula.step_edits import duplicated, inserted, moved, removed
+from tileir.formula.text.parser import parse
 from tileir.testing.fuzz import formulas
 from tileir.testing.fuzz.area import Refused
 from tileir.testing.generated.choices import Seeded
@@ -29,8 +36,8 @@ from tileir.testing.generated.choices import Seeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tileir.formula.changes import Edited
-    from tileir.formula.controls import Control
+    from tileir.formula.editing.changes import Edited
+    from tileir.formula.editing.controls import Control
 
 pytestmark = pytest.mark.once
 

@@ -10,10 +10,11 @@ import pytest
 from strategies.formulas import FUNCTIONS, SOBEL
 from tileir.core.errors import TileError
 from tileir.core.json.codec import content_hash, from_json, to_json
-from tileir.formula.catalogue import own_functions
-from tileir.formula.control_tree import controls_of
-from tileir.formula.function_checks import faults_of as faults_of_function
-from tileir.formula.functions import Derived, Function
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.definitions.function_checks import faults_of as faults_of_function
+from tileir.formula.definitions.functions import Derived, Function
+from tileir.formula.definitions.parameters import NumberParameter
+from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.ir import (
     Argument,
     Colour,
@@ -29,8 +30,7 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-from tileir.formula.parameters import NumberParameter
-from tileir.formula.parser import parse
+from tileir.formula.text.parser import parse
 from tileir.formula.verifier import faults_of
 from tileir.testing.fuzz import formulas, json_values
 from tileir.testing.fuzz.area import Refused
@@ -47,7 +47,7 @@ def test_hashes_stay() -> None:
 def test_documents_that_name_the_module_are_read() -> None:
     text = to_json(FUNCTIONS["mix"]).decode()
     assert (
-        from_json(text.replace("tileir.formula.Function", "tileir.formula.functions.Function"), Function)
+        from_json(text.replace("tileir.formula.Function", "tileir.formula.definitions.functions.Function"), Function)
         == FUNCTIONS["mix"]
     )
 

@@ -10,10 +10,10 @@ import pytest
 import tileir
 from strategies import opencl_device
 from strategies.photographs import filtered, photograph
-from tileir.formula.catalogue import own_functions
-from tileir.formula.lowering import craft
-from tileir.formula.parameters import ChoiceParameter
-from tileir.formula.parser import parse
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.definitions.parameters import ChoiceParameter
+from tileir.formula.lower.lowering import craft
+from tileir.formula.text.parser import parse
 
 pytestmark = pytest.mark.once
 

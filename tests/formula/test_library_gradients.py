@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tileir import FunctionBuilder
-from tileir.formula.catalogue import own_functions
-from tileir.formula.functions import parameter_name
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.definitions.functions import parameter_name
 from tileir.formula.ir import Step
-from tileir.formula.parser import parse
+from tileir.formula.text.parser import parse
 from tileir.testing.gradients import check_gradients
 
 if TYPE_CHECKING:

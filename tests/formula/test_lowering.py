@@ -11,9 +11,9 @@ import pytest
 from tileir import evaluate
 from tileir.core.errors import TileError
 from tileir.driver.arguments import tensor_types
-from tileir.formula.catalogue import own_functions
-from tileir.formula.lowering import craft
-from tileir.formula.parser import parse
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.lower.lowering import craft
+from tileir.formula.text.parser import parse
 from tileir.formula.verifier import faults_of
 from tileir.tile.ir import Scan
 from tileir.typed.inference.inference import infer

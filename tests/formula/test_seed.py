@@ -13,20 +13,20 @@ from strategies.formulas import FUNCTIONS
 from tileir import evaluate
 from tileir.core.errors import TileError
 from tileir.driver.explain.dispatch import BufferLife, Dispatch
-from tileir.formula import bracket
-from tileir.formula.applying import apply
-from tileir.formula.bodies import keeps_size
-from tileir.formula.catalogue import own_functions
-from tileir.formula.control_tree import controls_of
-from tileir.formula.controls import ChoiceControl, StepControls, each_control
-from tileir.formula.diagram import diagram_of
-from tileir.formula.diagram_svg import to_svg
-from tileir.formula.function_file import read_functions
+from tileir.formula.definitions.bodies import keeps_size
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.definitions.function_file import read_functions
+from tileir.formula.definitions.offers import offers
+from tileir.formula.diagrams.diagram import diagram_of
+from tileir.formula.diagrams.diagram_svg import to_svg
+from tileir.formula.editing.control_tree import controls_of
+from tileir.formula.editing.controls import ChoiceControl, StepControls, each_control
 from tileir.formula.ir import Source, Step
-from tileir.formula.lowering import craft
-from tileir.formula.offers import offers
-from tileir.formula.parser import parse
-from tileir.formula.printer import to_text
+from tileir.formula.lower.applying import apply
+from tileir.formula.lower.lowering import craft
+from tileir.formula.text import bracket
+from tileir.formula.text.parser import parse
+from tileir.formula.text.printer import to_text
 
 pytestmark = pytest.mark.once
 

@@ -13,10 +13,10 @@ from tileir.core.errors import ArgumentError, Diagnostic, ParseError
 from tileir.core.json.codec import from_json, to_json
 from tileir.core.text.lexing import MAX_FAULTS
 from tileir.formula.ir import Formula, Number, Repeat, Step
-from tileir.formula.lexer import MAX_CHARACTERS
-from tileir.formula.parser import parse
-from tileir.formula.printer import to_text
-from tileir.formula.spelling import MAX_DEPTH
+from tileir.formula.text.lexer import MAX_CHARACTERS
+from tileir.formula.text.parser import parse
+from tileir.formula.text.printer import to_text
+from tileir.formula.text.spelling import MAX_DEPTH
 
 
 @given(formula=FORMULAS)

@@ -10,10 +10,10 @@ import pytest
 from scipy import ndimage
 
 from tileir import evaluate
-from tileir.formula.catalogue import own_functions
-from tileir.formula.function_file import read_functions
-from tileir.formula.lowering import craft
-from tileir.formula.parser import parse
+from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.definitions.function_file import read_functions
+from tileir.formula.lower.lowering import craft
+from tileir.formula.text.parser import parse
 
 pytestmark = pytest.mark.once
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 from hypothesis import strategies as st
 
-from tileir.formula.function_file import read_functions
+from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import (
     Argument,
     Boundary,
@@ -23,7 +23,7 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-from tileir.formula.reading import WORDS
+from tileir.formula.text.reading import WORDS
 
 SOBEL = """\
 // Edges of a photograph

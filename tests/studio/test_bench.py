@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from tileir.driver.formulas import crafting
-from tileir.formula import lowering
-from tileir.studio.bench import Bench
+from tileir.formula.lower import lowering
+from tileir.studio.design.bench import Bench
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.formula.ir import Formula
-    from tileir.formula.lowering import Crafted
+    from tileir.formula.lower.lowering import Crafted
 
 UPLOAD = "0" * 32
 FORMULA = "gaussian(sigma=1.2)\ngamma(gamma={gamma})\nsharpen(amount={amount})"

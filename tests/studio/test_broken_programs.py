@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from studio.conversation import MATMUL, PORT, TOKEN, parsed
-from tileir.studio.server import Start, app_of
-from tileir.studio.workshop import Workshop
+from tileir.studio.serve.server import Start, app_of
+from tileir.studio.serve.workshop import Workshop
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 
 import tileir
 from tileir.driver.arguments import tensor_types
-from tileir.studio.checking import checked
+from tileir.studio.design.checking import checked
 from tileir.testing.programs.catalog import CASES
 from tileir.typed.inference.inference import infer
 

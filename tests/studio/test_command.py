@@ -18,8 +18,8 @@ from PIL import Image
 
 import tileir
 from tileir.core.errors import TileError
-from tileir.studio.command import example, start_of
-from tileir.studio.uploads import read
+from tileir.studio.serve.command import example, start_of
+from tileir.studio.serve.uploads import read
 
 pytestmark = pytest.mark.once
 

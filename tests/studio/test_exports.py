@@ -19,9 +19,9 @@ from tileir.core.errors import TileError
 from tileir.driver.formulas.pictures import as_levels
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.discovery import Registry
-from tileir.studio.bench import Assignment, Bench
-from tileir.studio.exports import script_of, source_of, writers
-from tileir.studio.uploads import store
+from tileir.studio.design.bench import Assignment, Bench
+from tileir.studio.design.exports import script_of, source_of, writers
+from tileir.studio.serve.uploads import store
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import works_case
 from tileir_opencl.emit.whole import whole
@@ -126,5 +126,5 @@ def test_any_back_end_that_writes_source_is_offered(monkeypatch: pytest.MonkeyPa
     )
     without = attrs.evolve(other, name="none", devices=lambda: ())
     context = Context(registry=Registry.of(other, without, installed.registry.backend("llvm")))
-    monkeypatch.setattr("tileir.studio.exports.default_context", lambda: context)
+    monkeypatch.setattr("tileir.studio.design.exports.default_context", lambda: context)
     assert {name: backend.title for name, backend in writers().items()} == {"other": "Words"}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.studio.graph import MOST_NODES, graph_of
-from tileir.studio.snapshot import snapshot_of
-from tileir.studio.subject import Subject
+from tileir.studio.views.graph import MOST_NODES, graph_of
+from tileir.studio.views.snapshot import snapshot_of
+from tileir.studio.views.subject import Subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tileir.studio.views import GraphView
+    from tileir.studio.views.views import GraphView
 
 
 def drawn(text: str, folder: Path, **values: str) -> GraphView:

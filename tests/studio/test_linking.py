@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tileir.studio.changes import MOST_COMPARED, changed_lines
-from tileir.studio.snapshot import Snapshot, snapshot_of
-from tileir.studio.stages import stages_of, view_of
-from tileir.studio.subject import Subject
+from tileir.studio.views.changes import MOST_COMPARED, changed_lines
+from tileir.studio.views.snapshot import Snapshot, snapshot_of
+from tileir.studio.views.stages import stages_of, view_of
+from tileir.studio.views.subject import Subject
 
 if TYPE_CHECKING:
     from pathlib import Path

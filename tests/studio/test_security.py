@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from studio.conversation import PORT, TOKEN, studio
-from tileir.studio.server import MOST_REQUEST
-from tileir.studio.uploads import KEPT, MOST_BYTES
+from tileir.studio.serve.server import MOST_REQUEST
+from tileir.studio.serve.uploads import KEPT, MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -197,7 +197,7 @@ def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Itera
 
             return from_json(text, name)
         case "formula":
-            from tileir.formula.parser import parse as parse_formula
+            from tileir.formula.text.parser import parse as parse_formula
 
             formula = parse_formula(text, name)
             verify(formula)
@@ -308,7 +308,7 @@ def _verify_schedule(node: object) -> None:
     if isinstance(node, Script):
         return  # the classes of steps check their fields
     if isinstance(node, Formula):
-        from tileir.formula.catalogue import default_catalogue
+        from tileir.formula.definitions.catalogue import default_catalogue
         from tileir.formula.verifier import verify as verify_formula
 
         verify_formula(node, default_catalogue().functions)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.formula.ir import Mask, Repeat, Step
-from tileir.formula.reading import PREVIOUS
+from tileir.formula.text.reading import PREVIOUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,15 +8,15 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.text.names import nearest
-from tileir.formula import spelling
 from tileir.formula.ir import Mask, Near, Number, Region, Repeat
-from tileir.formula.reading import PREVIOUS
+from tileir.formula.text import spelling
+from tileir.formula.text.reading import PREVIOUS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.span import Span
-    from tileir.formula.functions import Function
+    from tileir.formula.definitions.functions import Function
     from tileir.formula.ir import Formula, Merge, Source, Step
 
 MOST_ROUNDS: Final = 100_000

@@ -15,10 +15,10 @@ from tileir.core.json.codec import to_json
 from tileir.driver.cli.values import destinations, save, type_of, write_whole
 from tileir.driver.formulas.crafting import CraftedFormula, craft_file
 from tileir.driver.formulas.frames import frames_of, load_picture, written_to
-from tileir.formula import step_edits
-from tileir.formula.catalogue import default_catalogue, read_file
-from tileir.formula.groups import count_of
-from tileir.formula.printer import to_text
+from tileir.formula.definitions.catalogue import default_catalogue, read_file
+from tileir.formula.editing import step_edits
+from tileir.formula.lower.groups import count_of
+from tileir.formula.text.printer import to_text
 from tileir.tile.printer import to_text as tile_text
 
 if TYPE_CHECKING:

@@ -20,17 +20,17 @@ from tileir.driver.formulas.function import FormulaFunction
 from tileir.driver.formulas.picture_parts import MOST_PIXELS, Rectangle, check_inside, in_tiles, part, part_read
 from tileir.driver.formulas.values import RANKS, as_passed, dtype_of, shown
 from tileir.driver.jit import jit
-from tileir.formula import edits
-from tileir.formula.applying import apply
-from tileir.formula.catalogue import default_catalogue
-from tileir.formula.control_tree import controls_of
-from tileir.formula.controls import each_control
-from tileir.formula.given_values import given_text
-from tileir.formula.inputs import inputs_of
+from tileir.formula.definitions.catalogue import default_catalogue
+from tileir.formula.editing import edits
+from tileir.formula.editing.control_tree import controls_of
+from tileir.formula.editing.controls import each_control
+from tileir.formula.editing.given_values import given_text
 from tileir.formula.ir import Formula
-from tileir.formula.lowering import craft as lowered
-from tileir.formula.parser import parse
-from tileir.formula.printer import to_text
+from tileir.formula.lower.applying import apply
+from tileir.formula.lower.inputs import inputs_of
+from tileir.formula.lower.lowering import craft as lowered
+from tileir.formula.text.parser import parse
+from tileir.formula.text.printer import to_text
 from tileir.formula.verifier import verify
 from tileir.runtime.arrays import to_array
 from tileir.tile.low_rank import with_low_rank
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from tileir.driver.executable import Executable
     from tileir.driver.formulas.explanation import FormulaExplanation
     from tileir.driver.formulas.values import Array
-    from tileir.formula.functions import Function
-    from tileir.formula.given_values import GivenValue
-    from tileir.formula.lowering import Crafted
+    from tileir.formula.definitions.functions import Function
+    from tileir.formula.editing.given_values import GivenValue
+    from tileir.formula.lower.lowering import Crafted
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo, Options
 
@@ -263,7 +263,7 @@ class CraftedFormula:
 
         The value is text, as in a formula, or a bool, a number, or rows of weights.
 
-        Paths and values are those of controls (:func:`tileir.formula.applying.apply`): another function keeps the
+        Paths and values are those of controls (:func:`tileir.formula.lower.applying.apply`): another function keeps the
         arguments that it takes.
 
         Raises:

@@ -11,9 +11,9 @@ import attrs
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.driver.programs import function_of
-from tileir.formula.edits import elements
+from tileir.formula.editing.edits import elements
 from tileir.formula.ir import Step
-from tileir.formula.printer import step_text
+from tileir.formula.text.printer import step_text
 from tileir.passes.rewrites.immediates import REMARK
 from tileir.typed.ir import Scan
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.driver.explain.dispatch import Dispatch, Dispatched
     from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.driver.formulas.function import FormulaFunction
-    from tileir.formula.lowering import Crafted
+    from tileir.formula.lower.lowering import Crafted
     from tileir.typed.ir import Function
 
 WIDTH: Final = 120

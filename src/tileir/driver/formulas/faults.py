@@ -9,10 +9,10 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.driver.arguments import tensor_types
-from tileir.formula.function_file import read_functions
+from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import Mask, Number, Repeat, Step
-from tileir.formula.lowering import craft
-from tileir.formula.printer import source_text
+from tileir.formula.lower.lowering import craft
+from tileir.formula.text.printer import source_text
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Scan
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.driver.formulas.picture_parts import Array
-    from tileir.formula.functions import Function
+    from tileir.formula.definitions.functions import Function
     from tileir.formula.ir import Formula, Source
 
     Ending = Callable[[Step | Repeat], tuple[Step | Repeat, ...]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tileir.driver.formulas.picture_parts import Array
     from tileir.driver.jit import Jit
-    from tileir.formula.lowering import Crafted
+    from tileir.formula.lower.lowering import Crafted
     from tileir.runtime.interface import Options
     from tileir.tile.low_rank import Approximation
 

@@ -11,8 +11,8 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.formula import parser as formula_parser
-from tileir.formula import printer as formula_printer
+from tileir.formula.text import parser as formula_parser
+from tileir.formula.text import printer as formula_printer
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.semtree.text import parser as semtree_parser

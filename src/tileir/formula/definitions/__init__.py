@@ -1,0 +1,1 @@
+"""The functions that formulas call: files of them, their parameters, bodies and rules."""

@@ -1,0 +1,202 @@
+"""Functions that the steps of formulas call: Tile bodies with parameters that know their bounds."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import Diagnostic
+from tileir.core.targets.template_expressions import Budget, evaluate, parse
+from tileir.core.text.names import nearest
+from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Parameter
+from tileir.formula.definitions.words import WORDS, Word
+from tileir.formula.ir import Argument, Boundary, Value
+from tileir.formula.text.spelling import fault_of_value
+from tileir.tile import ir as tile
+from tileir.tile.building.inlining import Expansion, inline
+from tileir.tile.functions import builtin
+from tileir.tile.traversal import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tileir.formula.definitions.parameters import Operand
+    from tileir.ops.shared.foundation import Dim, Tensor
+
+
+@attrs.frozen
+class Derived:
+    """An input of a body that is computed from parameters, such as a radius from a standard deviation.
+
+    Attributes:
+        name: The input.
+        expression: Python's arithmetic over the names of parameters, as templates of targets have it.
+
+    """
+
+    name: str
+    expression: str
+
+    @cached_property
+    def tree(self) -> ast.expr:
+        """The expression, taken apart; an ExpressionError where it is none."""
+        return parse(self.expression)
+
+
+@attrs.frozen(slots=False)
+class Function:
+    """What a step can do.
+
+    Attributes:
+        name: How formulas call it.
+        body: Tile. Its inputs are pictures, then parameters by their names with a capital, and derived values. It may
+            call the words of :mod:`tileir.formula.definitions.words`, and helpers.
+        parameters: In the order of their controls.
+        derived: What the body is passed besides.
+        boundary: What windows see outside the picture where a step does not say.
+        about: What it does, in a sentence.
+        source: Who described the method.
+        helpers: Functions that the body may call, with all their inputs in order: those above it in its file.
+
+    """
+
+    name: str
+    body: tile.Function
+    parameters: tuple[Parameter, ...] = ()
+    derived: tuple[Derived, ...] = ()
+    boundary: Boundary = Boundary.MIRROR
+    about: str = ""
+    source: str = ""
+    helpers: tuple[Function, ...] = attrs.field(default=(), repr=False)
+
+    @cached_property
+    def pictures(self) -> tuple[str, ...]:
+        """The inputs that are pictures: one, or two of a function that merges."""
+        others = {input_name(each.name) for each in self.parameters} | {each.name for each in self.derived}
+        return tuple(each.name for each in self.body.inputs if each.name not in others)
+
+    @cached_property
+    def words(self) -> Mapping[str, Word]:
+        """What the body may call besides the functions of Tile."""
+        return {**{helper.name: helper.as_word for helper in self.helpers}, **WORDS}
+
+    def calls(self) -> Iterator[tuple[Word, tile.Call]]:
+        """Yield the words that statements of the body call, and the calls."""
+        for statement in self.body.statements:
+            if (call := self.word_call(statement)) is not None:
+                yield self.words[call.function], call
+
+    def word_call(self, statement: tile.Statement) -> tile.Call | None:
+        """Return the call of a word that a statement of the body is."""
+        value = statement.value if isinstance(statement, tile.Assignment) else None
+        return value if isinstance(value, tile.Call) and value.function in self.words else None
+
+    @cached_property
+    def has_window(self) -> bool:
+        """Whether it looks beyond the edges of a picture, so that a boundary means something."""
+        return any(word.has_boundary for word, _ in self.calls())
+
+    @cached_property
+    def is_pointwise(self) -> bool:
+        """Whether it reads no element but that at the place of its result, so that it may overwrite it."""
+        return all(word.is_pointwise for word, _ in self.calls()) and all(
+            self.word_call(statement) is not None
+            or (isinstance(statement, tile.Assignment) and _is_elementwise(statement.value))
+            for statement in self.body.statements
+        )
+
+    @cached_property
+    def fixed(self) -> frozenset[str]:
+        """The parameters and derived values that choose which statements there are, so that these are made anew."""
+        chosen = {each.name for each in self.parameters if isinstance(each, ChoiceParameter | FlagParameter)}
+        literals = [call.arguments[place] for word, call in self.calls() for place in word.literal]
+        names = {node.name for literal in literals for node in walk(literal) if isinstance(node, tile.Name)}
+        return frozenset(chosen | {parameter_name(self, name) for name in names})
+
+    @cached_property
+    def as_word(self) -> Word:
+        """The function as other bodies call it."""
+        inputs = self.body.inputs
+        form = f"{self.name}({', '.join(each.name for each in inputs)})"
+        return Word(
+            form,
+            self.about,
+            self.applied,
+            frozenset(place for place, each in enumerate(inputs) if each.dims),
+            len(inputs),
+            len(inputs),
+            frozenset(place for place, each in enumerate(inputs) if parameter_name(self, each.name) in self.fixed),
+            self.has_window,
+            self.is_pointwise,
+        )
+
+    def applied(self, operands: Sequence[Tensor | Dim | float], boundary: Boundary) -> Tensor:
+        """Return what it makes of operands for all inputs, in a function that is being built.
+
+        Raises:
+            TileError: They do not go with the body.
+
+        """
+
+        def made(word: Word, operands: Sequence[Tensor | Dim]) -> Tensor:
+            return word.make(operands, boundary)
+
+        expansions = {name: Expansion(word.tensors, partial(made, word)) for name, word in self.words.items()}
+        return inline(self.body, *operands, expansions=expansions)[0]
+
+    def parameter(self, name: str) -> Parameter | None:
+        """Return a parameter by its name."""
+        return next((each for each in self.parameters if each.name == name), None)
+
+    def values(self, arguments: tuple[Argument, ...]) -> dict[str, Value]:
+        """Return the value of each parameter, by its name."""
+        given = {argument.name: argument.value for argument in arguments}
+        return {each.name: given.get(each.name, each.default) for each in self.parameters}
+
+    def operands(self, arguments: tuple[Argument, ...]) -> dict[str, Operand]:
+        """Return what the body is called with besides pictures, by the names of parameters and derived values."""
+        values = self.values(arguments)
+        operands = {each.name: each.operand(values[each.name]) for each in self.parameters}
+        scalars = {name: number for name, number in operands.items() if isinstance(number, int | float)}
+        for each in self.derived:
+            value = evaluate(each.tree, scalars, Budget())
+            assert isinstance(value, int | float)  # the description was checked at both ends of the bounds
+            operands[each.name] = value
+        return operands
+
+    def faults(self, arguments: tuple[Argument, ...]) -> list[Diagnostic]:
+        """Return what is wrong with the arguments of a call."""
+        found = []
+        seen: set[str] = set()
+        for argument in arguments:
+            parameter = self.parameter(argument.name)
+            if parameter is None:
+                names = [each.name for each in self.parameters]
+                listed = f"it has {', '.join(names)}" if names else "it has none"
+                message = f"{self.name} has no parameter {argument.name!r}{nearest(argument.name, names)}; {listed}"
+                found.append(Diagnostic("TIL206", message, argument.span))
+            elif argument.name in seen:
+                found.append(Diagnostic("TIL202", f"{argument.name!r} is given twice", argument.span))
+            elif (fault := fault_of_value(argument.value) or parameter.fault(argument.value)) is not None:
+                found.append(Diagnostic("TIL224", f"{argument.name} {fault}", argument.value.span))
+            seen.add(argument.name)
+        return found
+
+
+def parameter_name(function: Function, name: str) -> str:
+    """Return the parameter, or the derived value, that an input of the body is."""
+    return next((each.name for each in function.parameters if input_name(each.name) == name), name)
+
+
+def input_name(parameter: str) -> str:
+    """Return how a Tile body spells a parameter: with a capital."""
+    return parameter[:1].upper() + parameter[1:]
+
+
+def _is_elementwise(value: tile.Expr) -> bool:
+    """Return whether an element of a value depends on elements at its place only; coordinates depend on none."""
+    names = [node.function for node in walk(value) if isinstance(node, tile.Call)]
+    return all(name == "index" or ((found := builtin(name)) is not None and found.elementwise) for name in names)

@@ -1,0 +1,83 @@
+"""What a step can be made of at some place of a formula: functions, sources, conditions and merges that fit there."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.formula.definitions.bodies import keeps_size
+from tileir.formula.ir import Formula, Step
+from tileir.formula.references import places_of
+from tileir.formula.text.reading import PREVIOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.formula.definitions.functions import Function
+    from tileir.formula.ir import Repeat
+    from tileir.formula.references import Scope
+
+MOST_SOURCES: Final = 100
+"""Earlier steps that are offered to be read, the nearest ones."""
+
+NEAR, MASK, REGION, NONE = "near", "mask", "region", "none"
+
+
+@attrs.frozen
+class Offers:
+    """What fits at a place.
+
+    Attributes:
+        functions: Names of functions that a step there can call.
+        merges: Names of functions that it can merge its result with another picture by.
+        sources: What it can read: inputs, the last round of the group around it, and earlier steps.
+        implied: What it reads where it names nothing; None where that has neither a name nor a number.
+        conditions: Kinds of conditions it can have: ``near``, ``mask`` and ``region``.
+
+    """
+
+    functions: tuple[str, ...]
+    merges: tuple[str, ...]
+    sources: tuple[str, ...]
+    implied: str | None
+    conditions: tuple[str, ...]
+
+
+def offers(formula: Formula, path: str, functions: Mapping[str, Function]) -> Offers:
+    """Return what fits at the path of a step, or where a further one would stand behind the last of a group.
+
+    Raises:
+        ArgumentError: TIL221, there is no such place.
+
+    """
+    for place, step, scope in places_of(formula):
+        if place == path:
+            return offered(step, scope, functions)
+    raise ArgumentError((Diagnostic("TIL221", f"the formula has no place {path!r} for a step"),))
+
+
+def offered(step: Step | Repeat | None, scope: Scope, functions: Mapping[str, Function]) -> Offers:
+    """Return what fits in place of a step, or where there is none yet, where a walk over a formula is now."""
+    implied = scope.implied()
+    names_second = implied is not None or (isinstance(step, Step) and len(step.sources) > 0)
+    merges = tuple(name for name, each in functions.items() if len(each.pictures) == 2)
+    called = functions.get(step.function) if isinstance(step, Step) else None
+    limits = called is None or keeps_size(called)
+    return Offers(
+        functions=tuple(name for name, each in functions.items() if len(each.pictures) == 1 or names_second),
+        merges=merges,
+        sources=_sources(scope),
+        implied=implied,
+        conditions=(NEAR, MASK, REGION) if limits else (),
+    )
+
+
+def _sources(scope: Scope) -> tuple[str, ...]:
+    """Return sources that can be read, the nearest steps last."""
+    named = [name for name, path in islice(reversed(scope.names.items()), MOST_SOURCES) if "." in path]
+    lines = [scope.spelling(path) for path in islice(reversed(scope.lines), MOST_SOURCES)]
+    steps = [each for each in [*named, *lines] if each is not None][:MOST_SOURCES]
+    return (*scope.inputs, *((PREVIOUS,) if scope.groups else ()), *reversed(steps))

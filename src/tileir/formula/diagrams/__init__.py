@@ -1,0 +1,1 @@
+"""Drawings of formulas: which step reads which."""

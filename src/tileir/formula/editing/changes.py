@@ -1,0 +1,141 @@
+"""Edits as values: which characters of a text become which, and what the text says then."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.formula.text.parser import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.formula.ir import Argument, Formula
+    from tileir.formula.text.layout import Call
+
+BLANKS: Final = " \t\r"
+"""What stands between the parts of a step."""
+
+
+@attrs.frozen(order=True)
+class Change:
+    """Characters of the text before the edit, from ``start`` to before ``stop``, and what stands there after it."""
+
+    start: int
+    stop: int
+    text: str
+
+
+@attrs.frozen
+class Edited:
+    """A text after an edit.
+
+    Attributes:
+        text: The whole of it.
+        formula: What it says.
+        start: Where the characters begin that are other ones than before.
+        stop: Where they end now.
+        changes: What became what, in the order of the text; characters that none of them names are as before.
+        moved: The paths of steps whose path is another one now, or None for those that are gone.
+
+    """
+
+    text: str
+    formula: Formula
+    start: int
+    stop: int
+    changes: tuple[Change, ...]
+    moved: Mapping[str, str | None]
+
+
+def edited(text: str, changes: Iterable[Change], moved: Mapping[str, str | None] | None = None) -> Edited:
+    """Return a text with some of its characters changed; changes at one place follow one another as given.
+
+    Raises:
+        ParseError: It becomes no formula.
+
+    """
+    ordered = tuple(sorted(changes, key=lambda change: (change.start, change.stop)))
+    made = changed(text, ordered)
+    start = ordered[0].start if ordered else 0
+    stop = len(made) - (len(text) - ordered[-1].stop) if ordered else 0
+    return Edited(made, parse(made), start, stop, ordered, MappingProxyType(dict(moved or {})))
+
+
+def changed(text: str, changes: Iterable[Change], offset: int = 0) -> str:
+    """Return a text, or a part of one that begins at ``offset``, with changes that are in order."""
+    pieces: list[str] = []
+    done = offset
+    for change in changes:
+        assert done <= change.start, "changes overlap"
+        pieces += [text[done - offset : change.start - offset], change.text]
+        done = change.stop
+    return "".join([*pieces, text[done - offset :]])
+
+
+def composed(text: str, first: tuple[Change, ...], second: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return the changes of ``text`` that do what some do, and then others to what it became by those."""
+    between = changed(text, first)
+    shift = 0
+    ranges: list[tuple[int, int]] = []
+    for change in first:
+        ranges.append((change.start + shift, change.start + shift + len(change.text)))
+        shift += len(change.text) - (change.stop - change.start)
+    clusters: list[tuple[int, int]] = []
+    for start, stop in sorted([*ranges, *((change.start, change.stop) for change in second)]):
+        if clusters and start <= clusters[-1][1]:
+            clusters[-1] = (clusters[-1][0], max(stop, clusters[-1][1]))
+        else:
+            clusters.append((start, stop))
+
+    def before(place: int, is_stop: bool) -> int:
+        """Return where a place of the text between the edits was before the first one."""
+        passed = [
+            change
+            for change, (_, stop) in zip(first, ranges, strict=True)
+            if stop < place or (is_stop and stop == place)
+        ]
+        return place - sum(len(change.text) - (change.stop - change.start) for change in passed)
+
+    made: list[Change] = []
+    for start, stop in clusters:
+        within = [change for change in second if start <= change.start and change.stop <= stop]
+        after = changed(between[start:stop], within, start)
+        made.append(Change(before(start, False), before(stop, True), after))
+    return tuple(made)
+
+
+def with_argument_changed(call: Call, arguments: tuple[Argument, ...], name: str, value: str) -> Change:
+    """Return the change that gives a parameter of a call a value."""
+    for argument in arguments:
+        if argument.name == name:
+            assert argument.value.span is not None  # it was parsed
+            return Change(argument.value.span.start, argument.value.span.stop, value)
+    if arguments:
+        last = arguments[-1].span
+        assert last is not None
+        return Change(last.stop, last.stop, f", {name}={value}")
+    return Change(call.function[1], call.stop, f"({name}={value})")
+
+
+def without_arguments(call: Call, arguments: tuple[Argument, ...], names: Iterable[str]) -> list[Change]:
+    """Return the changes that take parameters out of a call, and the brackets where none is left."""
+    gone = frozenset(names)
+    kept = [argument for argument in arguments if argument.name not in gone]
+    if len(kept) == len(arguments):
+        return []
+    if not kept:
+        return [Change(call.function[1], call.stop, "")]
+    changes: list[Change] = []
+    spans = [argument.span for argument in arguments if argument.span is not None]
+    is_behind_kept = False
+    for place, argument in enumerate(arguments):
+        if argument.name not in gone:
+            is_behind_kept = True
+        elif is_behind_kept:
+            changes.append(Change(spans[place - 1].stop, spans[place].stop, ""))
+        else:
+            changes.append(Change(spans[place].start, spans[place + 1].start, ""))
+    return changes

@@ -1,0 +1,219 @@
+"""Controls of a formula as data: what a page shows for each step, where that stands in the text, and what may.
+
+Every control has the path that :func:`tileir.formula.lower.applying.apply` takes. They are made by
+:func:`tileir.formula.editing.control_tree.controls_of`; ``tileir.to_json`` writes them, with ``"$"`` for their kinds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from tileir.formula.text.layout import Extent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@attrs.frozen
+class _Control:
+    """What all controls have.
+
+    Attributes:
+        path: Of what it stands for.
+        label: What to call it.
+        value: What stands in the text, or what holds where nothing does; empty where nothing spells that.
+        default: What holds where nothing stands in the text; None for what always does.
+        given: Whether it stands in the text.
+        about: What it does, in a sentence.
+        span: The characters of the value, as offsets in code points; None where it is not in the text.
+
+    """
+
+    path: str
+    label: str
+    value: str
+    default: str | None
+    given: bool
+    about: str
+    span: Extent | None
+
+
+@attrs.frozen
+class NumberControl(_Control):
+    """A number: a slider where it has both bounds, else a field.
+
+    Attributes:
+        low: The least value; None where there is none.
+        high: The greatest one; None where there is none.
+        step: How far apart neighbouring values are.
+        whole: Whether it takes whole numbers only.
+
+    """
+
+    low: float | None
+    high: float | None
+    step: float
+    whole: bool
+
+
+@attrs.frozen
+class ChoiceControl(_Control):
+    """One of some words.
+
+    Attributes:
+        words: What may be chosen.
+
+    """
+
+    words: tuple[str, ...]
+
+
+@attrs.frozen
+class FlagControl(_Control):
+    """``yes`` or ``no``."""
+
+
+@attrs.frozen
+class ColourControl(_Control):
+    """A colour, ``#rrggbb``."""
+
+
+@attrs.frozen
+class WeightsControl(_Control):
+    """The weights of a window.
+
+    Attributes:
+        rows: The numbers, row by row.
+        most: How many rows and columns it may have.
+
+    """
+
+    rows: tuple[tuple[float, ...], ...]
+    most: int
+
+
+@attrs.frozen
+class NameControl(_Control):
+    """The name of a step, or nothing."""
+
+
+Control: TypeAlias = NumberControl | ChoiceControl | FlagControl | ColourControl | WeightsControl | NameControl
+
+
+@attrs.frozen
+class ConditionControls:
+    """Where a step applies: everywhere where the kind is ``none``.
+
+    Attributes:
+        kind: Of the condition.
+        parts: Its numbers, colour, mask and negation.
+
+    """
+
+    kind: ChoiceControl
+    parts: tuple[Control, ...]
+
+
+@attrs.frozen
+class MergeControls:
+    """What the result of a step is merged with: nothing where the function is ``none``.
+
+    Attributes:
+        function: That merges.
+        parts: The source and the parameters.
+
+    """
+
+    function: ChoiceControl
+    parts: tuple[Control, ...]
+
+
+@attrs.frozen
+class StepControls:
+    """A step.
+
+    Attributes:
+        path: Of the step.
+        number: By which others read it; None inside of a group.
+        span: Its characters.
+        about: What its function does.
+        name: By which others read it.
+        function: All functions that fit.
+        sources: What it reads.
+        parameters: Of the function.
+        boundary: What windows see outside the picture; None for functions that look nowhere else.
+        condition: Where it applies.
+        merge: What its result is merged with.
+
+    """
+
+    path: str
+    number: int | None
+    span: Extent
+    about: str
+    name: NameControl
+    function: ChoiceControl
+    sources: tuple[ChoiceControl, ...]
+    parameters: tuple[Control, ...]
+    boundary: ChoiceControl | None
+    condition: ConditionControls
+    merge: MergeControls
+
+
+@attrs.frozen
+class GroupControls:
+    """A group of steps that is repeated.
+
+    Attributes:
+        path: Of the group.
+        number: By which others read it; None inside of a group.
+        span: Its characters.
+        count: How often, at most.
+        limit: The change with which it stops early.
+        steps: What is repeated.
+
+    """
+
+    path: str
+    number: int | None
+    span: Extent
+    count: NumberControl
+    limit: NumberControl
+    steps: tuple[StepControls | GroupControls, ...]
+
+
+@attrs.frozen
+class FormulaControls:
+    """A formula.
+
+    Attributes:
+        inputs: The names of its inputs.
+        steps: Its steps and groups.
+        results: What it returns, and last one that is not there yet.
+
+    """
+
+    inputs: tuple[str, ...]
+    steps: tuple[StepControls | GroupControls, ...]
+    results: tuple[ChoiceControl, ...]
+
+
+def each_control(controls: FormulaControls) -> Iterator[Control]:
+    """Yield all controls, in the order of the text."""
+    for step in controls.steps:
+        yield from _of_step(step)
+    yield from controls.results
+
+
+def _of_step(step: StepControls | GroupControls) -> Iterator[Control]:
+    if isinstance(step, GroupControls):
+        yield from (step.count, step.limit)
+        for inner in step.steps:
+            yield from _of_step(inner)
+        return
+    yield from (step.name, step.function, *step.parameters, *step.sources)
+    if step.boundary is not None:
+        yield step.boundary
+    yield from (step.condition.kind, *step.condition.parts, step.merge.function, *step.merge.parts)

@@ -1,0 +1,1 @@
+"""From formulas to Tile: steps, borders, channels, groups, ranks, conditions and inputs."""

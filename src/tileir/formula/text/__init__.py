@@ -1,0 +1,1 @@
+"""Formulas as text: parsing, printing, the bracket form, and the places of parts."""

@@ -1,0 +1,1 @@
+"""The designer: formulas, what they make of pictures, and edits of them."""

@@ -1,0 +1,114 @@
+"""A text to what the editor wants to know of it: faults, inputs, results, and where the statements are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.errors import TileError
+from tileir.driver.arguments import tensor_types
+from tileir.studio.views.views import Checked, InputView, faults_of
+from tileir.tile.integers import integers
+from tileir.tile.ir import Contraction
+from tileir.tile.parser import parse
+from tileir.tile.sizing import sizing_inputs
+from tileir.typed.inference.inference import infer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.text.span import Span
+    from tileir.tile.ir import Function
+
+MOST_CHARACTERS: Final = 1 << 20
+"""Of a text that is looked at."""
+
+_SIZE: Final = {1: 4096, 2: 256, 3: 64, 4: 16}
+"""A size for each axis by the number of axes, so that arrays are neither trifles nor slow to make."""
+
+_SHORT: Final = 3
+"""The size of an axis of a kernel that goes over something larger."""
+
+_FEW: Final = 8
+"""The size of each axis where there are more of them."""
+
+
+def checked(text: str) -> Checked:
+    """Return the faults of a text; where there are none, its inputs, results and statements."""
+    try:
+        function = parse(text, "program")
+    except TileError as error:
+        return Checked(faults_of(error.diagnostics))
+    return Checked(
+        (),
+        inputs_of(function),
+        tuple(output.name for output in function.outputs),
+        statement_places(function),
+    )
+
+
+def statement_places(function: Function) -> tuple[tuple[int, int], ...]:
+    """Return the characters of each statement, in order."""
+    return tuple(_place(statement.span) for statement in function.statements)
+
+
+def _place(span: Span | None) -> tuple[int, int]:
+    return (0, 0) if span is None else (span.start, span.stop)
+
+
+def inputs_of(function: Function) -> tuple[InputView, ...]:
+    """Return the inputs, each with a type to begin with: the first of some attempts that fit one another."""
+    names = [tensor.name for tensor in function.inputs]
+    attempts = [_guesses(function, small=small, rank=rank) for rank in (0, 2) for small in (False, True)]
+    if not any(tensor.dims for tensor in function.inputs):
+        attempts = [*attempts[2:], *attempts[:2]]  # functions of elements alone: pictures tell more than numbers
+    chosen = next((attempt for attempt in attempts if _fits(function, attempt)), attempts[0])
+    dims = (None if tensor.dims is None else tuple(dim.name for dim in tensor.dims) for tensor in function.inputs)
+    return tuple(InputView(name, axes, chosen[name]) for name, axes in zip(names, dims, strict=True))
+
+
+def _guesses(function: Function, *, small: bool, rank: int) -> dict[str, str]:
+    """Return a type for each input.
+
+    Axes of one name get one size, that of the input with the most axes which has it.
+
+    Args:
+        function: What has the inputs.
+        small: Whether axes that the first input does not have are short, as those of the kernel of a convolution.
+        rank: The number of axes of inputs of which nothing tells it.
+    """
+    ranks, whole, sizing = _ranks(function), integers(function), sizing_inputs(function)
+    first = {dim.name for tensor in function.inputs[:1] for dim in tensor.dims or ()}
+    sizes: dict[str, int] = {}
+    for tensor in sorted(function.inputs, key=lambda tensor: -len(tensor.dims or ())):
+        for dim in tensor.dims or ():
+            long = _SIZE.get(len(tensor.dims or ()), _FEW)
+            sizes.setdefault(dim.name, _SHORT if small and dim.name not in first else long)
+    found = {}
+    for tensor in function.inputs:
+        if tensor.dims is None:
+            axes = ranks.get(tensor.name, rank)
+            shape = [_SIZE.get(axes, _FEW)] * axes
+        else:
+            shape = [sizes[dim.name] for dim in tensor.dims]
+        kind = "i32" if tensor.name in whole else "f32"
+        found[tensor.name] = "1" if tensor.name in sizing else f"{kind}[{', '.join(map(str, shape))}]"
+    return found
+
+
+def _fits(function: Function, guesses: Mapping[str, str]) -> bool:
+    values = {name: int(guess) if guess.isdecimal() else guess for name, guess in guesses.items()}
+    try:
+        infer(function, tensor_types(function, values))
+    except TileError:
+        return False
+    return True
+
+
+def _ranks(function: Function) -> dict[str, int]:
+    """Return the number of axes of inputs without declared ones that contractions index."""
+    found: dict[str, int] = {}
+    for statement in function.statements:
+        if isinstance(statement, Contraction):
+            for access in statement.inputs:
+                found.setdefault(access.tensor, len(access.indices))
+    return found

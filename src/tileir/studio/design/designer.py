@@ -1,0 +1,138 @@
+"""The jobs of the designer: the text of a formula to controls and back, and to pictures.
+
+Nothing here knows of HTTP or processes.
+"""
+
+from __future__ import annotations
+
+import io
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tileir.core.errors import TileError, fail
+from tileir.driver.formulas.pictures import as_levels
+from tileir.formula.definitions.catalogue import default_catalogue
+from tileir.studio.design.completion import formula_completions, tile_completions
+from tileir.studio.design.exports import script_of, source_of, writers
+from tileir.studio.design.formula_edits import edited_view
+from tileir.studio.design.offering import offers_view
+from tileir.studio.design.previews import chosen, preview, run, shown_pixels
+from tileir.studio.design.thumbnails import thumbnails, thumbnails_in_groups
+from tileir.studio.serve.session import STALE, Event
+from tileir.studio.views.formula_views import as_event, formula_view
+from tileir.studio.views.subject import text_of, word_of, word_or_none
+from tileir.studio.views.views import plain
+from tileir.typed.footprint import footprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.studio.serve.session import Job, Session
+
+
+def _functions(_: Session, __: Mapping[str, Any]) -> Iterator[Event]:
+    functions = default_catalogue().functions.values()
+    yield Event(
+        "functions",
+        [{"name": each.name, "about": each.about, "pictures": len(each.pictures)} for each in functions],
+    )
+
+
+def _formula(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    yield Event("formula", as_event(formula_view(text_of(request), default_catalogue().functions)))
+
+
+def _edit(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    yield Event("formula", as_event(edited_view(request, default_catalogue().functions)))
+
+
+def _offers(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    functions = default_catalogue().functions
+    yield Event("offered", plain(offers_view(text_of(request), word_or_none(request, "path"), functions)))
+
+
+def _complete(_: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield how a text can go on: ``language`` is ``tile``, or else a formula; ``place`` counts characters."""
+    text, place = text_of(request), request.get("place")
+    if type(place) is not int or not 0 <= place <= len(text):
+        raise fail("TIL913", "`place` is the number of characters of the text before it")
+    if request.get("language") == "tile":
+        yield Event("completed", plain(tile_completions(text, place)))
+    else:
+        yield Event("completed", plain(formula_completions(text[:place], default_catalogue().functions)))
+
+
+def _original(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a picture as it was read."""
+    shown = shown_pixels(session.bench.picture(word_of(request, "upload"), session.folder))
+    yield Event("original", {"size": shown.shape[:2]}, {"original": shown.tobytes()})
+
+
+def _steps(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield what each step makes of a small version of the pictures, and what became of the steps; groups come last."""
+    assignment = session.bench.assignment(request, session.folder)
+    yield from thumbnails(assignment)
+    try:
+        found = assignment.formula.explain(*assignment.pictures, measure=True)
+    except TileError:  # loops are not measured
+        found = assignment.formula.explain(*assignment.pictures)
+    yield Event("explained", orjson.loads(found.to_json()))
+    for event in thumbnails_in_groups(assignment):
+        yield event
+        if session.is_stale:
+            yield Event(STALE, None)
+            return
+
+
+def _probe(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield which pixels of the inputs one pixel of a result reads, as boxes: rows, then columns."""
+    assignment = session.bench.assignment(request, session.folder)
+    function = assignment.formula.executable(*assignment.pictures).typed
+    row, column = request.get("row"), request.get("column")
+    if not isinstance(row, int) or not isinstance(column, int):
+        raise fail("TIL913", "`row` and `column` are whole numbers")
+    output = function.outputs[chosen(request, len(function.outputs))]
+    channels = next(each for each in function.operations if each.name == output).shape[2]
+    found = footprint(function, output, ((row, row + 1), (column, column + 1), (0, channels)))
+    names = assignment.formula.formula.inputs
+    yield Event("probed", {name: [each[:2] for each in found.get(name, ())] for name in names})
+
+
+def _export(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield a file: ``form`` is ``png``, ``python``, or a back end that writes source."""
+    form = word_of(request, "form")
+    assignment = session.bench.assignment(request, session.folder)
+    if form == "png":
+        from PIL import Image
+
+        results, _ = run(assignment)
+        file = io.BytesIO()
+        Image.fromarray(as_levels(results[chosen(request, len(results))])).save(file, format="PNG")
+        yield Event("file", {"name": "result.png", "type": "image/png"}, {"file": file.getvalue()})
+    elif form == "python":
+        script = script_of(assignment, "formula.py")
+        yield Event("file", {"name": "formula.py", "type": "text/x-python"}, {"file": script.encode()})
+    elif form in (known := writers()):
+        name = f"formula{known[form].source_suffix}"
+        yield Event("file", {"name": name, "type": "text/plain"}, {"file": source_of(assignment, form).encode()})
+    else:
+        raise fail("TIL913", f"there is no form {form[:64]!r}; they are {', '.join(('png', 'python', *known))}")
+
+
+DESIGNER: Final[Mapping[str, Job]] = MappingProxyType(
+    {
+        "functions": _functions,
+        "formula": _formula,
+        "complete": _complete,
+        "formula.edit": _edit,
+        "formula.offers": _offers,
+        "formula.original": _original,
+        "formula.preview": preview,
+        "formula.steps": _steps,
+        "formula.probe": _probe,
+        "formula.export": _export,
+    }
+)
+"""What the designer asks for."""

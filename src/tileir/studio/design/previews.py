@@ -1,0 +1,171 @@
+"""What a formula makes of pictures while somebody looks: of large ones the visible part first, then the rest.
+
+What is not compiled yet is shown by a quick program first (:mod:`tileir.studio.design.quick`), unless a newer request
+comes meanwhile; what remains is always of the optimised one.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from tileir.core.cancelling import CancelledError, cancelled_if
+from tileir.core.errors import fail
+from tileir.driver.formulas.picture_parts import Rectangle
+from tileir.driver.formulas.pictures import as_levels
+from tileir.studio.design.quick import quick_results
+from tileir.studio.serve.session import STALE, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.studio.design.bench import Array, Assignment
+    from tileir.studio.design.quick import Region
+    from tileir.studio.serve.session import Session
+
+LARGE: Final = 1 << 20
+"""Pixels from which on a part is worth a kernel of its own."""
+
+QUICK: Final = "quick"
+"""The event with what is shown until the optimised program is there."""
+
+_GRID: Final = 256
+"""Parts have corners on a grid of so many pixels, so that few sizes of them need kernels."""
+
+
+def preview(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield one result of a formula, as the colours of its pixels, row by row.
+
+    With ``region``, the top, left, height and width of what is visible, that comes first where the picture is large.
+    An event ``quick``, which has the form of ``preview``, or ``part`` comes before where there is more to compile;
+    ``preview`` then has a picture only where that is another one.
+    """
+    assignment = session.bench.assignment(request, session.folder)
+    region = _region(request, assignment.pictures[0].shape)
+    place = None if region is None else attrs.astuple(region)
+    quick = None
+    if not assignment.formula.is_compiled(*assignment.pictures, region=place):
+        with _given_up_with(session):
+            quick = _quick(request, assignment, place)
+        if quick is not None:
+            yield quick
+        with _given_up_with(session):
+            assignment.formula.executable(*assignment.pictures, region=place)
+        if session.is_stale:
+            yield Event(STALE, None)
+            return
+    if region is None:
+        results, seconds = run(assignment)
+        shown = shown_pixels(as_levels(results[chosen(request, len(results))]))
+        yield _whole(assignment, shown, seconds, len(results), quick)
+    else:
+        yield from _by_parts(session, request, assignment, region)
+
+
+@contextmanager
+def _given_up_with(session: Session) -> Iterator[None]:
+    """Leave what is inside once nobody waits for the answer any more."""
+    with suppress(CancelledError), cancelled_if(lambda: session.is_stale):
+        yield
+
+
+def _quick(request: Mapping[str, Any], assignment: Assignment, region: Region | None) -> Event | None:
+    """Return what is shown until the optimised program is there; None where that is worth waiting for."""
+    begun = time.perf_counter()
+    found = quick_results(assignment, region)
+    if found is None:
+        return None
+    place, results = found
+    shown = shown_pixels(as_levels(results[chosen(request, len(results))]))
+    if place is not None and attrs.astuple(place) == region:  # else steps depend on places, and it is the whole
+        return _part(assignment, place, shown)
+    return attrs.evolve(_whole(assignment, shown, time.perf_counter() - begun, len(results)), name=QUICK)
+
+
+def _by_parts(
+    session: Session, request: Mapping[str, Any], assignment: Assignment, region: Rectangle
+) -> Iterator[Event]:
+    """Yield what is visible, then the whole, unless a newer request comes while the parts of that are computed."""
+    begun = time.perf_counter()
+    whole: Array | None = None
+    rows, columns = assignment.pictures[0].shape[:2]
+    for place, found in assignment.formula.parts(attrs.astuple(region), *assignment.pictures):
+        results = found if isinstance(found, tuple) else (found,)
+        shown = shown_pixels(as_levels(results[chosen(request, len(results))]))
+        if place == region:
+            yield _part(assignment, place, shown)
+            whole = np.empty((rows, columns, 4), np.uint8)
+        if whole is None:  # where steps depend on places
+            whole = shown
+        else:
+            whole[place.slices] = shown
+        if session.is_stale:
+            yield Event(STALE, None)
+            return
+    assert whole is not None
+    yield _whole(assignment, whole, time.perf_counter() - begun, len(results))
+
+
+def _part(assignment: Assignment, place: Rectangle, shown: Array) -> Event:
+    size = assignment.pictures[0].shape[:2]
+    view = {"place": attrs.astuple(place), "size": size, "text": assignment.formula.text}
+    return Event("part", view, {"part": shown.tobytes()})
+
+
+def _whole(assignment: Assignment, shown: Array, seconds: float, count: int, before: Event | None = None) -> Event:
+    """Return the event of a whole picture, without the picture where the event before it had the same."""
+    view = {"size": shown.shape[:2], "seconds": seconds, "results": count, "text": assignment.formula.text}
+    pictures = {"preview": shown.tobytes()}
+    return Event("preview", view, {} if before is not None and before.pictures == pictures else pictures)
+
+
+def _region(request: Mapping[str, Any], shape: tuple[int, ...]) -> Rectangle | None:
+    """Return what comes first, as far as there is such; None where the whole comes at once.
+
+    Raises:
+        TileError: TIL913, it is not four whole numbers.
+    """
+    found = request.get("region")
+    if found is None:
+        return None
+    if not isinstance(found, list) or len(found) != 4 or not all(type(each) is int for each in found):
+        raise fail("TIL913", "`region` is four whole numbers: top, left, height and width")
+    (rows, columns), (top, left, height, width) = shape[:2], found
+    if not (0 <= top < top + height <= rows and 0 <= left < left + width <= columns):
+        return None
+    (first, high), (last, wide) = _on_grid(top, height, rows), _on_grid(left, width, columns)
+    region = Rectangle(first, last, high, wide)
+    return region if rows * columns >= LARGE and 2 * high * wide <= rows * columns else None
+
+
+def _on_grid(start: int, size: int, whole: int) -> tuple[int, int]:
+    """Return the first of some pixels and their number, widened to a multiple of the grid as far as there are more."""
+    first = start // _GRID * _GRID
+    widened = min(-(-(start + size - first) // _GRID) * _GRID, whole)
+    return min(first, whole - widened), widened
+
+
+def run(assignment: Assignment) -> tuple[tuple[Array, ...], float]:
+    """Return the results of a formula, and the seconds that they took once it was compiled."""
+    assignment.formula.executable(*assignment.pictures)
+    begun = time.perf_counter()
+    results = assignment.formula(*assignment.pictures)
+    seconds = time.perf_counter() - begun
+    return results if isinstance(results, tuple) else (results,), seconds
+
+
+def shown_pixels(levels: Array) -> Array:
+    """Return levels as red, green, blue and opacity, as a canvas takes them."""
+    from PIL import Image  # slow to import, and most jobs need none
+
+    return np.asarray(Image.fromarray(levels).convert("RGBA"))
+
+
+def chosen(request: Mapping[str, Any], count: int) -> int:
+    """Return the number of the result that is looked at."""
+    number = request.get("result", 0)
+    return number if isinstance(number, int) and 0 <= number < count else 0

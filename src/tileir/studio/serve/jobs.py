@@ -1,0 +1,56 @@
+"""All that the page can ask for: one table of jobs, and what becomes of their faults."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from tileir.core.errors import TileError, fail
+from tileir.core.text.span import Source
+from tileir.studio.design.designer import DESIGNER
+from tileir.studio.serve.session import Event
+from tileir.studio.views.explorer import EXPLORER
+from tileir.studio.views.views import faults_of, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.studio.serve.session import Job, Session
+
+JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER, **DESIGNER})
+"""What can be asked for, by name; a further view of the page adds its own table."""
+
+SHORT: Final = frozenset({"check", "complete", "formula", "formula.edit", "formula.offers", "functions"})
+"""Looks at texts, which run nothing."""
+
+PATIENT: Final = frozenset({"formula.steps", "formula.probe", "formula.export"})
+"""What nobody waits for who drags a control."""
+
+
+def answer(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a request. What is wrong with it, or with its program, is one of them, and the last."""
+    try:
+        name = str(request.get("job"))
+        if name not in JOBS:
+            raise fail("TIL913", f"there is no job {name[:64]!r}; they are {', '.join(JOBS)}")
+        yield from JOBS[name](session, request)
+    except TileError as error:
+        text = request.get("text")
+        yield faults_event(error, text if isinstance(text, str) else None)
+    except MemoryError:
+        yield faults_event(fail("TIL708", "there is not enough memory for that; make the arrays smaller"))
+    except Exception as error:  # a worker answers every request, whatever tileir does
+        traceback.print_exc(file=sys.stderr)
+        kind = type(error).__name__
+        message = (
+            f"tileir failed on this, which is a defect of tileir: please report it with the program ({kind}: {error})"
+        )
+        yield faults_event(fail("TIL914", message[:1000]))
+
+
+def faults_event(error: TileError, text: str | None = None) -> Event:
+    """Return the event that tells of faults; places count where they lie in ``text``."""
+    source = None if text is None else Source(text)
+    return Event("faults", [plain(fault) for fault in faults_of(error.diagnostics, source)])

@@ -1,0 +1,212 @@
+"""The server of the page: files, jobs as streams of events, uploads and pictures. All that thinks is in the workers."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import orjson
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tileir.core.errors import TileError, fail
+from tileir.studio.serve import frames
+from tileir.studio.serve.jobs import JOBS, faults_event
+from tileir.studio.serve.security import Guard
+from tileir.studio.serve.streams import FRAMES, EventStream, TooLargeError, as_event, body_of
+from tileir.studio.serve.uploads import MOST_BYTES, store
+from tileir.studio.serve.workshop import StaleError, Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from tileir.studio.serve.session import Event
+
+MOST_REQUEST: Final = 8 << 20
+"""Bytes of a request; JSON may take several for each character of a program."""
+
+_PICTURES: Final = 64
+"""Pictures that are kept until the page asks for them."""
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@attrs.frozen
+class Start:
+    """What the page begins with.
+
+    Attributes:
+        name: Of the program.
+        text: The program.
+        values: Of inputs that were given.
+        files: The names of files among them, by those of their uploads.
+        formula: What the designer begins with.
+        picture: The upload that it is applied to.
+        inputs: The uploads of inputs that have another one, by their names.
+        view: What is shown first: ``explorer`` or ``designer``.
+
+    """
+
+    name: str
+    text: str
+    values: Mapping[str, str] = attrs.field(factory=dict)
+    files: Mapping[str, str] = attrs.field(factory=dict)
+    formula: str = ""
+    picture: str = ""
+    inputs: Mapping[str, str] = attrs.field(factory=dict)
+    view: str = "explorer"
+
+
+@attrs.define(eq=False)
+class Studio:
+    """The routes of the page.
+
+    Attributes:
+        workshop: Does the work.
+        start: What the page begins with.
+
+    """
+
+    workshop: Workshop
+    start: Start
+    _pictures: OrderedDict[str, bytes] = attrs.field(factory=OrderedDict, init=False)
+    _static: dict[str, bytes] = attrs.field(init=False)
+
+    @_static.default
+    def _files(self) -> dict[str, bytes]:
+        """Return the files of the page by name, read once: no path that a request names is ever opened."""
+        folder = files("tileir.studio") / "static"
+        names = (each.name for each in folder.iterdir() if each.is_file()) if folder.is_dir() else ()
+        return {name: (folder / name).read_bytes() for name in names}
+
+    async def page(self, _: Request) -> Response:
+        """Answer with the page itself, which holds no secret: its token is in the part of the address it keeps."""
+        return self._file("index.html")
+
+    async def static(self, request: Request) -> Response:
+        """Answer with a file of the page."""
+        return self._file(request.path_params["name"])
+
+    def _file(self, name: str) -> Response:
+        content = self._static.get(name)
+        if content is None:
+            return Response("there is no such file", 404, media_type="text/plain")
+        suffix = name[name.rfind(".") :]
+        return Response(content, media_type=_TYPES.get(suffix, "application/octet-stream"))
+
+    async def begin(self, _: Request) -> Response:
+        """Answer with the program that the studio was started with."""
+        return JSONResponse(attrs.asdict(self.start))
+
+    async def job(self, request: Request) -> Any:
+        """Answer with the events of a job, one after the other: as text, or as frames where the page accepts these."""
+        name = request.path_params["job"]
+        try:
+            document: object = orjson.loads(await body_of(request, MOST_REQUEST))
+        except TooLargeError:
+            return _refused(413, "TIL913", f"a request has at most {MOST_REQUEST >> 20} MiB")
+        except ValueError:
+            return _refused(400, "TIL913", "the request is not JSON")
+        if not isinstance(document, dict) or name not in JOBS:
+            return _refused(400, "TIL913", "a request is a JSON object for one of the jobs " + ", ".join(JOBS))
+        lane, turn = str(document.pop("lane", name))[:200], document.pop("turn", None)
+        asked = {**document, "job": name}
+        number = turn if isinstance(turn, int) else None
+        if request.headers.get("accept") == FRAMES:
+            return EventStream(self._frames(asked, lane, number), FRAMES)
+        return EventStream(self._events(asked, lane, number))
+
+    async def _frames(self, request: Mapping[str, Any], lane: str, turn: int | None) -> AsyncGenerator[bytes, None]:
+        """Yield events with their pictures beside them, as they are: for what has to be quick."""
+        try:
+            async for event in self.workshop.ask(request, lane, turn):
+                yield frames.encoded({"event": event.name, "view": event.view}, event.pictures)
+        except StaleError:
+            yield frames.encoded({"event": "stale", "view": None})
+
+    async def _events(self, request: Mapping[str, Any], lane: str, turn: int | None) -> AsyncGenerator[bytes, None]:
+        try:
+            async for event in self.workshop.ask(request, lane, turn):
+                yield as_event(event.name, self._with_pictures(event))
+        except StaleError:
+            yield as_event("stale", None)
+
+    def _with_pictures(self, event: Event) -> Any:
+        if not event.pictures:
+            return event.view
+        kept = {name: secrets.token_urlsafe(16) for name in event.pictures}
+        for name, content in event.pictures.items():
+            self._pictures[kept[name]] = content
+        while len(self._pictures) > _PICTURES:
+            self._pictures.popitem(last=False)
+        return {**event.view, "pictures": kept}
+
+    async def picture(self, request: Request) -> Response:
+        """Answer with a picture that an event named."""
+        content = self._pictures.get(request.path_params["name"])
+        if content is None:
+            return Response("there is no such picture any more", 404, media_type="text/plain")
+        return Response(content, media_type="image/png")
+
+    async def upload(self, request: Request) -> Response:
+        """Keep a file, and answer with its name, dtype and shape."""
+        try:
+            content = await body_of(request, MOST_BYTES)
+            name = await run_in_threadpool(store, self.workshop.folder, content)
+        except TooLargeError:
+            return _refused(413, "TIL912", f"a file has at most {MOST_BYTES >> 20} MiB")
+        except TileError as error:
+            return JSONResponse({"faults": faults_event(error).view}, 422)
+        asked = {"job": "upload", "upload": name}
+        found = [event async for event in self.workshop.ask(asked, f"upload {name}")]
+        if found and found[-1].name == "upload":
+            return JSONResponse(found[-1].view)
+        return JSONResponse({"faults": found[-1].view if found else []}, 422)
+
+
+def _refused(status: int, code: str, message: str) -> Response:
+    return JSONResponse({"faults": faults_event(fail(code, message)).view}, status)
+
+
+def app_of(start: Start, workshop: Workshop, *, port: int, token: str) -> ASGIApp:
+    """Return the application, behind its guard.
+
+    Args:
+        start: What the page begins with.
+        workshop: Does the work; it is closed with the application.
+        port: On which the server listens.
+        token: What the page has to know.
+    """
+    studio = Studio(workshop, start)
+    routes = [
+        Route("/", studio.page),
+        Route("/static/{name}", studio.static),
+        Route("/api/start", studio.begin),
+        Route("/api/jobs/{job}", studio.job, methods=["POST"]),
+        Route("/api/pictures/{name}", studio.picture),
+        Route("/api/uploads", studio.upload, methods=["POST"]),
+    ]
+    return Guard(Starlette(routes=routes, lifespan=partial(_lifespan, workshop)), port, token)
+
+
+@asynccontextmanager
+async def _lifespan(workshop: Workshop, _: Starlette) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await workshop.close()

@@ -1,0 +1,69 @@
+"""What a worker remembers between requests, and what it answers them with."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from tileir.studio.design.bench import Bench
+from tileir.studio.views.snapshot import Snapshot, snapshot_of
+from tileir.studio.views.subject import Subject
+
+
+@attrs.frozen
+class Event:
+    """Something that a job has found out: a view as plain values, and pictures that belong to it, by name."""
+
+    name: str
+    view: Any
+    pictures: Mapping[str, bytes] = attrs.field(factory=dict)
+
+
+STALE: Final = "stale"
+"""The event of a job that was given up."""
+
+_SNAPSHOTS: Final = 4
+"""Compiled programs that are kept: those of two columns, before and after an edit."""
+
+
+@attrs.define
+class Session:
+    """What a worker remembers: where uploads are, and the programs, pictures and formulas that it used last.
+
+    Attributes:
+        folder: Where uploads are.
+        request: The number of the request that is answered.
+        given_up: The number of the last request that nobody waits for any more; another thread may set it.
+
+    """
+
+    folder: Path
+    request: int = attrs.field(default=0, init=False)
+    given_up: int = attrs.field(default=-1, init=False)
+    bench: Bench = attrs.field(factory=Bench, init=False)
+    _snapshots: OrderedDict[Subject, Snapshot] = attrs.field(factory=OrderedDict, init=False)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether nobody waits for the answer any more: what has parts looks here between them."""
+        return self.given_up >= self.request
+
+    def snapshot(self, subject: Subject) -> Snapshot:
+        """Return a compiled program, from memory where it is there.
+
+        Raises:
+            TileError: As :func:`tileir.studio.views.snapshot.snapshot_of`.
+        """
+        found = self._snapshots.pop(subject, None)
+        self._snapshots[subject] = snapshot = snapshot_of(subject, self.folder) if found is None else found
+        while len(self._snapshots) > _SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return snapshot
+
+
+Job: TypeAlias = Callable[[Session, Mapping[str, Any]], Iterator[Event]]
+"""What answers a request of one kind, with events as soon as there are any; it raises TileError for what is wrong."""

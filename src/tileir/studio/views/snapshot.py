@@ -1,0 +1,100 @@
+"""A program compiled all the way down for one device, with the Stripe program after each pass."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import fail
+from tileir.core.targets.target_file import all_names_of_targets
+from tileir.core.text.names import nearest
+from tileir.driver.compiler import Stages, compile_stages, passes_of
+from tileir.driver.targets import choice_of, scheduling_target
+from tileir.runtime.context import default_context
+from tileir.studio.views.linking import Origins, origins
+from tileir.studio.views.values import types_of
+from tileir.tile.parser import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tileir.core.targets.target import Target
+    from tileir.driver.targets import TargetChoice
+    from tileir.passes.base import Pass
+    from tileir.runtime.interface import DeviceInfo, Library
+    from tileir.stripe.ir import Program
+    from tileir.studio.views.subject import Subject
+    from tileir.typed.ir import TensorType
+
+
+@attrs.frozen(eq=False, slots=False)
+class Snapshot:
+    """All stages of one program.
+
+    Attributes:
+        subject: What was asked for.
+        types: Dtype and shape of each input.
+        device: What it is compiled for.
+        target: The facts that its passes are computed for.
+        steps: Its passes.
+        stages: One function at every stage.
+        after: The name of each pass, with the program that it returned, in order.
+
+    """
+
+    subject: Subject
+    types: dict[str, TensorType]
+    device: DeviceInfo
+    target: Target
+    steps: tuple[Pass, ...]
+    stages: Stages
+    after: tuple[tuple[str, Program], ...]
+
+    @cached_property
+    def origins(self) -> Origins:
+        """The statements that values and comments stand for."""
+        return origins(self.stages.tile, self.stages.typed)
+
+    @cached_property
+    def library(self) -> Library:
+        """The generated code."""
+        library: Library = default_context().compiler(self.device).build(self.stages.sem.kernels)
+        return library
+
+    @property
+    def forms(self) -> Mapping[str, str]:
+        """Forms of generated code that the back end of the device may show, and their titles."""
+        return default_context().registry.backend(self.device.backend).forms
+
+
+def snapshot_of(subject: Subject, folder: Path) -> Snapshot:
+    """Compile a program, with uploads from ``folder``.
+
+    Raises:
+        TileError: The text is wrong or does not fit the inputs, or there is no such device, target or pass.
+    """
+    function = parse(subject.text, "program")
+    types = types_of(function, subject, folder)
+    device = default_context().device(subject.device)
+    target = scheduling_target(target_of(subject), device.target, None)
+    after: list[tuple[str, Program]] = []
+    steps = passes_of(subject.passes, target)
+    stages = compile_stages(
+        function, types, target, passes=steps, dump=lambda name, program: after.append((name, program))
+    )
+    return Snapshot(subject, types, device, target, steps, stages, tuple(after))
+
+
+def target_of(subject: Subject) -> Target | TargetChoice | None:
+    """Return the target that a request names, one of those that come with tileir: a page opens no files.
+
+    Raises:
+        TileError: TIL547, there is none of that name.
+    """
+    known = all_names_of_targets()
+    if subject.target is not None and subject.target.partition(":")[0] not in known:
+        raise fail("TIL547", f"there is no target {subject.target[:64]!r}{nearest(subject.target, known)}")
+    return choice_of(subject.target)
