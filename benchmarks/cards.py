@@ -16,9 +16,11 @@ import argparse
 import importlib
 import json
 import math
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,25 @@ def measure(torch: Any, workload: Workload, runs: int, *, compiler: bool) -> dic
     return row
 
 
+def compile_all(titles: list[str], jobs: int) -> None:
+    """Compile workloads in processes, so that the cache on disk has them when they are measured."""
+    begin = time.monotonic()
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        faults = [fault for fault in pool.map(compile_one, titles) if fault]
+    print(
+        f"compiled {len(titles)} programs in {time.monotonic() - begin:.1f} s, {len(faults)} failed", *faults, sep="\n"
+    )
+
+
+def compile_one(title: str) -> str:
+    """Compile the workload of that title, and return what went wrong."""
+    try:
+        compiled(next(one for one in card_workloads.workloads() if one.title == title), "cuda")
+    except tileir.TileError as error:
+        return f"{title}: {error}"
+    return ""
+
+
 def told(row: dict[str, Any]) -> str:
     """Return a line of the table."""
     if "failed" in row:
@@ -169,6 +190,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of the names of the workloads to run")
     parser.add_argument("--groups", nargs="*", help="products, convolutions, attention, memory, networks")
     parser.add_argument("--compiled", action="store_true", help="let PyTorch's compiler fuse, too")
+    parser.add_argument("--jobs", type=int, default=0, help="compile all in so many processes first")
     parser.add_argument("--check", action="store_true", help="compare values at small sizes, without a card")
     options = parser.parse_args()
     torch = importlib.import_module("torch")
@@ -180,10 +202,15 @@ def main() -> None:
     begin = time.monotonic()
     rows = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else []
     done = {row["workload"] for row in rows}
-    for workload in card_workloads.workloads():
-        wanted = options.only in workload.title and (not options.groups or workload.group in options.groups)
-        if workload.title in done or not wanted:
-            continue
+    wanted = [
+        workload
+        for workload in card_workloads.workloads()
+        if options.only in workload.title and (not options.groups or workload.group in options.groups)
+        if workload.title not in done
+    ]
+    if options.jobs:
+        compile_all([workload.title for workload in wanted], options.jobs)
+    for workload in wanted:
         if time.monotonic() - begin > options.seconds:
             break
         rows.append(measure(torch, workload, options.runs, compiler=options.compiled))
