@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import array as stdlib_array
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -201,3 +204,87 @@ def test_an_out_that_overlaps_an_input_gets_the_right_result(start: int) -> None
     transpose = tileir.jit("function (A[M, N]) -> (O) { O[j, i : N, M] = =(A[i, j]); }")
     assert transpose(source, out=target) is target
     np.testing.assert_array_equal(target, expected)
+
+
+class Scalar:
+    """A number of Arrow."""
+
+    def as_py(self) -> float:
+        """Return it."""
+        return 1.0
+
+
+class Sparse:
+    """A matrix of SciPy that is mostly zero."""
+
+    def toarray(self) -> Any:
+        """Return all of it."""
+        return MATRIX
+
+
+class Lacking:
+    """An array of Arrow with nulls, which NumPy would see as NaN."""
+
+    null_count = 1
+
+    def fill_null(self, value: float) -> Any:
+        """Return it with a number in the place of each."""
+        return np.full(3, value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return it for NumPy."""
+        return np.full(3, np.nan)
+
+
+class Bits:
+    """Booleans of Arrow, eight to a byte: DLPack cannot describe them."""
+
+    def __dlpack__(self, **_: Any) -> Any:
+        """Refuse."""
+        raise TypeError("Bit-packed boolean data type not supported by DLPack.")
+
+    def __dlpack_device__(self) -> Any:
+        """Say that they are on the host."""
+        return 1, 0
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return bytes."""
+        return np.array([True, False])
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ([1.0], r"numpy\.asarray"),
+        (b"abc", r"numpy\.frombuffer"),
+        (1j, "its real and its imaginary part"),
+        (Fraction(1, 2), r"pass float\(\.\.\.\)"),
+        (Decimal(1), r"pass float\(\.\.\.\)"),
+        (Scalar(), r"what its method as_py\(\) returns"),
+        (Sparse(), r"make it dense first, by its method toarray\(\)"),
+        (Lacking(), r"missing elements; fill them first, with fill_null"),
+        (np.ma.masked_array([1.0], [True]), r"missing elements; fill them first, with filled"),
+        ((each for each in (1.0, 2.0)), r"numpy\.array\(list\(\.\.\.\)\)"),
+        (None, "of type NoneType; pass an array"),
+        ("text", "of type str; pass an array"),
+        (np.ones(1, ml_dtypes.float8_e4m3fnuz), "elements of type float8_e4m3fnuz; convert it"),
+    ],
+    ids=lambda each: type(each).__name__ if not isinstance(each, str) else each[:12],
+)
+def test_refusals_say_what_fits(value: Any, advice: str) -> None:
+    with pytest.raises(tileir.ArgumentError, match=advice) as caught:
+        tileir.jit(INCREMENT)(value)
+    assert [d.code for d in caught.value.diagnostics] == ["TIL702"]
+
+
+def test_what_dlpack_cannot_describe_is_converted_and_never_written_to() -> None:
+    same = tileir.jit("function (A) -> (B) { B = A; }")
+    np.testing.assert_array_equal(same(Bits()), [True, False])
+    with pytest.raises(tileir.ArgumentError, match=r"not Bits: .*Bit-packed") as caught:
+        same(Bits(), out=Bits())
+    assert [d.code for d in caught.value.diagnostics] == ["TIL703"]
+
+
+def test_outputs_of_another_type_are_not_to_be_converted() -> None:
+    with pytest.raises(tileir.ArgumentError, match=r"pass one that numpy\.empty\(\.\.\., 'float32'\) makes"):
+        tileir.jit(INCREMENT)(MATRIX, out=MATRIX.astype(">f4"))

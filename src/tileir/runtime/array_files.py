@@ -80,7 +80,7 @@ def _quoted(name: str) -> bytes:
 def is_nameless(array: Array) -> bool:
     """Return whether the elements of an array are bytes of no type, of which there are as many as some float has."""
     dtype = array.dtype
-    plain = dtype.kind == "V" and dtype.names is None and dtype.subdtype is None and DType.of(dtype) is None
+    plain = dtype.type is np.void and dtype.names is None and dtype.subdtype is None and DType.of(dtype) is None
     return plain and bool(possible_dtypes(array))
 
 

@@ -13,6 +13,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
 from tileir.runtime.devices.dlpack import HOST_KINDS, imported, place_of
+from tileir.runtime.devices.refusals import advice_for, advice_on, missing_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,17 +103,18 @@ def to_array(name: str, value: object, *, writable: bool = False) -> Array:
     return array
 
 
-def _imported(name: str, value: object, *, writable: bool = False) -> Array:
+def _imported(name: str, value: object, *, writable: bool = False, in_place: bool = False) -> Array:
     if type(value) is np.ndarray:
-        return value
-    if np.ma.is_masked(value):
-        raise _error("TIL702", f"{name!r} has masked elements; fill them first, with filled(...)")
-    if isinstance(value, np.ndarray):
         return value
     if isinstance(value, bool | int | float | np.generic):
         return _scalar(name, value)
+    lacking = missing_elements(value)
+    if lacking is not None:
+        raise _error("TIL702", f"{name!r} has masked or missing elements; {lacking}")
+    if isinstance(value, np.ndarray):
+        return value
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
-        return _from_dlpack(name, value, writable=writable)
+        return _from_dlpack(name, value, writable=writable, in_place=in_place)
     try:
         if hasattr(value, "__array_interface__"):
             return np.asarray(value)
@@ -120,11 +122,10 @@ def _imported(name: str, value: object, *, writable: bool = False) -> Array:
             return np.asarray(value)
     except Exception as error:  # code of others may fail in any way
         raise _unshared(name, value, error) from error
-    kind = type(value).__name__
-    raise _error("TIL702", f"{name!r} is of type {kind}; pass a NumPy array, for instance numpy.asarray(...)")
+    raise _error("TIL702", f"{name!r} is {advice_for(value)}")
 
 
-def _from_dlpack(name: str, value: Any, *, writable: bool) -> Array:
+def _from_dlpack(name: str, value: Any, *, writable: bool, in_place: bool) -> Array:
     try:
         array: Array = np.from_dlpack(value)
         return imported(value) if writable and not array.flags.writeable else array
@@ -135,7 +136,17 @@ def _from_dlpack(name: str, value: Any, *, writable: bool) -> Array:
     try:  # NumPy knows less of the host's memory than there is: bf16, say
         return imported(value)
     except Exception as error:  # as above
+        if not in_place and (made := converted(value)) is not None:
+            return made
         raise _unshared(name, value, error) from error
+
+
+def converted(value: Any) -> Array | None:
+    """Return the array that an object makes for NumPy, also of what DLPack cannot describe, such as bits of Arrow."""
+    try:
+        return np.asarray(value) if hasattr(value, "__array__") else None
+    except Exception:  # code of others may fail in any way
+        return None
 
 
 def _is_buffer(value: Any) -> bool:
@@ -148,25 +159,7 @@ def _is_buffer(value: Any) -> bool:
 
 def _unshared(name: str, value: object, error: Exception) -> ArgumentError:
     reason = f"{type(value).__name__} cannot be shared with NumPy ({error})"
-    return _error("TIL702", f"{name!r}: {reason}{_advice(value, error)}")
-
-
-def _advice(value: object, error: Exception) -> str:
-    """Return what to do about memory that cannot be shared; nothing where what the error says has to do."""
-    place = place_of(value)
-    if place is not None and place[0] not in HOST_KINDS:
-        return f"; move it to the host's memory first{way_to_host(value)}"
-    if "dtype" in str(error).lower():
-        return f"; convert it to one of {', '.join(dtype.value for dtype in DType)}"
-    return ""
-
-
-def way_to_host(value: object) -> str:
-    """Return how an object says that it is to be copied to the host, as a piece of advice; nothing if it cannot."""
-    for method in ("numpy", "cpu", "get", "to_host", "copy_to_host"):
-        if callable(getattr(value, method, None)):
-            return f", such as by its method {method}()"
-    return ""
+    return _error("TIL702", f"{name!r}: {reason}{advice_on(value, error)}")
 
 
 def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
@@ -245,12 +238,11 @@ def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[A
     arrays: list[Array] = []
     for tensor, value in zip(tensors, values, strict=True):
         array = _destination(tensor, value)
-        if array is None:
-            kind = type(value).__name__
-            message = f"output {tensor.name!r} must be an array that shares its memory, of NumPy say, not {kind}"
+        if not isinstance(array, np.ndarray):
+            message = f"output {tensor.name!r} must be an array that shares its memory, of NumPy say, not {array}"
             faults.append(Diagnostic("TIL703", message))
             continue
-        faults.extend(misfits("output", tensor, array))
+        faults.extend(misfits("output", tensor, array, _fresh_one(tensor)))
         if type(array) is not np.ndarray or not array.flags.carray:
             faults.extend(_obstacles(tensor, array))
         arrays.append(array)
@@ -260,18 +252,24 @@ def check_outputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[A
     return arrays
 
 
-def _destination(tensor: Tensor, value: Any) -> Array | None:
-    """Return the memory of an output as an array of NumPy; None where it has none that can be shared."""
+def _destination(tensor: Tensor, value: Any) -> Array | str:
+    """Return the memory of an output as an array of NumPy; where it has none that can be shared, its type, and why."""
+    kind = type(value).__name__
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, bool | int | float | np.generic):
-        return None
+        return kind
     if not (hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__") or _is_buffer(value)):
-        return None
+        return kind
     try:
-        return _imported(tensor.name, value, writable=True)
-    except ArgumentError:
-        return None
+        return _imported(tensor.name, value, writable=True, in_place=True)
+    except ArgumentError as error:
+        return f"{kind}: {error.diagnostics[0].message}" if hasattr(value, "__dlpack__") else kind
+
+
+def _fresh_one(tensor: Tensor) -> str:
+    """Return how to make an array that an output can be written to: converting one would make another."""
+    return f"pass one that numpy.empty(..., {str(tensor.dtype.numpy)!r}) makes"
 
 
 def separated(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:

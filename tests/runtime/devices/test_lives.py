@@ -12,6 +12,7 @@ import pytest
 
 import tileir
 from strategies.dlpack import Library
+from tileir.core.dtype import DType
 
 DEVICES = [each.id for each in tileir.devices() if each.backend in ("llvm", "opencl")]
 A = np.arange(8, dtype=np.float32)
@@ -48,11 +49,14 @@ def test_processes_end_with_arrays_in_use(device: str) -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("device", DEVICES)
 def test_children_read_memory_of_the_host_only(device: str) -> None:
-    found = tileir.to_device(A, device, copy=True)
+    seen = tileir.to_device(A, device, copy=True)
+    room = seen.home.executor.allocate(A.nbytes)
+    seen.home.executor.copy(A, room).wait()
+    found = tileir.DeviceArray.of(room, seen.home, DType.F32, A.shape)
     child = os.fork()
     if child == 0:
         try:
-            right = (found.numpy() == A).all() and device.startswith("llvm")
+            right = (seen.numpy() == A).all() and (found.numpy() == A).all() and device.startswith("llvm")
         except tileir.BackendError as error:
             right = error.diagnostics[0].code == "TIL809" and device.startswith("opencl")
         except BaseException:  # the child of a test must not go on with the tests

@@ -129,17 +129,18 @@ def test_nothing_moves_an_array_that_is_there(context: tileir.Context) -> None:
 
 
 class Passing:
-    """Memory of a device array behind DLPack alone."""
+    """Memory of a device array behind DLPack alone, as the device knows it, even where the host sees it as well."""
 
     def __init__(self, array: tileir.DeviceArray, **changes: Any) -> None:
         self.array = array
-        self.changes = changes
+        self.place = array.home.place
+        self.changes = {"dl_device": self.place} | changes
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.array.__dlpack__(**options | self.changes)
 
     def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
+        return self.place
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -304,3 +305,53 @@ def test_arrays_are_pickled_with_their_content(device: str) -> None:
     found = pickle.loads(pickle.dumps(tileir.to_device(bf16(), device)))
     assert (found.device.id, found.dtype) == (device, DType.BF16.numpy)
     assert bits(found.numpy()) == bits(bf16())
+
+
+@pytest.mark.parametrize("device", [device for device in DEVICES if device != "shared.0"])
+def test_results_are_seen_where_devices_work_on_the_memory_of_the_host(context: tileir.Context, device: str) -> None:
+    twice = tileir.jit("function (A) -> (B) { B = A + A; }", device, context=context)
+    for array in (MATRIX, MATRIX[:0]):
+        found = twice(tileir.to_device(array, device, context=context, copy=True))
+        assert found.__dlpack_device__() == (1, 0)
+        seen = np.from_dlpack(found)
+        assert not seen.size or np.shares_memory(seen, found.numpy())
+        assert found.numpy() is found.numpy()
+        np.testing.assert_array_equal(seen, array + array)
+
+
+class Making:
+    """An object that makes an array for each who asks."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.arange(3.0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("value", [MATRIX.astype(">f4"), 3.0, np.float32(3), Making()], ids=lambda v: type(v).__name__)
+def test_conversions_are_copies(context: tileir.Context, device: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match="has to be converted first, which takes a copy") as error:
+        tileir.to_device(value, device, context=context, copy=False)
+    assert code_of(error) == "TIL714"
+    assert tileir.to_device(value, device, context=context).device.id == device
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_do_not_change_their_kind(context: tileir.Context, device: str) -> None:
+    found = tileir.to_device(MATRIX, device, context=context)
+    for name, value in (("shape", (4, 3)), ("dtype", np.dtype("i4")), ("read_only", True)):
+        with pytest.raises(AttributeError):
+            setattr(found, name, value)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_single_elements_are_numbers_where_the_host_sees_them(context: tileir.Context, device: str) -> None:
+    zero, three = (tileir.to_device(np.float32(value), device, context=context) for value in (0, 3))
+    if device == "shared.0":
+        for convert in (bool, int, float):
+            with pytest.raises(ArgumentError, match=r"array\.numpy\(\)") as error:
+                convert(three)
+            assert code_of(error) == "TIL714"
+        return
+    assert (bool(zero), bool(three), int(three), float(three)) == (False, True, 3, 3.0)
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(tileir.to_device(MATRIX, device, context=context))

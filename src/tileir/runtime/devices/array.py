@@ -37,10 +37,10 @@ class DeviceArray:
     """
 
     _buffer: Buffer | None
-    home: Home
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    read_only: bool = False
+    home: Home = attrs.field(on_setattr=attrs.setters.frozen)
+    dtype: np.dtype[Any] = attrs.field(on_setattr=attrs.setters.frozen)
+    shape: tuple[int, ...] = attrs.field(on_setattr=attrs.setters.frozen)
+    read_only: bool = attrs.field(default=False, on_setattr=attrs.setters.frozen)
     _host: Array | None = None
     _written: Event | None = attrs.field(default=None, init=False)
 
@@ -51,8 +51,10 @@ class DeviceArray:
         view: Array | None = None
         if seen is not None:
             view = seen[: _nbytes(dtype, shape)].view(dtype.numpy).reshape(shape)
-            if read_only:
-                view.flags.writeable = False
+        elif home.works_in_place and not _nbytes(dtype, shape):
+            view = np.empty(shape, dtype.numpy)  # the host sees it as much as any other array there
+        if view is not None and read_only:
+            view.flags.writeable = False
         return cls(buffer, home, dtype.numpy, shape, read_only, view)
 
     @classmethod
@@ -171,9 +173,21 @@ class DeviceArray:
             return array.astype(dtype)
         return array.copy() if copy is True and self._host is not None else array
 
+    def __bool__(self) -> bool:
+        """Return whether its only element is not 0; the errors are those of :meth:`__array__`."""
+        return bool(self.__array__())
+
+    def __int__(self) -> int:
+        """Return its only element, likewise."""
+        return int(self.__array__())
+
+    def __float__(self) -> float:
+        """Return its only element, likewise."""
+        return float(self.__array__())
+
     def __dlpack_device__(self) -> Place:
-        """Return the device as DLPack knows it."""
-        return self.home.place
+        """Return the device as DLPack knows it: the host where that sees the memory, so that everybody can use it."""
+        return HOST if self._host is not None else self.home.place
 
     def __dlpack__(
         self,
@@ -189,7 +203,7 @@ class DeviceArray:
             stream: What the consumer will use it in, which is made to wait for what was not written yet; -1 for nobody
                 has to wait. Only where the device has streams.
             max_version: The latest version of DLPack that the consumer knows.
-            dl_device: Where the consumer wants it: here, or on the host, which takes a copy.
+            dl_device: Where the consumer wants it: here, or on the host, which takes a copy unless it sees the memory.
             copy: Whether it is copied; None for where it has to be.
 
         Raises:
@@ -197,8 +211,9 @@ class DeviceArray:
             ArgumentError: TIL715, it was freed.
 
         """
-        wanted = self.home.place if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
-        if wanted != self.home.place:
+        here = self.__dlpack_device__()
+        wanted = here if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        if wanted not in (here, self.home.place):
             return self._exported_to_host(wanted, max_version, copy)
         self._order(stream)
         executor = self.home.executor

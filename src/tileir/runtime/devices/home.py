@@ -13,6 +13,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
+from tileir.runtime.host_memory import allocate as fresh_on_host
 from tileir.runtime.offers import SharingExecutor
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class Home:
         return not isinstance(self.executor, SharingExecutor) and self.executor.allocate(0).host() is not None
 
     @cached_property
+    def works_in_place(self) -> bool:
+        """Whether its kernels work on memory of the host, as processors do whose back end has buffers of its own."""
+        return not self.is_host and self.executor.wrap(fresh_on_host(1).array) is not None
+
+    @cached_property
     def shares(self) -> bool:
         """Whether its memory has addresses that others can use."""
         return isinstance(self.executor, SharingExecutor)
@@ -54,7 +60,7 @@ class Home:
         return HOST if self.is_host else (EXTENSION, 0)
 
     def allocated(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
-        """Return fresh memory for an array.
+        """Return fresh memory for an array: the host's where the device works on that in place.
 
         Raises:
             ArgumentError: TIL708, there is not enough.
@@ -65,7 +71,8 @@ class Home:
         try:
             if nbytes > sys.maxsize:
                 raise MemoryError
-            return self.executor.allocate(nbytes)
+            room = self.executor.wrap(fresh_on_host(nbytes).array) if nbytes and self.works_in_place else None
+            return self.executor.allocate(nbytes) if room is None else room
         except MemoryError as error:
             sizes = ", ".join(map(str, shape))
             message = f"there is not enough memory on {self.device.id} for the {nbytes} bytes of {dtype.value}[{sizes}]"

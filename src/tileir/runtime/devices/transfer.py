@@ -10,11 +10,12 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.runtime.arrays import to_array, way_to_host
+from tileir.runtime.arrays import converted, to_array
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, Place, at, imported, place_of, spelt
 from tileir.runtime.devices.home import Home
+from tileir.runtime.devices.refusals import way_to_host
 from tileir.runtime.events import all_ended
 from tileir.runtime.offers import StreamingExecutor
 
@@ -55,7 +56,11 @@ def to_device(
         found = adopted("array", array, home_of(owner, device_of("array", array, owner, device)))
     else:
         home = home_of(owner, owner.device(device))
-        return _placed(to_array("array", array, writable=True), home, copy)
+        made = to_array("array", array, writable=True)
+        if copy is False and _is_converted(array, made):
+            message = f"{type(array).__name__} has to be converted first, which takes a copy; allow that"
+            raise ArgumentError((Diagnostic("TIL714", message),))
+        return _placed(made, home, copy)
     if device is None or owner.device(device).id == found.device.id:
         return found if not copy else copy_of(found)
     return _moved(found, home_of(owner, owner.device(device)), copy)
@@ -189,12 +194,22 @@ def _interfaced(value: Any) -> Array:
     return at(address or 0, dtype, tuple(interface["shape"]), value, strides=strides, read_only=read_only)
 
 
+def _is_converted(value: Any, array: Array) -> bool:
+    """Return whether an array has other memory than the object that it was made of."""
+    if isinstance(value, np.ndarray):
+        return bool(array.size) and not np.may_share_memory(array, value)
+    if isinstance(value, bool | int | float | np.generic):
+        return True
+    again = converted(value)  # what makes an array for each who asks has made another one now
+    return bool(array.size) and (array.flags.owndata or not (again is None or np.may_share_memory(array, again)))
+
+
 def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
     """Return an array of the host on a device."""
     buffer = home.wrapped(array) if not copy else None
     read_only = buffer is not None and not array.flags.writeable
     if buffer is None:
-        if copy is False:
+        if copy is False and array.size:
             message = f"this array cannot be used on {home.device.id} where it is; allow a copy"
             raise ArgumentError((Diagnostic("TIL714", message),))
         buffer = home.sent(array)
