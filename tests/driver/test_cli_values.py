@@ -22,7 +22,7 @@ def test_results_go_where_they_are_sent() -> None:
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        (["R=r.npy"], "-o R=r.npy: there is no result 'R'; they are P, Q"),
+        (["R=r.npy"], "-o R=r.npy: there is no result 'R'; known are P, Q"),
         (["P=a.npy", "P=b.npy"], "-o P=b.npy: result 'P' goes to a.npy already"),
         (["a.npy", "b.npy", "c.npy"], "there are 2 results, so -o c.npy has none left to write"),
         (["a.gif"], "-o a.gif: the name must end in .npy or in that of a picture format, such as .png"),

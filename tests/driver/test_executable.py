@@ -109,6 +109,10 @@ def test_every_stage_can_be_looked_at() -> None:
     with pytest.raises(tileir.BackendError, match="'llvm' lists 'llvm' or 'asm', not 'cuda'") as caught:
         product.listing("cuda")
     assert caught.value.diagnostics[0].code == "TIL806"
+    with pytest.raises(tileir.BackendError, match="not 'lvm'; did you mean 'llvm'"):
+        product.listing("lvm")
+    with pytest.raises(tileir.ArgumentError, match="there is no result 'c'; did you mean C"):
+        product(np.ones((8, 8), np.float32), np.ones((8, 32), np.float32), out={"c": np.ones((8, 32), np.float32)})
 
 
 def test_a_signature_is_compiled_once_and_shared() -> None:

@@ -134,6 +134,9 @@ def test_syntax(body: str, expected: list[tuple[str, str]]) -> None:
         ("function (A) -> (O) { O = A; ", [("TIL102", "")]),
         ("function (A) -> (O) { O = A; } }", [("TIL102", "}")]),
         ("function (A) -> (O) { O = A; } function", [("TIL102", "function")]),
+        ("function (A[N] -> (O) { O = rt(A); P = Q + N; }", [("TIL102", "->"), ("TIL206", "rt(A)"), ("TIL201", "Q")]),
+        ("function A[N] -> O { S = element(A, 0); O[i : N] = +(B[i]); }", [("TIL102", "A"), ("TIL201", "B")]),
+        ("function (A[N]) -> (O) { O = rt(A);", [("TIL206", "rt(A)"), ("TIL102", "")]),
         ("function (A -> (O) { O = ; P = 1 }", [("TIL102", "->"), ("TIL102", ";"), ("TIL102", "1")]),
     ],
 )
@@ -266,7 +269,7 @@ def test_a_message_shows_the_place() -> None:
         ("function (A) -> (Z) { B = A * \n C = A * 2; D = C + Q; Z = D; }", [("TIL102", "="), ("TIL201", "Q")]),
         ("function (A) -> (Z) { b = A; Z = B + B; }", [("TIL102", "b")]),
         ("function (A) -> (Z) { ; }", [("TIL102", ";")]),
-        ("function (A -> (Z) { Z = Q; }", [("TIL102", "->")]),
+        ("function (A -> (Z) { Z = Q; }", [("TIL102", "->"), ("TIL201", "Q")]),
         (
             "function (A) -> (Z) { Z = scan(A; ) 2 times function (B) -> (C) { D = B + ; C = exp(B, B) + D + X; }; }",
             [("TIL102", ";"), ("TIL207", "exp(B, B)"), ("TIL201", "X")],
@@ -285,3 +288,9 @@ def test_a_fault_of_the_grammar_hides_and_makes_no_other(broken: str, data: st.D
     first, second = data.draw(st.permutations([broken, chosen]).filter(lambda o: o[0] == broken))
     codes = [code for code, _ in faults(f"function (A[N]) -> (O) {{ {first} {second} O = B + D; }}")]
     assert codes[1:] == [code for code in [wrong[chosen]] if code is not None]
+
+
+def test_an_index_that_was_mistyped_in_a_constraint() -> None:
+    with pytest.raises(VerifyError, match="'rwo' stands only in constraints; did you mean 'row'") as caught:
+        parse("function (A[N]) -> (B) { B[row : N] = =(A[row]), rwo < 3; }")
+    assert [(d.code, d.underlined) for d in caught.value.diagnostics] == [("TIL403", "rwo")]

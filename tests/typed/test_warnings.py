@@ -61,6 +61,13 @@ def test_accesses(text: str, shapes: list[tuple[int, ...]], expected: list[tuple
     assert told(text, *shapes) == expected
 
 
+def test_constraints_that_nothing_satisfies_are_told() -> None:
+    text = "function (A[M]) -> (C) { C[i : M] = +(A[i]), i - 2 < M - 9; }"
+    assert told(text, (4,)) == [("TIL411", "C[i : M] = +(A[i]), i - 2 < M - 9")]
+    assert told(text, (12,)) == []
+    assert not tileir.evaluate(text, np.ones(4, np.float32)).any()
+
+
 def test_contractions_in_the_step_of_a_scan_are_told_once() -> None:
     step = "function (A[N], X[M]) -> (B) { P[i : N] = =(X[9 * i + 5]); B = A + P; }"
     text = f"function (A[N], X[S, M]) -> (O) {{ O = scan(A; X) {step}; }}"
@@ -136,6 +143,24 @@ def test_conversions_of_contractions_and_none_of_what_is_small_or_written() -> N
     assert told("function (A) -> (C) { C = A * index(A, 0); }", ((1 << 25,))) == [("TIL341", "A * index(A, 0)")]
     assert told("function (A, B) -> (C) { C = A + as_float(B, 32); }", (5,), ("i32", (5,))) == []
     assert told("function (A) -> (C) { C = sqrt(A); }", ("i32", (5,))) == []
+
+
+@pytest.mark.parametrize(
+    ("literal", "dtype", "lossy"),
+    [
+        ("16777217", "f32", True),
+        ("16777216", "f32", False),
+        ("16777217", "f64", False),
+        ("2049", "f16", True),
+        ("257", "bf16", True),
+        ("0.1", "f16", False),
+        ("0.00000001", "f16", True),
+        ("16777217", "i32", False),
+    ],
+)
+def test_literals_that_a_dtype_does_not_have(literal: str, dtype: str, lossy: bool) -> None:
+    text = f"function (A) -> (B) {{ B = A + {literal}; }}"
+    assert told(text, (dtype, (3,))) == ([("TIL341", literal)] if lossy else [])
 
 
 @pytest.mark.parametrize(

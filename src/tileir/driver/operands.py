@@ -9,6 +9,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.text.names import nearest
 from tileir.runtime.arrays import check_count, check_inputs, check_outputs, misfits, separated, to_array
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.overlap import footprint, overlap
@@ -65,7 +66,7 @@ def destinations(names: Sequence[str], out: Any) -> Sequence[Any] | None:
 
     """
     if isinstance(out, dict):
-        wrong = [f"there is no result {name!r}; they are {', '.join(names)}" for name in out if name not in names]
+        wrong = [f"there is no result {name!r}{nearest(name, names)}" for name in out if name not in names]
         wrong += [f"out has no array for result {name!r}" for name in names if name not in out]
         if wrong:
             raise ArgumentError(Diagnostic("TIL705", fault) for fault in wrong)

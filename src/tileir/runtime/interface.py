@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.targets.target import Target
+from tileir.core.text.advice import meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -379,5 +380,8 @@ class Backend(Generic[L]):
             raise BackendError((Diagnostic("TIL806", f"back end {self.name!r} shows no generated code"),))
         if form is not None and form not in self.forms:
             shown = " or ".join(map(repr, self.forms))
-            raise BackendError((Diagnostic("TIL806", f"back end {self.name!r} lists {shown}, not {form[:64]!r}"),))
+            near = meant(form, self.forms)
+            hint = "" if near is None else f"; did you mean {near!r}?"
+            message = f"back end {self.name!r} lists {shown}, not {form[:64]!r}{hint}"
+            raise BackendError((Diagnostic("TIL806", message),))
         return library.listing(next(iter(self.forms)) if form is None else form)

@@ -64,8 +64,6 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
 
     def beside(function: Function, known: Sequence[Span]) -> Iterable[Diagnostic]:
         """Check the rules; a statement with a fault of its text has been told of."""
-        if unread.header:
-            return ()
         spans = list(_spans(function))
         told = {_innermost(spans, place) for place in known}
         faults = faults_beside(function, unread.names)
@@ -132,10 +130,9 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
 
 @attrs.define
 class Unread:
-    """What was passed over: names in statements, which they may define, and whether the header was."""
+    """What was passed over: names in statements and headers, which they may define."""
 
     names: set[str] = attrs.field(factory=set)
-    header: bool = False
 
     def add(self, text: str) -> None:
         """Remember the names in a text that was passed over."""
@@ -197,8 +194,8 @@ class _Parser:
         try:
             inputs, outputs = self._header()
         except AbandonError:
-            self.unread.header = True
             cursor.recover_header()
+            self.unread.add(cursor.source.text[start : cursor.token.start])
         statements = self._statements()
         return Function(inputs, outputs, statements, span=cursor.span_from(start))
 
@@ -215,8 +212,16 @@ class _Parser:
                 cursor.recover()
                 self.unread.add(cursor.source.text[start : cursor.token.start])
                 cursor.skip(";")
-        cursor.expect("}")
+        self._end_of_statements()
         return tuple(statements)
+
+    def _end_of_statements(self) -> None:
+        """Read ``}``; where the text ends before it, what was read is checked all the same."""
+        try:
+            self.cursor.expect("}")
+        except AbandonError:
+            if self.scans or not self.cursor.at(END):
+                raise
 
     def _header(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         cursor = self.cursor

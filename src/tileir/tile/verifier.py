@@ -38,7 +38,7 @@ class Checked:
         scope: Its names.
         nodes: Its expressions.
         around: Names that are known around a step.
-        unread: Names that statements may define which could not be read.
+        unread: Names that may be defined by what could not be read: statements, or the header.
 
     """
 
@@ -168,7 +168,7 @@ def check_defined(checked: Checked) -> Iterator[Diagnostic]:
 def check_outputs(checked: Checked) -> Iterator[Diagnostic]:
     """Check that there is an output, each is a tensor that is defined, and none is listed twice."""
     function, scope = checked.function, checked.scope
-    if not function.outputs:
+    if not function.outputs and not checked.unread:
         yield Diagnostic("TIL213", "a function needs at least one output", function.span)
     seen: set[str] = set()
     for output in function.outputs:
@@ -298,12 +298,15 @@ def check_index_bounds(checked: Checked) -> Iterator[Diagnostic]:
         if not statement.constraints:
             continue
         roots = [*statement.indices, *(index for access in statement.inputs for index in access.indices)]
-        known = {node.name for root in roots for node in index_names(root)}
+        used = frozenset(node.name for root in roots for node in index_names(root))
+        known = set(used)
         for constraint in statement.constraints:
             for node in index_names(constraint.polynomial):
                 if node.name not in known:
                     known.add(node.name)
-                    message = f"index {node.name!r} stands only in constraints; no tensor is read or written with it"
+                    near = meant(node.name, used)
+                    hint = "no tensor is read or written with it" if near is None else f"did you mean {near!r}?"
+                    message = f"index {node.name!r} stands only in constraints; {hint}"
                     yield Diagnostic("TIL403", message, node.span or constraint.span)
 
 

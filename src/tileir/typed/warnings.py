@@ -74,9 +74,14 @@ def _rounding(
         if value.number in defaulted and kept != given and name in arguments_of(typed, value.number):
             message = f"{name!r} is {given!r}, and is rounded to {value.dtype.value} since nothing decides otherwise"
             yield Diagnostic("TIL342", f"{message}: pass numpy.float64({given!r}), or an array, for f64", span)
-        elif value.number == name and kept != given and (given == int(given) or kept == 0):
+        elif value.number == name and kept != given and (_is_exact(given) or kept == 0):
             message = f"{name!r} is {given!r}, and {value.dtype.value}, which it adapts to, makes it {kept!r}"
             yield Diagnostic("TIL342", f"{message}: what it meets would have to be of a wider dtype", span)
+
+
+def _is_exact(value: float) -> bool:
+    """Return whether a number is meant to the last digit: an integer, as far as floats of Python have all of them."""
+    return isinstance(value, int) or (value == int(value) and abs(value) <= 1 << 53)
 
 
 @attrs.define
@@ -98,6 +103,16 @@ class _Collector:
         for value in values:
             if isinstance(value, Tensor) and value.dtype is not dtype and not _holds(dtype, value, emission):
                 self.found.append(Diagnostic("TIL341", _loss(value.dtype, dtype), span))
+
+    def literal(self, value: Known, dtype: DType, span: Span | None) -> None:
+        """Look at what a literal becomes: integers are meant to the last digit, and nothing small is meant to be 0."""
+        given = value.value
+        if value.dtype is not None or not dtype.is_float or isinstance(given, bool):
+            return
+        kept = rounded(given, dtype)
+        if kept != given and (isinstance(given, int) or kept == 0):
+            message = f"{given!r} is {kept!r} in {dtype.value}, to which it adapts here"
+            self.found.append(Diagnostic("TIL341", f"{message}: cast what it meets to a wider dtype", span))
 
     def natural(self, value: Known | Number, dtype: DType) -> None:
         """Remember numbers that become f32 since nothing else decides."""
@@ -141,9 +156,13 @@ class _Accesses:
         """Yield what is never inside of its tensor, or in part; without elements there is nothing to say."""
         node, shapes = self.node, [self.node.shape, *self.shapes]
         constraints = [(constraint.polynomial, constraint.bound) for constraint in node.constraints]
-        if not all(size for shape in shapes for size in shape) or any(bound < 1 for _, bound in constraints):
+        if not all(size for shape in shapes for size in shape):
             return
         axes = axes_of([node.output, *(access.indices for access in node.inputs)], shapes)
+        if any(bound < 1 for _, bound in constraints):
+            if every or node.default is None:
+                yield self._never(())
+            return
         if is_empty(axes, constraints):
             if every or node.default is None:
                 yield self._never(culprits(axes, constraints))

@@ -194,7 +194,7 @@ def destinations(program: Program, outputs: Sequence[str]) -> dict[str, Path]:
     for text in outputs:
         name, equals, path = text.partition("=")
         if equals and name not in names and name.isidentifier():
-            raise fail("TIL902", f"-o {text}: there is no result {name!r}; they are {', '.join(names)}")
+            raise fail("TIL902", f"-o {text}: there is no result {name!r}{nearest(name, names)}")
         if equals and name in result:
             raise fail("TIL902", f"-o {text}: result {name!r} goes to {result[name]} already")
         if not equals or name not in names:

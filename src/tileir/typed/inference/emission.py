@@ -177,6 +177,8 @@ class Emission:
         if found is None:
             found = self.cast(adapt(value, dtype, span), dtype, span)
             self._literals[key] = found
+        if self.observer is not None:
+            self.observer.literal(value, dtype, span)
         return found
 
     def _number(self, value: Number, dtype: DType, span: Span | None) -> Tensor:

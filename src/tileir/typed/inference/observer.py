@@ -26,3 +26,6 @@ class Observer(Protocol):
 
     def natural(self, value: Known | Number, dtype: DType) -> None:
         """Take a constant or number that has the dtype which it gets where nothing else decides."""
+
+    def literal(self, value: Known, dtype: DType, span: Span | None) -> None:
+        """Take a constant, and the dtype in which it is computed."""
