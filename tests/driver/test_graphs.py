@@ -15,9 +15,10 @@ import tileir
 from strategies import loops, typed_text
 from strategies.effort import examples
 from strategies.tile import Case, cases
+from tileir.core.drawing.files import FORMATS, plain
+from tileir.core.drawing.svg import MOST_NODES, to_svg
+from tileir.core.errors import TileError
 from tileir.driver.cli import main as cli
-from tileir.driver.graphs.drawing import MOST_NODES, to_svg
-from tileir.driver.graphs.files import FORMATS, plain
 from tileir.semtree.text.parser import parse_program
 from tileir.stripe import ir as stripe
 from tileir.typed.ir import Function
@@ -222,6 +223,41 @@ def test_the_command_writes_each_stage(
     assert "TIL902" in capsys.readouterr().err
     assert run(monkeypatch, "graph", file, *values, "-o", tmp_path / "no" / "graph.svg") == cli.FAULT
     assert "TIL901" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_files_are_drawn_and_printed_at_their_own_stage(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executable = tileir.compile("function (A[N]) -> (B) { B = A + 1.0; }", [(3,)], device="llvm.0")
+    program = getattr(executable, stage)
+    file, document = tmp_path / "program.txt", tmp_path / "program.json"
+    file.write_text(tileir.to_text(program), encoding="utf-8")
+    assert run(monkeypatch, "graph", file) == 0
+    assert capsys.readouterr().out == FORMATS["dot"](program.graph())
+    assert run(monkeypatch, "print", file) == 0
+    assert capsys.readouterr().out == file.read_text(encoding="utf-8")
+    assert run(monkeypatch, "print", file, "--json") == 0
+    document.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert tileir.parse(document, stage="any") == tileir.parse(file, stage="any") == program
+    assert run(monkeypatch, "print", document) == 0
+    assert capsys.readouterr().out == file.read_text(encoding="utf-8")
+
+
+def test_code_has_no_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "program.tile"
+    file.write_text("function (A[N]) -> (B) { B = A + 1.0; }", encoding="utf-8")
+    for words in (("--stage", "code"), ("--after", "all")):
+        assert run(monkeypatch, "print", file, "A=f32[3]", "--json", *words) == cli.FAULT
+        assert "TIL902" in capsys.readouterr().err
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    with pytest.raises(TileError, match=r"TIL901.*cannot read"):
+        tileir.parse(tmp_path / "missing.tile")
+    (tmp_path / "wrong.tile").write_text("function (A) -> (B) { B = A + ; }", encoding="utf-8")
+    with pytest.raises(tileir.ParseError, match=r"wrong\.tile:1:"):
+        tileir.parse(tmp_path / "wrong.tile")
 
 
 def test_dot_quotes_what_it_must() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
+import attrs
 import numpy as np
+import pytest
 
 import tileir
 from strategies.markup import read
 from tileir.driver.explain.notebook import MOST_KERNELS, explanation_html
-from tileir.typed.inference.inference import infer
 
 PROGRAM = "function (A[M, K], B[K, N]) -> (Y) { C[i, j : M, N] = +(A[i, k] * B[k, j]); Y = C < 3.0 ? C : 0.5; }"
 TYPES = {"A": "f32[20, 30]", "B": "f32[30, 40]"}
@@ -23,11 +25,45 @@ def text_of(value: object) -> str:
     return found.text
 
 
-def test_functions_show_their_texts() -> None:
-    function = tileir.parse(PROGRAM)
-    assert text_of(function) == tileir.to_text(function)
-    types = {"A": tileir.TensorType("f32", (2, 3)), "B": tileir.TensorType("f32", (3, 4))}
-    assert "C: f32[2, 4] = [i, j] +(A[i, k] * B[k, j])" in text_of(infer(function, types))
+STAGES = ("tile", "typed", "stripe", "scheduled", "sem")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_programs_show_their_texts_and_graphs(stage: str) -> None:
+    program = getattr(tileir.compile(PROGRAM, TYPES, device="llvm.0"), stage)
+    text, _, drawn = program._repr_html_().partition("<details><summary>graph</summary>")
+    assert read(text).text == tileir.to_text(program)
+    assert set(read(text).tags) <= ALLOWED
+    picture = ElementTree.fromstring(drawn.removesuffix("</details>"))
+    assert picture.tag.endswith("svg")
+    titles = "".join(each.text or "" for each in picture.iter() if each.tag.endswith("title"))
+    assert all(name in titles for name in "ABY")
+    assert "<script" not in drawn
+
+
+def test_programs_that_break_rules_show_their_text() -> None:
+    whole = tileir.parse(PROGRAM)
+    broken = attrs.evolve(whole, inputs=whole.inputs[:1], outputs=(*whole.outputs, *whole.outputs))
+    assert "+(A[i, k] * B[k, j])" in read(broken._repr_html_()).text
+    sem = tileir.compile(PROGRAM, TYPES, device="llvm.0").sem
+    assert "kernel" in read(attrs.evolve(sem, buffers=())._repr_html_()).text
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_executables_of_programs_of_any_stage_are_shown(stage: str) -> None:
+    program = getattr(tileir.compile(PROGRAM, TYPES, device="llvm.0"), stage)
+    executable = tileir.compile(program, TYPES, device="llvm.0")
+    assert tileir.to_text(program) in text_of(executable)
+    assert repr(executable) == "<Executable (A, B) -> (Y) on llvm.0>"
+
+
+def test_short_lines() -> None:
+    assert repr(tileir.jit(PROGRAM)) == "<Jit (A, B) -> (Y): 2 statements>"
+    assert repr(tileir.jit(PROGRAM, device="llvm")) == "<Jit (A, B) -> (Y): 2 statements on llvm>"
+    assert tileir.jit(PROGRAM)._repr_html_() == tileir.parse(PROGRAM)._repr_html_()
+    found = tileir.explain(PROGRAM, TYPES, target=tileir.Target())
+    assert repr(found).startswith(f"<Explanation of {len(found.kernels)} kernel")
+    assert len(repr(found)) < 100
 
 
 def test_an_executable_shows_device_types_program_and_kernels() -> None:

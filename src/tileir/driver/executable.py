@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import Compilation, ready
@@ -251,7 +252,11 @@ class Executable:
         """Return what notebooks show."""
         from tileir.driver.explain.notebook import executable_html
 
-        return executable_html(self, self._compilation.request.types)
+        request = self._compilation.request
+        return executable_html(self, request.types, request.program)
+
+    def __repr__(self) -> str:
+        return f"<Executable {call_of('', self.inputs, self.outputs)} on {self.device.id}>"
 
     @property
     def result_types(self) -> dict[str, TensorType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 
 import attrs
@@ -130,44 +131,46 @@ def _is_pass(value: object) -> bool:
 
 @overload
 def parse(
-    text: str, name: str = ..., *, stage: Literal["tile"] = ..., arrays: Iterable[ArrayValue | Array] = ...
+    text: str | Path, name: str = ..., *, stage: Literal["tile"] = ..., arrays: Iterable[ArrayValue | Array] = ...
 ) -> TileFunction: ...
 @overload
 def parse(
-    text: str, name: str = ..., *, stage: Literal["typed"], arrays: Iterable[ArrayValue | Array] = ...
+    text: str | Path, name: str = ..., *, stage: Literal["typed"], arrays: Iterable[ArrayValue | Array] = ...
 ) -> TypedFunction: ...
 @overload
 def parse(
-    text: str, name: str = ..., *, stage: Literal["any"], arrays: Iterable[ArrayValue | Array] = ...
+    text: str | Path, name: str = ..., *, stage: Literal["any"], arrays: Iterable[ArrayValue | Array] = ...
 ) -> Program: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["stripe"]) -> StripeProgram: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["stripe"]) -> StripeProgram: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["sem"]) -> SemProgram: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["sem"]) -> SemProgram: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["block"]) -> Block: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["block"]) -> Block: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["kernel"]) -> KernelFunction: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["kernel"]) -> KernelFunction: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["script"]) -> Script: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["script"]) -> Script: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["pipeline"]) -> tuple[Pass, ...]: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["pipeline"]) -> tuple[Pass, ...]: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["target"]) -> TargetFile | Target: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["target"]) -> TargetFile | Target: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
 @overload
-def parse(text: str, name: str = ..., *, stage: Literal["formula"]) -> Formula: ...
+def parse(text: str | Path, name: str = ..., *, stage: Literal["formula"]) -> Formula: ...
 
 
 @at_the_call
-def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Iterable[ArrayValue | Array] = ()) -> object:
+def parse(
+    text: str | Path, name: str = "", *, stage: str = "tile", arrays: Iterable[ArrayValue | Array] = ()
+) -> object:
     """Read a text, of a Tile function unless ``stage`` says of what, and verify what it means.
 
     Args:
         text: What :func:`to_text` printed, or somebody wrote: ``function (inputs) -> (outputs) { statements }``.
-            Programs are read from their JSON, too.
-        name: What to call the text in errors.
+            Programs are read from their JSON, too. Or the file that has it.
+        name: What to call the text in errors; by default as the file is called.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
             the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target``,
             ``hardware`` or ``formula``.
@@ -176,10 +179,12 @@ def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Itera
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault.
         VerifyError: What it means breaks a rule; one diagnostic for each fault.
-        TileError: TIL601 or TIL602, JSON is wrong; TIL702, tileir has no such arrays; TIL541 to TIL547, passes and
-            targets.
+        TileError: TIL601 or TIL602, JSON is wrong; TIL901, the file cannot be read; TIL702, tileir has no such arrays;
+            TIL541 to TIL547, passes and targets.
         ArgumentError: TIL707, it is no text, or there is no such stage.
     """
+    name = name or (str(text) if isinstance(text, Path) else "<text>")
+    text = texts.read(text) if isinstance(text, Path) else text
     _check_text(text)
     match stage:
         case "any" | "tile" | "typed" | "stripe" | "sem":
@@ -210,9 +215,11 @@ def parse(text: str, name: str = "<text>", *, stage: str = "tile", arrays: Itera
 
 
 def _check_text(text: object) -> None:
-    """Refuse bytes and paths, which callers without a type checker pass."""
+    """Refuse bytes, which callers without a type checker pass."""
     if not isinstance(text, str):
-        message = f"a program is read from a str, not from a value of type {type(text).__name__}"
+        message = (
+            f"text is read from a str, or the pathlib.Path of its file, not from a value of type {type(text).__name__}"
+        )
         raise ArgumentError((Diagnostic("TIL707", message),))
 
 

@@ -87,6 +87,14 @@ class Jit:
         device_id = device.id if isinstance(device, DeviceInfo) else device
         return _jitted_again, (self.function, device_id, self._options, self.target)
 
+    def __repr__(self) -> str:
+        where = f" on {self.device if isinstance(self.device, str) else self.device.id}" if self.device else ""
+        return f"<Jit {self.function.summary()}{where}>"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the program."""
+        return self.function._repr_html_()
+
     @_keys.default
     def _names_as_keys(self) -> frozenset[str]:
         return frozenset(self._names)

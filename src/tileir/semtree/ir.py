@@ -15,7 +15,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.schema import BODY, INTRODUCES, OPERAND, PART, USES, Role, role
-from tileir.core.text.shown import call_of, counted, statements_in
+from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import Apply as Apply
 from tileir.semtree.expressions import Bitcast as Bitcast
 from tileir.semtree.expressions import Broadcast as Broadcast
@@ -273,7 +273,7 @@ Work: TypeAlias = Launch | Loop | Branch
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Program(Whole):
+class Program(ShownProgram, Whole):
     """Kernels, the buffers between them, and works in an order that respects all dependencies."""
 
     kernels: tuple[KernelFunction, ...]

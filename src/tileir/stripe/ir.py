@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.text.shown import call_of, counted
+from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.stripe.blocks import INSIDE as INSIDE
 from tileir.stripe.blocks import Binding as Binding
 from tileir.stripe.blocks import Block as Block
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(cache_hash=True, slots=False, repr=False)
-class Program(Whole):
+class Program(ShownProgram, Whole):
     """Memory, the kernels that run on it, each once however often it is launched, and the works that launch them.
 
     ``memory`` are allocations: the parameters and results, constants (``constant``), whose content ``buffers`` has, and

@@ -10,7 +10,7 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
-from tileir.core.text.shown import call_of, counted
+from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.core.text.span import Span, span_field
 from tileir.tile.node import Node, Whole
 
@@ -253,7 +253,7 @@ Statement: TypeAlias = Assignment | Contraction | Scan | Constant
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Function(Whole):
+class Function(ShownProgram, Whole):
     """``function (inputs) -> (outputs) { statements }``."""
 
     inputs: tuple[Input, ...]

@@ -17,7 +17,7 @@ from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.schema import BODY, INTRODUCES, USES
-from tileir.core.text.shown import call_of, counted
+from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.core.text.span import Span, span_field
 from tileir.poly.affine import Affine
 from tileir.typed.node import Node, Whole
@@ -364,7 +364,7 @@ Operation: TypeAlias = Computation | Marker
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Function(Whole):
+class Function(ShownProgram, Whole):
     """Parameters, operations in an order that defines before it uses, and the names of the results.
 
     Every output is defined by an operation, and no name occurs twice among the outputs.

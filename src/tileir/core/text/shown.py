@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tileir.core.schema import Role, slots
-from tileir.core.text.markup import highlighted
+from tileir.core.text.markup import folded, highlighted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import networkx as nx
 
 _LONGEST: Final = 100
 """Characters of what a short line tells."""
@@ -52,6 +54,26 @@ class ShownWhole(Shown):
     def _repr_html_(self) -> str:
         """Return what notebooks show: the text, with its words in bold and its comments in italics."""
         return highlighted(str(self))
+
+
+class ShownProgram(ShownWhole):
+    """A program, of which notebooks show the text, and, when it is unfolded, a drawing of the graph."""
+
+    __slots__ = ()
+
+    def graph(self) -> nx.DiGraph[str]:
+        """Return what the program hands on from where to where; each representation has its own."""
+        raise AttributeError(f"{type(self).__name__} has no graph")
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from tileir.core.drawing.svg import to_svg  # networkx is slow to import
+
+        try:
+            drawn = folded("graph", to_svg(self.graph()))
+        except Exception:  # a program that breaks rules may have no graph, and its text is what tells why
+            drawn = ""
+        return super()._repr_html_() + drawn
 
 
 def shortened(text: str) -> str:

@@ -10,7 +10,7 @@ from tileir.core.errors import fail
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.cli.targets import target_options
-from tileir.driver.explain.stages import PROGRAMS, stage_program
+from tileir.driver.explain.stages import PROGRAMS, stage_of, stage_program
 from tileir.driver.targets import choice_of, settings_of
 
 
@@ -18,7 +18,7 @@ from tileir.driver.targets import choice_of, settings_of
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
 @bind_option
-@click.option("--stage", type=click.Choice(PROGRAMS), default="tile", show_default=True, help="The graph of what.")
+@click.option("--stage", type=click.Choice(PROGRAMS), help="The graph of what; by default of FILE as it is.")
 @click.option(
     "-o",
     "--output",
@@ -32,7 +32,7 @@ def graph(
     file: Path,
     values: tuple[str, ...],
     bindings: tuple[str, ...],
-    stage: str,
+    stage: str | None,
     output: Path | None,
     passes: str | None,
     target: str | None,
@@ -43,7 +43,7 @@ def graph(
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
     """
-    from tileir.driver.graphs.files import FORMATS  # networkx is slow to import
+    from tileir.core.drawing.files import FORMATS  # networkx is slow to import
 
     form = "dot" if output is None else output.suffix.removeprefix(".")
     if form not in FORMATS:
@@ -51,7 +51,7 @@ def graph(
     program = read_bound(file, bindings)
     types = cli_values.types(program, values)
     choice = choice_of(target, settings_of(settings))
-    shown = stage_program(program, types, stage, passes=passes, device=device, choice=choice)
+    shown = stage_program(program, types, stage or stage_of(program), passes=passes, device=device, choice=choice)
     text = FORMATS[form](shown.graph())
     if output is None:
         click.echo(text, nl=False)

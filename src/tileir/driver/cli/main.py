@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tileir.core.errors import BackendError, TileError
+from tileir.core.errors import BackendError, TileError, fail
+from tileir.core.json.codec import to_json
 from tileir.driver.cli import devices as cli_devices
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.binding import bind_option, read_bound
@@ -31,7 +32,7 @@ from tileir.driver.cli.new import new
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options, targets
 from tileir.driver.cli.tune import tune_
-from tileir.driver.explain.stages import STAGES, listing, stage_text, texts_after
+from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
 from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
 from tileir.stripe.text.printer import STYLES
@@ -106,7 +107,8 @@ def devices(json_: bool) -> None:
 @_file
 @_values
 @bind_option
-@click.option("--stage", type=click.Choice(STAGES), default="tile", show_default=True, help="What to print.")
+@click.option("--stage", type=click.Choice(STAGES), help="What to print; by default FILE as it is.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON, which all commands read, too.")
 @click.option("--after", metavar="PASS", help="Print the Stripe program after this pass; `all` means after each one.")
 @click.option(
     "--style", type=click.Choice(STYLES), default=STYLES[0], help="How Stripe is written: seed, as on slides."
@@ -118,7 +120,8 @@ def print_(
     file: Path,
     values: tuple[str, ...],
     bindings: tuple[str, ...],
-    stage: str,
+    stage: str | None,
+    json_: bool,
     after: str | None,
     style: str,
     passes: str | None,
@@ -136,7 +139,13 @@ def print_(
     if target is not None and target.startswith(NVPTX):
         stage, device, target = "code", f"cuda.{target.removeprefix(NVPTX)}", None
     choice = choice_of(target, settings_of(settings))
-    if after is None:
+    stage = stage or stage_of(program)
+    if json_ and (after is not None or stage == CODE):
+        raise fail("TIL902", "JSON is there of programs: leave --json out, or --after and --stage code")
+    if json_:
+        shown = stage_program(program, types, stage, passes=passes, device=device, choice=choice)
+        text = to_json(shown).decode() + "\n"
+    elif after is None:
         text = stage_text(program, types, stage, passes=passes, device=device, choice=choice, style=style)
     else:
         text = texts_after(program, types, after, passes=passes, device=device, choice=choice, style=style)

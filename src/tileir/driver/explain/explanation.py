@@ -9,6 +9,7 @@ import attrs
 from tileir.core.errors import fail
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
+from tileir.core.text.shown import counted
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
@@ -64,6 +65,11 @@ class Explanation:
         branched = any(not condition.startswith("while ") for condition in conditions)
         told = (("one iteration of each while: data decide how many there are", iterated),)
         return tuple(text for text, holds in (*told, ("the dearer side of each branch", branched)) if holds)
+
+    def __repr__(self) -> str:
+        from tileir.driver.explain.text import seconds_text
+
+        return f"<Explanation of {counted(len(self.kernels), 'kernel')} on {self.target}: {seconds_text(self.seconds)}>"
 
     def __str__(self) -> str:
         """Return tables: the blocks of each kernel, its memories, and the sum of all."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.text.markup import folded, paragraph, preformatted, table
+from tileir.core.text.markup import folded, highlighted, paragraph, preformatted, table
 from tileir.driver.explain.text import count_text, runs_text, seconds_text, size_text
-from tileir.tile.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,13 +15,14 @@ if TYPE_CHECKING:
     from tileir.driver.explain.explanation import Explanation
     from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.driver.formulas.explanation import FormulaExplanation
+    from tileir.driver.programs import Program
     from tileir.typed.ir import TensorType
 
 MOST_KERNELS: Final = 50
 """Kernels that are listed."""
 
 
-def executable_html(executable: Executable, types: Mapping[str, TensorType]) -> str:
+def executable_html(executable: Executable, types: Mapping[str, TensorType], program: Program) -> str:
     """Return the device of an executable, the types of its inputs and results, and program and kernels to unfold."""
     rows = [("input", name, str(types[name])) for name in executable.inputs]
     rows += [("result", name, str(kind)) for name, kind in executable.result_types.items()]
@@ -32,7 +32,7 @@ def executable_html(executable: Executable, types: Mapping[str, TensorType]) -> 
     return (
         paragraph(f"compiled for {executable.device.id} ({executable.device.name})")
         + table(("", "name", "type"), rows)
-        + folded("program", preformatted(to_text(executable.tile)))
+        + folded("program", highlighted(str(program)))
         + folded(_cut(many, len(kernels)), table(("kernel", "grid", "operations and moves"), listed[:MOST_KERNELS]))
     )
 

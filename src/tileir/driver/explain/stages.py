@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.errors import fail
 from tileir.core.text.names import nearest
@@ -18,6 +18,8 @@ from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.text.printer import STYLES
 from tileir.stripe.text.printer import to_text as stripe_text
+from tileir.tile.ir import Function as TileFunction
+from tileir.typed.ir import Function as TypedFunction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +79,8 @@ def stage_program(
     Raises:
         TileError: As :func:`stage_text`.
     """
+    if stage == stage_of(program):
+        return program
     if stage == "tile":
         return function_of(program)
     need_types(program, types)
@@ -84,8 +88,6 @@ def stage_program(
         return typed_of(program, types)
     if stage == "stripe":
         return stripe_of(program, types)
-    if isinstance(program, SemProgram) and stage == "sem":
-        return program
     target = scheduling_target(choice, default_context().device(device).target, None)
     steps = passes_of(passes, target)
     if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
@@ -152,6 +154,21 @@ def listing(
     kernels = compile_stages(program, types, target, passes=passes_of(passes, target)).sem.kernels
     library: Library = context.compiler(chosen).build(kernels)
     return context.registry.backend(chosen.backend).listing(library, form)
+
+
+def stage_of(program: Program) -> str:
+    """Return at which of :data:`PROGRAMS` a program is."""
+    match program:
+        case TileFunction():
+            return "tile"
+        case TypedFunction():
+            return "typed"
+        case StripeProgram():
+            return "stripe"
+        case SemProgram():
+            return "sem"
+        case _:
+            assert_never(program)
 
 
 def need_types(program: Program, types: Mapping[str, TensorType]) -> None:

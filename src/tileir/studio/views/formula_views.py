@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import orjson
 
+from tileir.core.drawing.layering import Wire, drawing_of
 from tileir.core.errors import ParseError
 from tileir.core.json.codec import to_json
 from tileir.core.text.span import Source
-from tileir.driver.graphs.layering import Wire, drawing_of
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.references import places_of, references_of

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.drawing.layering import drawing_of
 from tileir.core.ops import Combination
-from tileir.driver.graphs.layering import drawing_of
 from tileir.studio.views.views import GraphView, NodeView
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, TensorType, Value, operands
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tileir.driver.graphs.layering import Wire
+from tileir.core.drawing.layering import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
