@@ -116,6 +116,26 @@ def test_what_is_left_out_adds_nothing(rows: int, steps: int, least: int, most: 
     assert_same_meaning(program, run(parse_pipeline("accumulate,register_tile{vector_bytes=16}"), after), arrays)
 
 
+def test_gradients_of_attention_skip_what_queries_do_not_see() -> None:
+    """Those of queries, keys and values; what arrives at the weights is needed before it is known to be 0."""
+    builder = tileir.FunctionBuilder()
+    query, key, value = (builder.input(name, "H", "S", "D") for name in "QKV")
+    result = ops.scaled_dot_product_attention(query, key, value, causal=True)
+    gradient = tileir.gradient(builder.build(L=ops.sum(result * result)), wrt=["Q", "K", "V"])
+    types = {name: TensorType(DType.F32, (2, 5, 3)) for name in "QKV"}
+    program = lower(prepared(infer(gradient, types)))
+    after = run((SKIP,), program)
+    cut = [
+        kernel.constraints != old.constraints
+        for kernel, old in zip(after.main.blocks, program.main.blocks, strict=True)
+    ]
+    assert cut.count(True) == 4  # of five products, with the result itself
+    arrays = {name: np.random.default_rng(1).standard_normal((2, 5, 3)).astype(np.float32) for name in "QKV"}
+    found, expected = interpret(after, arrays), interpret(program, arrays)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
+
+
 @examples(8)
 @given(
     rows=st.integers(1, 9),

@@ -92,7 +92,8 @@ def scaled_dot_product_attention(
     for name, option in (("mask", mask), ("bias", bias), ("scale", scale)):
         if option is not None and rank_of(option) > rank_of(query):
             raise mistake("TIL305", f"{name} broadcasts with the scores, which have {rank_of(query)} axes")
-    scores = heads.scores()
+    masked = causal or mask is not None
+    scores = heads.scores(masked=masked)
     scores = scores * (1.0 / call("sqrt", real(dims_of(query)[-1])) if scale is None else scale)
     if bias is not None:
         scores = scores + heads.divided(bias)
@@ -100,10 +101,10 @@ def scaled_dot_product_attention(
         last = rank_of(scores) - 1
         scores = call("cond", call("index", scores, last) <= call("index", scores, last - 1), scores, _NOTHING)
     if mask is None and bias is None:
-        return heads.weighted(softmax(scores), masked=causal)
+        return heads.weighted(softmax(scores), masked=masked)
     if mask is not None:
         scores = call("cond", heads.divided(mask), scores, _NOTHING)
-    return heads.weighted(_softmax_or_zeros(scores), masked=causal or mask is not None)
+    return heads.weighted(_softmax_or_zeros(scores), masked=masked)
 
 
 def multi_head_attention(
@@ -208,13 +209,17 @@ class _Heads:
     batch: tuple[Axis, ...]
     heads: tuple[Axis, ...]
 
-    def scores(self) -> Tensor:
-        """Return the products of queries and keys; heads that share keys have an axis of their own."""
+    def scores(self, *, masked: bool) -> Tensor:
+        """Return the products of queries and keys; heads that share keys have an axis of their own.
+
+        Where they will be ``masked``, gradients that are 0 by the coordinates alone need not be visited.
+        """
         rows, columns = _axis(self.query, -2, "s"), _axis(self.key, -2, "t")
         features = _axis(self.query, -1, "d")
         left = read(self.query, (*self.batch, *self.heads, rows, features))
         right = read(self.key, (*self.batch, *self._shared, columns, features))
-        return written(Aggregation.SUM, left * right, (*self.batch, *self._split, rows, columns))
+        with finite(self.query) if masked else nullcontext():
+            return written(Aggregation.SUM, left * right, (*self.batch, *self._split, rows, columns))
 
     def weighted(self, weights: Tensor, *, masked: bool) -> Tensor:
         """Return the sums of the values by these weights, with all heads on one axis again.

@@ -69,11 +69,12 @@ class Place:
 
 @attrs.frozen
 class Points:
-    """The valid index points of a contraction: conditions of all its tensors, and its constraints."""
+    """The valid index points of a contraction: conditions of all its tensors, its constraints, and what it promises."""
 
     axes: tuple[Axis, ...]
     constraints: tuple[Constraint, ...]
     span: Span | None = None
+    finite: bool = False
 
     @classmethod
     def of(cls, contraction: Contraction, shapes: Sequence[Shape]) -> Points:
@@ -81,7 +82,7 @@ class Points:
         accesses = [contraction.output, *(access.indices for access in contraction.inputs)]
         sizes = [contraction.shape, *shapes]
         axes = (pair for access, shape in zip(accesses, sizes, strict=True) for pair in zip(access, shape, strict=True))
-        return cls(tuple(dict.fromkeys(axes)), contraction.constraints, contraction.span)
+        return cls(tuple(dict.fromkeys(axes)), contraction.constraints, contraction.span, contraction.finite)
 
     @property
     def names(self) -> set[str]:
@@ -149,6 +150,7 @@ def aggregate(
             types.result,
             place.shape,
             tuple(dict.fromkeys((*points.constraints, *conditions))),
+            finite=points.finite,
             span=points.span,
         )
     )
