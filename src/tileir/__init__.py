@@ -41,6 +41,7 @@ if typing.TYPE_CHECKING:
     from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
     from tileir.runtime.devices.array import DeviceArray
+    from tileir.runtime.devices.regions import MemoryRegions, memory
     from tileir.runtime.devices.transfer import to_device
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "Function",
     "FunctionBuilder",
     "Jit",
+    "MemoryRegions",
     "Options",
     "ParseError",
     "PendingCall",
@@ -83,6 +85,7 @@ __all__ = [
     "gradient",
     "jit",
     "jvp",
+    "memory",
     "parse",
     "stepper",
     "to_device",
@@ -107,6 +110,7 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explain.explanation"),
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.stepper"),
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
+        **dict.fromkeys(("MemoryRegions", "memory"), "tileir.runtime.devices.regions"),
         "warnings_of": "tileir.driver.warnings",
         "DeviceArray": "tileir.runtime.devices.array",
         "to_device": "tileir.runtime.devices.transfer",

@@ -135,3 +135,18 @@ def test_results_are_written_to_tensors(card: DeviceInfo) -> None:
     given, out = torch.ones(100, device="cuda"), torch.empty(100, device="cuda")
     assert tileir.jit(DOUBLED, card)(given, given, out=out) is out
     assert out.unique().tolist() == [3.0]
+
+
+def test_page_locked_memory_is_copied_from_and_to(card: DeviceInfo) -> None:
+    regions = tileir.memory(card)
+    assert regions.shared.pinned
+    assert not regions.device.seen_by_host
+    source, there, back = regions.shared.empty(1 << 16), regions.device.empty(1 << 16), regions.shared.empty(1 << 16)
+    source[:] = np.arange(1 << 16)
+    twice = tileir.jit("function (A) -> (B) { B = A + A; }", card)
+    assert twice(source, out=there) is there
+    assert twice(there, out=back) is back
+    np.testing.assert_array_equal(back, source * 4)
+    with pytest.raises(tileir.TileError) as error:
+        regions.shared.empty(1 << 60)
+    assert error.value.diagnostics[0].code == "TIL708"

@@ -45,6 +45,7 @@ class SharedDevice(DistantDevice):
         followed: Streams of others that were waited for.
         preceded: Streams of others that were told to wait.
         lent: What others were given.
+        staged: How many bytes of the host's memory it was asked for.
         refuses: Whether it takes no memory of others.
 
     """
@@ -54,7 +55,13 @@ class SharedDevice(DistantDevice):
     followed: list[int] = attrs.field(factory=list)
     preceded: list[tuple[int, int]] = attrs.field(factory=list)
     lent: list[int] = attrs.field(factory=list)
+    staged: list[int] = attrs.field(factory=list)
     refuses: bool = False
+
+    def stage(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Return memory of the host that it is asked for."""
+        self.staged.append(nbytes)
+        return np.zeros(nbytes, np.uint8)
 
     def address(self, buffer: DistantBuffer) -> int:
         """Return where the memory is."""

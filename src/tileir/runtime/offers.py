@@ -122,6 +122,20 @@ class StreamingExecutor(SharingExecutor, Protocol):
 
 
 @runtime_checkable
+class StagingExecutor(Protocol):
+    """An executor with memory of the host that its device copies from and to faster than others, as page-locked is."""
+
+    def stage(self, nbytes: int) -> Any:
+        """Return so many bytes as an array of NumPy, which keeps them; their content is undefined.
+
+        Raises:
+            BackendError: TIL708, there is not enough of it; TIL807, the executor was closed.
+
+        """
+        ...
+
+
+@runtime_checkable
 class AlignedBuffer(Buffer, Protocol):
     """A buffer that is less aligned than those of :meth:`Executor.allocate`, as memory of others may be.
 
@@ -151,6 +165,7 @@ EXECUTOR_OFFERS: Final = (
     BatchingExecutor,
     SharingExecutor,
     StreamingExecutor,
+    StagingExecutor,
 )
 """What executors may offer."""
 

@@ -19,7 +19,7 @@ from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.devices import DLPACK_KIND
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import CudaKernel
-from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, place_of
+from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked, place_of
 from tileir_cuda.run.stream import Stream
 
 if TYPE_CHECKING:
@@ -115,6 +115,17 @@ class CudaExecutor:
 
     def wrap(self, array: np.ndarray[Any, Any]) -> None:
         """Return None: cards do not work on the host's memory in place."""
+
+    def stage(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Return memory of the host that the card copies from and to the fastest.
+
+        Raises:
+            ArgumentError: TIL707, the size is below 0.
+            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
+
+        """
+        self.check_open()
+        return page_locked(self.stream.card, memory_size(nbytes))
 
     def part(self, buffer: CudaBuffer, offset: int, nbytes: int) -> CudaBuffer:
         """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on.

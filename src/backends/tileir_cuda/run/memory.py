@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import weakref
 from contextlib import contextmanager
@@ -170,6 +171,30 @@ class Pool:
     def _free(self, address: int) -> None:
         enter(self.stream.card)
         driver.cuMemFree(address)  # it waits for the card; where that has failed, there is nothing to give back
+
+
+def page_locked(card: int, nbytes: int) -> Bytes:
+    """Return memory of the host that is never paged out, so that the card copies without a stage of the driver's.
+
+    It is freed with the last array over it.
+
+    Raises:
+        BackendError: TIL708 or TIL808, the driver does not give so much.
+
+    """
+    enter(card)
+    size = max(nbytes, 1)
+    address = int(checked(f"{nbytes} bytes of page-locked memory", driver.cuMemAllocHost(size)))
+    room = (ctypes.c_uint8 * size).from_address(address)
+    weakref.finalize(room, _unlock, address, card).atexit = False
+    whole: Bytes = np.frombuffer(memoryview(room), np.uint8)
+    return whole[:nbytes]
+
+
+def _unlock(address: int, card: int) -> None:
+    if not inherited():
+        enter(card)
+        driver.cuMemFreeHost(address)
 
 
 def rounded(nbytes: int) -> int:

@@ -113,6 +113,24 @@ class PooledBuffer(OpenCLBuffer):
             self._pool.give(self.native, self._size)
 
 
+def page_locked(commands: Commands, nbytes: int) -> Bytes:
+    """Return memory of the host that the driver has, mapped for as long as somebody refers to the array.
+
+    Raises:
+        BackendError: TIL708 or TIL808, the driver does not give so much.
+
+    """
+    use_drivers()
+    flags, shape = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR, (max(nbytes, 1),)
+    try:
+        native = cl.Buffer(commands.context, flags, shape[0])
+        view, _ = cl.enqueue_map_buffer(commands.native, native, READ_WRITE, 0, shape, np.dtype(np.uint8))
+    except cl.Error as error:
+        raise refused(f"{nbytes} bytes of page-locked memory", error) from error
+    room: Bytes = view[:nbytes]
+    return room
+
+
 def _release(parts: list[cl.Buffer]) -> None:
     """Release the handles of parts in the order in which drivers can take it."""
     while parts:

@@ -17,7 +17,14 @@ from tileir_opencl.device.capabilities import LEAST_ALIGNMENT, base_alignment
 from tileir_opencl.device.devices import device_of
 from tileir_opencl.device.sharing import shares_memory
 from tileir_opencl.run.batch import run_batch
-from tileir_opencl.run.buffers import AdoptedBuffer, OpenCLBuffer, PartialBuffer, PooledBuffer, SharedBuffer
+from tileir_opencl.run.buffers import (
+    AdoptedBuffer,
+    OpenCLBuffer,
+    PartialBuffer,
+    PooledBuffer,
+    SharedBuffer,
+    page_locked,
+)
 from tileir_opencl.run.commands import Commands
 from tileir_opencl.run.copies import copy_by_host, copy_command, place_of
 from tileir_opencl.run.faults import refused
@@ -113,6 +120,17 @@ class OpenCLExecutor:
         except cl.Error:
             return None
         return SharedBuffer(native, nbytes, self.commands, array)
+
+    def stage(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Return memory of the host that the driver copies from and to the fastest.
+
+        Raises:
+            ArgumentError: TIL707, the size is below 0.
+            BackendError: TIL708, there is not enough; TIL807, the executor was closed; TIL809, the process was forked.
+
+        """
+        self.check_open()
+        return page_locked(self.commands, memory_size(nbytes))
 
     def part(self, buffer: OpenCLBuffer, offset: int, nbytes: int) -> OpenCLBuffer:
         """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on.

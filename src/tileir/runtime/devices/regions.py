@@ -1,0 +1,138 @@
+"""The memory regions of a device as objects: its own, and memory of the host that it copies from and to the fastest."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.text.advice import dtype_meant
+from tileir.runtime.context import Context, default_context
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.devices.transfer import home_of
+from tileir.runtime.host_memory import allocate as fresh_on_host
+from tileir.runtime.offers import StagingExecutor
+
+if TYPE_CHECKING:
+    from tileir.runtime.arrays import Array
+    from tileir.runtime.devices.home import Home
+    from tileir.runtime.interface import DeviceInfo
+
+
+_NAMES: Final = frozenset(dtype.value for dtype in DType)
+
+
+@attrs.frozen(eq=False)
+class DeviceRegion:
+    """The memory that kernels of a device work on.
+
+    Attributes:
+        home: The device, with what manages its memory.
+
+    """
+
+    home: Home = attrs.field(repr=lambda home: str(home.device.id))
+
+    @property
+    def nbytes(self) -> int | None:
+        """How many bytes the device has; None where that is not known."""
+        return self.home.device.memory_bytes
+
+    @property
+    def seen_by_host(self) -> bool:
+        """Whether the host sees arrays in it, so that nothing is copied between this region and the shared one."""
+        return self.home.is_host or self.home.works_in_place
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "f32") -> DeviceArray:
+        """Return an array with undefined elements.
+
+        Raises:
+            ArgumentError: TIL702, there is no such dtype; TIL707, the shape is none; TIL708, there is too little memory.
+            BackendError: TIL708, likewise; TIL807, the context was closed.
+
+        """
+        kind, sizes = _dtype(dtype), _shape(shape)
+        return DeviceArray.of(self.home.allocated(kind, sizes), self.home, kind, sizes)
+
+
+@attrs.frozen(eq=False)
+class SharedRegion:
+    """Memory of the host from and to which the device copies the fastest: page-locked, where it is a card.
+
+    Its arrays are arrays of NumPy: inputs, and destinations of ``out=``, as all others are.
+
+    Attributes:
+        home: The device.
+
+    """
+
+    home: Home = attrs.field(repr=lambda home: str(home.device.id))
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the memory is the driver's, and kept from being paged out."""
+        return isinstance(self.home.executor, StagingExecutor) and not self.home.works_in_place
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "f32") -> Array:
+        """Return an array with undefined elements; the errors are those of :meth:`DeviceRegion.empty`."""
+        kind, sizes = _dtype(dtype), _shape(shape)
+        nbytes = math.prod(sizes) * kind.itemsize
+        executor: object = self.home.executor
+        try:
+            room: Array
+            if self.pinned and isinstance(executor, StagingExecutor):
+                room = executor.stage(nbytes)
+            else:
+                room = fresh_on_host(nbytes).array
+        except (MemoryError, OverflowError, ValueError) as error:  # NumPy has several names for too much
+            message = f"there is not enough memory on the host for {nbytes} bytes; make the array smaller"
+            raise ArgumentError((Diagnostic("TIL708", message),)) from error
+        found: Array = room.view(kind.numpy).reshape(sizes)
+        return found
+
+
+@attrs.frozen(eq=False)
+class MemoryRegions:
+    """The memory that a device works with; copies go between its two regions.
+
+    Attributes:
+        device: What its kernels work on.
+        shared: What the host works on, and the device copies from and to.
+
+    """
+
+    device: DeviceRegion
+    shared: SharedRegion
+
+
+def memory(device: str | DeviceInfo | None = None, *, context: Context | None = None) -> MemoryRegions:
+    """Return the memory regions of a device; by default of the one that the context chooses.
+
+    Raises:
+        BackendError: TIL801, there is no such device.
+
+    """
+    owner = context or default_context()
+    home = home_of(owner, owner.device(device))
+    return MemoryRegions(DeviceRegion(home), SharedRegion(home))
+
+
+def _dtype(value: Any) -> DType:
+    try:
+        found = DType(value) if isinstance(value, str) and value in _NAMES else DType.of(np.dtype(value))
+    except TypeError:
+        found = value if isinstance(value, DType) else None
+    if found is None:
+        raise ArgumentError((Diagnostic("TIL702", f"{value!r} is not a dtype; {dtype_meant(value)}"),))
+    return found
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    sizes = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if not all(isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0 for size in sizes):
+        raise ArgumentError((Diagnostic("TIL707", f"a shape is made of sizes of 0 and more, not {value!r}"),))
+    return tuple(map(int, sizes))
