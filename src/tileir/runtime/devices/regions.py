@@ -51,7 +51,7 @@ class DeviceRegion:
         """Return an array with undefined elements.
 
         Raises:
-            ArgumentError: TIL702, there is no such dtype; TIL707, the shape is none; TIL708, there is too little memory.
+            ArgumentError: TIL702, there is no such dtype; TIL707, it is no shape; TIL708, there is too little memory.
             BackendError: TIL708, likewise; TIL807, the context was closed.
 
         """
