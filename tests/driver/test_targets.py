@@ -102,3 +102,14 @@ def test_wrong_passes_of_a_file_are_told_when_something_is_compiled(tmp_path: Pa
     path.write_text('{"name": "a", "passes": [{"include": "nothing"}]}', encoding="utf-8")
     with pytest.raises(TileError, match="there is no target 'nothing'"):
         tileir.compile(SUM, {"A": (8, 2, 4)}, target=path)
+
+
+def test_a_file_that_was_parsed_is_a_target() -> None:
+    text = '{ "name": "mine", "parameters": { "N": { "default": 2 } }, "passes": [{ "include": "plain" }] }'
+    file = tileir.parse(text, stage="target")
+    assert choice_of(file) == TargetChoice(text, ())
+    assert choice_of(file, {"N": 3}) == TargetChoice(text, (("N", 3),))
+    program = "function (A) -> (B) { B = A + 1.0; }"
+    assert tileir.compile(program, [(3,)], target=file)(np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+    assert tileir.explain(program, [(3,)], target=file).kernels
+    assert tileir.jit(program, target=file)([0.0]).tolist() == [1]

@@ -39,7 +39,7 @@ class TargetChoice:
         return with_facts(attrs.evolve(target, pipeline=self.pipeline, parameters=self.parameters))
 
 
-Named: TypeAlias = str | os.PathLike[str] | Target | TargetChoice
+Named: TypeAlias = "str | os.PathLike[str] | Target | TargetFile | TargetChoice"
 """A target that comes with tileir, by name; a file, by path; or a value. ``NAME:PARAMETER=VALUE,…`` sets parameters."""
 
 
@@ -59,13 +59,20 @@ def choice_of(named: object, settings: Mapping[str, Scalar] | None = None) -> Ta
         raise fail("TIL547", f"{', '.join(settings)}: only a target that is named has parameters")
     if named is None or isinstance(named, Target | TargetChoice):
         return named
-    if not isinstance(named, str | os.PathLike):
+    from tileir.core.targets.target_file import TargetFile  # only who names a target pays for it
+
+    written: dict[str, Scalar] = {}
+    if isinstance(named, TargetFile):
+        file, path = named, named.name
+    elif isinstance(named, str | os.PathLike):
+        path, written = _split(str(os.fspath(named)))
+        file = target_file(path)
+    else:
         message = (
-            f"a target is a name, the path of a file or a tileir.Target, not a value of type {type(named).__name__}"
+            "a target is a name, the path of a file, what tileir.parse(…, stage='target') returns, or a tileir.Target,"
+            f" not a value of type {type(named).__name__}"
         )
         raise ArgumentError((Diagnostic("TIL707", message),))
-    path, written = _split(str(os.fspath(named)))
-    file = target_file(path)
     values = {**(settings or {}), **written}
     file.values(values)
     return TargetChoice(path if file.builtin else file.text, tuple(sorted(values.items())))

@@ -1,12 +1,13 @@
-"""The seven numbers by which PlaidML v0 fitted kernels to a device, derived from a hardware model.
+"""The seven numbers by which PlaidML v0 fitted kernels to a device, derived from a hardware model, or given.
 
 In PlaidML they were tables, one row for each family of devices (its ``HardwareSettings``); here they follow from what
 the device is made of, so that a new device needs no row. Passes and target files may use them like other quantities.
+A target file may have such a row instead, its section ``settings``, from which facts of the device follow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -15,6 +16,9 @@ from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.template_expressions import power_of_two_below
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.core.json.plain import Reader
     from tileir.core.targets.hardware import HardwareModel
     from tileir.core.targets.target import Target
 
@@ -23,6 +27,9 @@ _GROUP: Final = 256
 
 _GROUPS: Final = 4
 """Groups for each processor that hide each other's waiting for memory."""
+
+_WARP: Final = 32
+"""Threads in lock-step where only the size of groups is known."""
 
 _WIDTH: Final = 64
 """Bytes of a memory transaction where no cache tells."""
@@ -81,3 +88,41 @@ def kernel_settings(model: HardwareModel, target: Target) -> KernelSettings:
         _GROUPS * sum(unit.count for unit in units),
         max(1, round(balance)) if balance < float("inf") else 1,
     )
+
+
+def read_settings(reader: Reader, value: object, place: str) -> dict[str, int]:
+    """Return the settings that a target file gives, each a number from 1 on; the reader takes down what is wrong."""
+    known = [field.name for field in attrs.fields(KernelSettings)]
+    given: dict[str, int] = {}
+    for name, number in reader.members(value, place, known).items():
+        whole = int(number) if isinstance(number, float) and number.is_integer() else number  # templates divide
+        if isinstance(whole, int) and not isinstance(whole, bool) and whole >= 1:
+            given[name] = whole
+        elif name in known:
+            reader.fault(f"{place}.{name}", f"write a whole number from 1 on, not {number!r:.40}")
+    return given
+
+
+def facts_from(given: Mapping[str, int], target: Target) -> dict[str, Any]:
+    """Return the facts of a target of which settings are given, by the names of its attributes.
+
+    ``threads`` above 1 make groups of so many, in which 32 run in lock-step; ``vec_size`` bounds the lanes of all
+    vectors; ``max_mem`` is the memory of a group, or the innermost cache; ``max_regs`` is shared out to the threads of
+    a group; a quarter of ``goal_groups`` run at the same time. The two others are no facts: target files may use them.
+    """
+    found: dict[str, Any] = {}
+    threads = given.get("threads", target.group_threads)
+    if "threads" in given:
+        found |= {"group_threads": threads, "group_width": min(_WARP, threads)}
+    vector_bytes = target.vector_bytes
+    if "vec_size" in given:
+        vector_bytes = max(DType.F64.itemsize, given["vec_size"] * DType.F32.itemsize)
+        found |= {"vector_bytes": vector_bytes, "max_lanes": given["vec_size"]}
+    if "max_mem" in given:
+        most = given["max_mem"]
+        found |= {"local_bytes": most} if threads > 1 else {"cache_bytes": (most, *target.cache_bytes[1:])}
+    if "max_regs" in given:
+        found["vector_registers"] = max(1, given["max_regs"] // threads // vector_bytes)
+    if "goal_groups" in given:
+        found["threads"] = max(1, given["goal_groups"] // _GROUPS)
+    return found

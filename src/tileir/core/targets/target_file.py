@@ -1,15 +1,16 @@
 """Targets as files: a hardware model and the passes that programs get, as JSON with parts to be filled in.
 
-``{"name": …, "about": …, "parameters": {"NUM_SRAM": {"default": 4, "meaning": …}}, "facts": {…}, "hardware": {…},
-"passes": […]}``. ``facts`` are attributes of :class:`~tileir.core.targets.target.Target` that count instead of the
-device's. ``hardware`` is a model (:mod:`tileir.core.targets.hardware_json`); without one, that of the device counts.
+``{"name": …, "about": …, "parameters": {"NUM_SRAM": {"default": 4, "meaning": …}}, "settings": {…}, "facts": {…},
+"hardware": {…}, "passes": […]}``. ``facts`` are attributes of :class:`~tileir.core.targets.target.Target` that count
+instead of the device's; ``settings`` are PlaidML's (:mod:`tileir.core.targets.kernel_settings`), from which facts
+follow. ``hardware`` is a model (:mod:`tileir.core.targets.hardware_json`); without one, that of the device counts.
 ``passes`` is a pipeline (:mod:`tileir.passes.pipelines.pipeline`), whose entries may be ``{"include": target}`` for the
 passes of another target. ``devices`` is a regular expression: devices with such names have the model, unless their back
 ends know better.
 
-These sections are templates (:mod:`tileir.core.targets.template`). They may use the parameters, the facts of the device
-(:func:`facts`), and ``passes`` the quantities of the hardware model too (:func:`quantities`, :func:`settings`). A
-section is filled in when it is needed, so that a program that a cache has needs neither.
+These sections are templates (:mod:`tileir.core.targets.template`). They may use the parameters and the facts of the
+device, and ``passes`` the quantities of the hardware model too (:mod:`tileir.core.targets.quantities`). A section is
+filled in when it is needed, so that a program that a cache has needs neither.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.fragments import usable
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Reader
 from tileir.core.targets.generic_hardware import generic_hardware
 from tileir.core.targets.hardware_json import from_value
-from tileir.core.targets.kernel_settings import kernel_settings
+from tileir.core.targets.kernel_settings import facts_from, read_settings
+from tileir.core.targets.quantities import facts, quantities, settings
 from tileir.core.targets.sections import Section, sections_of
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
@@ -44,15 +45,12 @@ if TYPE_CHECKING:
 
 Scalar: TypeAlias = bool | int | float | str
 
-_KEYS: Final = ("name", "about", "devices", "parameters", "facts", "hardware", "passes")
+_KEYS: Final = ("name", "about", "devices", "parameters", "settings", "facts", "hardware", "passes")
 _PLAIN: Final = ("name", "about", "devices", "parameters")
 _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 """Attributes of targets that files have in other places, or that only back ends know."""
 
 _SUFFIX: Final = ".json"
-
-_CACHES: Final = (32 * 1024, 256 * 1024)
-"""The sizes of the first two caches where none is known."""
 
 
 @attrs.frozen
@@ -79,6 +77,7 @@ class TargetFile:
         text: The whole file.
         builtin: Whether it comes with tileir.
         source: What messages call the file.
+        settings: The section of that name; None where no settings are given.
 
     """
 
@@ -92,6 +91,7 @@ class TargetFile:
     text: str = attrs.field(repr=False)
     builtin: bool = False
     source: str = attrs.field(default="<target>", eq=False)
+    settings: Section | None = None
 
     def values(self, given: Mapping[str, Scalar]) -> dict[str, Value]:
         """Return the value of each parameter: the one that is given, or its default.
@@ -139,6 +139,7 @@ def load(text: str, source: str = "<target>") -> TargetFile:
         sections.get("passes"),
         text,
         source=source,
+        settings=sections.get("settings"),
     )
     if reader.faults:
         raise TileError(reader.faults)
@@ -259,10 +260,14 @@ def with_facts(target: Target) -> Target:
         TileError: As :func:`load`, and TIL546 and TIL602 for facts that are wrong.
     """
     file = file_of(target.pipeline)
-    if file is None or file.facts is None:
+    if file is None or (file.facts is None and file.settings is None):
         return target
     hints = get_type_hints(Target)
     names, place = {**facts(target), **file.values(dict(target.parameters))}, f"{file.name}: facts"
+    if given := given_settings(file, names):
+        target = attrs.evolve(target, name=file.name, hardware=None, **facts_from(given, target))
+    if file.facts is None:
+        return target
     reader = Reader(place, partial(file.facts.places, names))
     written = reader.members(file.facts.read(names), place, [name for name in hints if name not in _NO_FACTS])
     values: dict[str, Any] = {"name": file.name}
@@ -310,6 +315,8 @@ def passes_value(file: TargetFile, target: Target) -> object:
     Raises:
         TileError: TIL546, TIL547 and TIL601 for what cannot be filled in.
     """
+    if file.passes is None and file.settings is not None:
+        return [{"include": "cpu" if target.group_threads == 1 else "gpu"}]
     return [] if file.passes is None else file.passes.read(_names_in_passes(file, target))
 
 
@@ -325,49 +332,22 @@ def passes_places(file: TargetFile, target: Target) -> dict[Path, Span]:
 def _names_in_passes(file: TargetFile, target: Target) -> dict[str, Value]:
     own = file.values(dict(target.parameters)) if file == file_of(target.pipeline) else file.values({})
     names = {**facts(target), **own}
+    given = {name.upper(): value for name, value in given_settings(file, names).items()}
     if file.passes is not None and not file.passes.names() <= names.keys():
         model = hardware_of(target)
-        names = {**quantities(model), **settings(model, target), **names}
+        names = {**quantities(model), **settings(model, target), **given, **names}
     return names
 
 
-def facts(target: Target) -> dict[str, Value]:
-    """Return the facts of a device by the names that templates know: ``VECTOR_BYTES`` and so on.
-
-    These are the attributes of :class:`~tileir.core.targets.target.Target` in capitals, and ``L1_BYTES`` and
-    ``L2_BYTES``, the sizes of the innermost cache and of the next one, or of the same where there is no other.
-    """
-    values = attrs.asdict(target, recurse=False)
-    plain = {name.upper(): v for name, v in values.items() if isinstance(v, bool | int | float | str)}
-    caches = target.cache_bytes or _CACHES
-    rows = usable(target.fragments, rounded=target.approximate)
-    return {
-        **plain,
-        "CACHE_BYTES": target.cache_bytes,
-        "DOTS": tuple(row.name for row in rows if row.is_dot),
-        "FRAGMENTS": tuple(row.name for row in rows if not row.is_dot),
-        "L1_BYTES": caches[0],
-        "L2_BYTES": caches[min(1, len(caches) - 1)],
-    }
-
-
-def quantities(model: HardwareModel) -> dict[str, Value]:
-    """Return the quantities of a hardware model by the names that templates know.
-
-    These are ``CLOCK_MHZ``, for each unit ``SRAM_COUNT``, for each memory ``SRAM_KIB`` and ``SRAM_LINE_BYTES``, and for
-    each execution unit ``CONV_PIPELINE_DEPTH``.
-    """
-    values: dict[str, Value] = {"CLOCK_MHZ": model.clock_mhz}
-    values |= {f"{unit.name}_COUNT": unit.count for unit in model.units}
-    values |= {f"{memory.name}_KIB": memory.size_kib for memory in model.memory_units}
-    values |= {f"{memory.name}_LINE_BYTES": memory.line_bytes for memory in model.memory_units}
-    values |= {f"{unit.name}_PIPELINE_DEPTH": unit.pipeline_depth for unit in model.execution_units}
-    return values
-
-
-def settings(model: HardwareModel, target: Target) -> dict[str, Value]:
-    """Return :func:`~tileir.core.targets.kernel_settings.kernel_settings` by names such as ``GOAL_GROUPS``."""
-    return {name.upper(): value for name, value in attrs.asdict(kernel_settings(model, target)).items()}
+def given_settings(file: TargetFile, names: Mapping[str, Value]) -> dict[str, int]:
+    """Return the settings that a target file gives; TIL602 for what is wrong in them."""
+    if file.settings is None:
+        return {}
+    reader = Reader(f"{file.name}: settings", partial(file.settings.places, names))
+    given = read_settings(reader, file.settings.read(names), f"{file.name}: settings")
+    if reader.faults:
+        raise TileError(reader.faults)
+    return given
 
 
 def _parameter(reader: Reader, name: str, value: object, place: str) -> Parameter:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.targets.target_file import facts
+from tileir.core.targets.quantities import facts
 from tileir.passes.base import expand_kernels, unnamed
 from tileir.passes.fusion.makers import expanded_with_makers
 from tileir.passes.pipelines.options import to_text, written
