@@ -112,4 +112,4 @@ def test_a_file_that_was_parsed_is_a_target() -> None:
     program = "function (A) -> (B) { B = A + 1.0; }"
     assert tileir.compile(program, [(3,)], target=file)(np.zeros(3, np.float32)).tolist() == [1, 1, 1]
     assert tileir.explain(program, [(3,)], target=file).kernels
-    assert tileir.jit(program, target=file)([0.0]).tolist() == [1]
+    assert tileir.jit(program, target=file)(np.zeros(1, np.float32)).tolist() == [1]
