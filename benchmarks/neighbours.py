@@ -1,4 +1,5 @@
-"""Sizes beside those of the suite, which nobody tuned for: few rows, odd sizes, transposed operands, tensors joined.
+"""Sizes beside those of the suite, which nobody tuned for: few rows, odd sizes, transposed operands, tensors joined,
+attention under masks, rows of all lengths.
 
     python benchmarks/neighbours.py [--threads 1] [--only REGEX] [--rounds 9]
 
@@ -124,6 +125,64 @@ def features(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
             )
 
 
+def attentions(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
+    """Yield attention: whole, causal, in windows, of one sequence to another, and with heads that share keys."""
+    sdpa = torch and torch.nn.functional.scaled_dot_product_attention
+    for heads, rows, features in ((8, 128, 64), (8, 512, 64), (4, 1024, 64), (2, 2048, 64), (8, 500, 80), (8, 512, 32)):
+        shape = (1, heads, rows, features)
+        for causal in (False, True):
+            yield Row(
+                f"attention_{'causal' if causal else 'whole'}_{heads}x{rows}x{features}",
+                (shape,) * 3,
+                lambda q, k, v, causal=causal: ops.scaled_dot_product_attention(q, k, v, causal=causal),
+                None,
+                sdpa and (lambda q, k, v, causal=causal: sdpa(q, k, v, is_causal=causal)),
+            )
+    shared = ((1, 8, 512, 64), (1, 2, 512, 64), (1, 2, 512, 64))
+    peer = sdpa and (lambda q, k, v: sdpa(q, k, v, is_causal=True, enable_gqa=True))
+    own = ops.scaled_dot_product_attention
+    yield Row("attention_shared_8x512x64", shared, lambda q, k, v: own(q, k, v, causal=True), None, peer)
+    across = ((1, 8, 100, 64), (1, 8, 700, 64), (1, 8, 700, 64))
+    yield Row("attention_across_8x100x700x64", across, own, None, sdpa)
+    for window in (64, 256):
+        places = np.arange(1024)
+        seen = (places[:, None] - places < window) & (places[None] <= places[:, None])
+        mask = torch and torch.from_numpy(seen)
+        yield Row(
+            f"attention_window_{window}_4x1024x64",
+            ((4, 1024, 64),) * 3,
+            lambda q, k, v, window=window: own(q, k, v, mask=_window(ops, q, k, window), causal=True),
+            None,
+            sdpa and (lambda q, k, v, mask=mask: sdpa(q, k, v, attn_mask=mask)),
+        )
+
+
+def _window(ops: Any, query: Any, key: Any, window: int) -> Any:
+    """Return which keys a query sees that are less than ``window`` before it."""
+    scores = ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+    return ops.index(scores, 1) - ops.index(scores, 2) < window
+
+
+def lines(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
+    """Yield what runs along rows: softmax, running sums, sorting."""
+    for shape, axis in (((1024, 1024), 1), ((1000, 333), 1), ((1024, 1024), 0), ((64, 8192), 1), ((10000, 10), 1)):
+        name = "x".join(map(str, shape))
+        peer = torch and (lambda x, axis=axis: torch.softmax(x, axis))
+        yield Row(f"softmax_{axis}_{name}", (shape,), lambda x, axis=axis: ops.softmax(x, axis), None, peer)
+    long: tuple[tuple[int, ...], ...] = ((8192,), (100, 1000), (1 << 20,))
+    for sizes in long:
+        for dtype in ("f4", "f8"):
+            name = f"{'x'.join(map(str, sizes))}_{dtype}"
+            total, sort = (torch and (lambda x: torch.cumsum(x, -1)), torch and (lambda x: torch.sort(x, dim=-1)[0]))
+            yield Row(f"cumsum_{name}", (sizes,), lambda x: ops.cumsum(x, -1), None, total, dtype)
+            yield Row(f"sort_{name}", (sizes,), lambda x: ops.sort(x, -1), _sorted, sort, dtype)
+
+
+def _sorted(x: Array, out: Array) -> None:
+    out[:] = x
+    out.sort(-1)
+
+
 def measured(calls: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
     """Return the least time of a call of each, in seconds."""
     counts, best = {}, dict.fromkeys(calls, float("inf"))
@@ -159,7 +218,7 @@ def main() -> None:
     context = tileir.Context(options=tileir.Options(threads=options.threads))
     generator = np.random.default_rng(1)
     print("| workload | tileir, us | best peer, us | ratio |\n|---|---:|---:|---:|")
-    for row in (row for rows in (products, joined, features) for row in rows(tileir.ops, np, torch)):
+    for row in (row for rows in (products, joined, features, attentions, lines) for row in rows(tileir.ops, np, torch)):
         if not re.search(options.only, row.name):
             continue
         arrays = [generator.standard_normal(shape).astype(row.dtype) for shape in row.shapes]
