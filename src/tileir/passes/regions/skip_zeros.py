@@ -7,6 +7,7 @@ NaN. A contraction that is promised to read nothing infinite and no NaN adds 0 t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -58,6 +59,7 @@ class SkipZeros:
     def __call__(self, program: Program) -> Program:
         """Return the program with such contractions constrained."""
         known = _Known(program)
+        promised = any(_FINITE in block.tags for block in program.main.blocks)
         statements: list[Statement] = []
         for number, statement in enumerate(program.main.statements):
             if not isinstance(statement, Block):
@@ -71,7 +73,8 @@ class SkipZeros:
                 facts = (("constraints", len(outcome.constraints)),)
                 remark(called_block(statement), None, facts, number)
                 statements.append(outcome)
-            known.learn(statement)
+            if promised:
+                known.learn(statement)
         changed = any(new is not old for new, old in zip(statements, program.main.statements, strict=True))
         return with_kernels(program, tuple(statements)) if changed else program
 
@@ -116,15 +119,17 @@ class _Known:
 
     program: Program
     _alone: frozenset[str] = attrs.field(init=False)
+    _sizes: dict[str, tuple[int, ...]] = attrs.field(init=False)
     _coordinates: dict[str, Affine] = attrs.field(factory=dict, init=False)
     _tests: dict[str, Tests] = attrs.field(factory=dict, init=False)
     _zeros: dict[str, _Zeros] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         behind = roots(self.program)
-        names = [name for s in self.program.main.statements for name in views_written(s)]
-        views = list(behind.values())
-        self._alone = frozenset(n for n in names if behind[n] == n and views.count(n) == 1 and names.count(n) == 1)
+        writers = Counter(name for s in self.program.main.statements for name in views_written(s))
+        views = Counter(behind.values())
+        self._alone = frozenset(n for n, times in writers.items() if behind[n] == n and views[n] == times == 1)
+        self._sizes = {view.name: view.shape.sizes for view in self.program.main.refinements}
 
     def learn(self, kernel: Block) -> None:
         """Note what an elementwise kernel says of the tensor that it writes, if nothing else writes that."""
@@ -132,7 +137,7 @@ class _Known:
         view = None if store is None or kernel.constraints else kernel.refinement(store.into)
         if store is None or view is None or view.source not in self._alone or view.merges:
             return
-        axes = _axes(kernel, view, self.program.main.refinement(view.source).shape.sizes)
+        axes = _axes(kernel, view, self._sizes[view.source])
         if axes is None:
             return
         statements = self._placed(kernel)
