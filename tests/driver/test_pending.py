@@ -98,3 +98,24 @@ def test_short_calls_fail_with_what_they_follow() -> None:
     assert call.done
     with pytest.raises(ValueError, match="no data"):
         call.result()
+
+
+@pytest.mark.parametrize("device", [each.id for each in tileir.devices() if each.backend in ("llvm", "opencl")])
+@pytest.mark.parametrize("resident", [False, True])
+def test_short_calls_are_done_when_they_are_submitted(device: str, resident: bool) -> None:
+    text = "function (A, B) -> (S, D) { S = A + B; D = A - B; }"
+    both = tileir.compile(text, [(4,), (4,)], device=device)
+    a = tileir.to_device(A, device, copy=True) if resident else A
+    call = both.submit(a, a)
+    assert call.done
+    assert call.duration is not None
+    total, difference = call.result()
+    assert type(total) is (tileir.DeviceArray if resident else np.ndarray)
+    np.testing.assert_array_equal(np.asarray(total), A + A)
+    np.testing.assert_array_equal(np.asarray(difference), A - A)
+    gate = PendingEvent()
+    late = both.submit(a, a, after=[gate])
+    behind = both.submit(late.pending_results[0], a)
+    assert not behind.done
+    gate.complete()
+    np.testing.assert_array_equal(np.asarray(behind.result()[0]), A * 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,9 +13,9 @@ from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
-from tileir.driver.pending import PendingCall
+from tileir.driver.pending import PendingCall, called
 from tileir.driver.programs import input_names, output_names, program_of, types_of
-from tileir.driver.requests import requested
+from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context
@@ -44,16 +44,7 @@ if TYPE_CHECKING:
     from tileir.typed import ir as typed
 
 
-@attrs.frozen
-class Origin:
-    """What an executable was compiled with, beside its program and types."""
-
-    options: Options
-    passes: tuple[Pass, ...] | str | None
-    choice: Target | TargetChoice | None
-
-
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Executable:
     """Call it with arrays; or look at any stage of its way down.
 
@@ -235,6 +226,10 @@ class Executable:
         """
         plan = self._plan
         calls = plan.resources.calls
+        if self._submits_by_calling and out is None and not (named or after):
+            at_once = called(self.call_as_they_are, arrays)
+            if at_once is not None:
+                return at_once
         if out is None and not named and not self._takes_numbers and plan.accepts(arrays):
             with memory_checked():
                 results = plan.fresh_outputs()
@@ -247,6 +242,11 @@ class Executable:
             event = calls.add(call.reads, call.writes, [*after, *call.after], start)
             call.note(event)
         return PendingCall(event, call.results)
+
+    @cached_property
+    def _submits_by_calling(self) -> bool:
+        """Whether a call is made at once: it is short, and the device works on memory of the host."""
+        return self._plan.ends_at_once and (not self._plan.resources.asynchronous or self.home.works_in_place)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from tileir.typed import ir as typed
 
 
+@attrs.frozen
+class Origin:
+    """What an executable was compiled with, beside its program and types."""
+
+    options: Options
+    passes: tuple[Pass, ...] | str | None
+    choice: Target | TargetChoice | None
+
+
 def is_stored(
     program: Program,
     types: Mapping[str, typed.TensorType],

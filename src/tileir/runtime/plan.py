@@ -214,6 +214,11 @@ class Plan:
         ended.then(tell)
         return event
 
+    @property
+    def ends_at_once(self) -> bool:
+        """Whether a call takes less time than to hand it to a thread, so that submitting it may be calling it."""
+        return self._is_short and not self._layout.decides
+
     def _keep(self, workspace: Workspace) -> None:
         if self.peak_bytes or self.resources.asynchronous:
             self.resources.keep(workspace, self._spare)
