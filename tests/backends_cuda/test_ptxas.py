@@ -62,6 +62,18 @@ def test_products_spill_nothing(dtype: str, architecture: str, tmp_path: Path) -
     assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_convolutions_with_borders_are_on_fragments_and_spill_nothing(architecture: str, tmp_path: Path) -> None:
+    text = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {
+        R[n, y, x, f : N, Y, X, F] = +(A[n, y + p - 1, x + q - 1, c] * B[p, q, c, f]);
+    }"""
+    shapes = ["f16[32, 28, 28, 100]", "f16[3, 3, 100, 128]"]
+    listing = tileir.compile(text, shapes, device=f"cuda.{architecture}").listing("ptx")
+    assert ("wgmma.mma_async" if architecture == "sm_90a" else "mma.sync") in listing
+    said = assembled(listing, architecture, tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+
+
 @examples(40)
 @given(case=kernel_cases(threads=True))
 def test_random_kernels(case: KernelCase) -> None:

@@ -159,9 +159,9 @@ def remarks_of(text: str, target: str, **types: tuple[DType, tuple[int, ...]]) -
 
 MATMUL = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]); }"
 SCALED = "function (A[M, K], B[K, N]) -> (O) { C = A * 2.0; O[m, n : M, N] = +(C[m, k] * B[k, n]); }"
-PADDED = (
-    "function (X[H, W, C], F[I, J, C, D]) -> (O)"
-    " { O[y, x, d : H, W, D] = +(X[y + i - 1, x + j - 1, c] * F[i, j, c, d]); }"
+DIAGONAL = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k - m] * B[k, n]); }"
+SUMMED = (
+    "function (A[M, C], B[P, C, N]) -> (O) { O[i, j : 32, N] = +(A[i + p + q, c] * B[p + q, c, j]), p < 20, q < 20; }"
 )
 GREATEST = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = >(A[m, k] * B[k, n]); }"
 
@@ -171,10 +171,11 @@ GREATEST = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = >(A[m, k] * B[
     [
         (MATMUL, {"A": (DType.F64, (64, 64)), "B": (DType.F64, (64, 64))}, "TR429", {"left": "f64", "sum": "f64"}),
         (MATMUL, {"A": (DType.F32, (64, 64)), "B": (DType.F32, (64, 64))}, "TR429", {"left": "f32", "right": "f32"}),
-        (MATMUL, {"A": (DType.F16, (64, 3)), "B": (DType.F16, (3, 64))}, "TR433", {"range": 3, "depth": 16}),
+        (MATMUL, {"A": (DType.F16, (64, 2)), "B": (DType.F16, (2, 64))}, "TR433", {"range": 2, "depth": 16}),
         (MATMUL, {"A": (DType.F16, (64, 64)), "B": (DType.F16, (64, 8))}, "TR432", {"columns": 8, "least": 16}),
         (GREATEST, {"A": (DType.F16, (64, 64)), "B": (DType.F16, (64, 64))}, "TR427", {"aggregation": "max"}),
-        (PADDED, {"X": (DType.F16, (16, 16, 32)), "F": (DType.F16, (3, 3, 32, 32))}, "TR421", {}),
+        (DIAGONAL, {"A": (DType.F16, (32, 32)), "B": (DType.F16, (32, 32))}, "TR421", {"index": "k"}),
+        (SUMMED, {"A": (DType.F16, (32, 16)), "B": (DType.F16, (32, 16, 32))}, "TR421", {"index": "j"}),
     ],
 )
 def test_what_keeps_a_product_from_fragments(

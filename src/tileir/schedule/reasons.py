@@ -107,7 +107,7 @@ _GROUPS: Final = {
     "TR410": Reason("a statement reads what its loop merges into"),
     "TR411": Reason("a thread would read memory that another thread of its group writes"),
     "TR420": _beside("the target has no instructions for products of matrices"),
-    "TR421": Reason("a constraint cuts the product, as at the edges of a padded convolution"),
+    "TR421": Reason("a constraint cuts the product in a way that no tiles with zeros can stand for"),
     "TR422": Reason("a statement of the reduction is neither a load, a conversion, a product, nor a store"),
     "TR423": Reason("the reduction is not one product of two inputs that goes to one sum"),
     "TR424": Reason("an operand of the product is not what was loaded, or both are the same"),

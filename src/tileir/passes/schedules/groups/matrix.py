@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.fragments import Where
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.matrix_plan import piece_of, swizzle_of
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
 from tileir.schedule.allocations import allocation
@@ -24,79 +23,12 @@ from tileir.stripe.tags import (
 )
 
 if TYPE_CHECKING:
-    from tileir.core.fragments import Fragment, Run
+    from tileir.core.fragments import Run
     from tileir.core.text.names import NameScope
+    from tileir.passes.schedules.groups.matrix_plan import Panel, Plan
 
 _SWATH: Final = 8
 """So many rows of groups run side by side, column by column: what they read stays in the cache that all share."""
-_LINE: Final = 128
-"""Bytes of all banks of local memory."""
-_PIECE: Final = 16
-"""Bytes that an instruction loads from one row."""
-_BANKS: Final = (4, 8)
-"""Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
-
-
-@attrs.frozen(eq=False)
-class Panel:
-    """One input of the product.
-
-    Attributes:
-        use: How the reduction sees it.
-        index: The output index along it.
-        along_loop: Whether neighbours in memory are neighbours along the reduction, not along ``index``.
-        lanes: Neighbours that are copied together.
-
-    """
-
-    use: Use
-    index: stripe.Index
-    along_loop: bool = True
-    lanes: int = 1
-
-
-@attrs.frozen(eq=False)
-class Plan:
-    """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
-
-    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
-    reduction indices have ``repeats`` points. Where one row index is shorter than a tile, ``high`` neighbours along
-    another one, ``above``, share the tile.
-    """
-
-    left: Panel
-    right: Panel
-    loop: stripe.Index
-    fragment: Fragment
-    repeats: int = 1
-    above: stripe.Index | None = None
-    high: int = 1
-    rows: int = 0
-    columns: int = 0
-    tall: int = 0
-    wide: int = 0
-    depth: int = 0
-    stages: int = 1
-
-    @property
-    def threads(self) -> int:
-        """Threads of a group."""
-        return self.rows // self.tall * (self.columns // self.wide) * self.fragment.threads
-
-    @property
-    def across(self) -> int:
-        """Rows of a tile along its row index."""
-        return self.rows // self.high
-
-    @property
-    def steps(self) -> int:
-        """How often tiles are copied."""
-        return self.repeats * -(-self.loop.range // self.depth)
-
-    @property
-    def stage_bytes(self) -> int:
-        """Local memory of one stage."""
-        return (self.rows + self.columns) * self.depth * self.left.use.dtype.itemsize
 
 
 def build(nest: Nest, plan: Plan) -> Node:
@@ -176,10 +108,12 @@ class _Builder:
         """Return the tree."""
         (use,) = (use for use in sch.the_reduction(self.nest).uses if use.direction.writes)
         extents = (self.plan.threads, *(i.range for i in self.own))
-        held = allocation(self.names.fresh(f"{use.root}_tile"), use.dtype, extents, sch.REGISTER)
-        sums = self._sum(use, held)
-        start = Node(sch.present(self.team), children=(identity_block(sums, self.own),))
-        return Node(self.grid, (held,), (start, self._steps(use, sums), self._finish(use, sums)))
+        words = ("tile", "part") if self.plan.masks else ("tile",)
+        held = [allocation(self.names.fresh(f"{use.root}_{word}"), use.dtype, extents, sch.REGISTER) for word in words]
+        sums, *parts = (self._sum(use, each) for each in held)
+        start = Node(sch.present(self.team), children=tuple(identity_block(each, self.own) for each in (sums, *parts)))
+        steps = self._steps(use, sums, parts[0] if parts else None)
+        return Node(self.grid, tuple(held), (start, steps, self._finish(use, sums)))
 
     @property
     def _above(self) -> Affine:
@@ -241,14 +175,17 @@ class _Builder:
         access = (number, *(sch.part(index) for index in self.own))
         return attrs.evolve(use, root=held.name, access=access, strides=held.shape.strides, sizes=())
 
-    def _steps(self, use: Use, sums: Use) -> Node:
-        """Return the loop over the reduction; copies may run ahead of the products."""
+    def _steps(self, use: Use, sums: Use, part: Use | None) -> Node:
+        """Return the loop over the reduction; copies may run ahead of the products.
+
+        Where constraints choose among the outputs of a tile, products are added to ``part`` first.
+        """
         plan, segment = self.plan, sch.the_reduction(self.nest)
         others = tuple(i for i in segment.loops if i is not plan.loop)
         depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth)
         row = self._above * plan.across + self._row
         panels = ((plan.left, plan.rows, row), (plan.right, plan.columns, self._column))
-        stages, copies, uses = [], [], {use: sums}
+        stages, copies, uses = [], [], {use: sums if part is None else part}
         for panel, extent, place in panels:
             stage = self._stage(panel, extent)
             stages.append(stage)
@@ -260,12 +197,33 @@ class _Builder:
             self._with_roles(sch.present((*self.team, depth, *own)), depth),
             statements=segment.statements,
             uses=tuple(uses[use] for use in segment.uses),
-            constraints=(*self._ends, *self._inside(plan.loop, plan.depth, sch.part(depth))),
+            constraints=(*self._ends, *self._inside(plan.loop, plan.depth, sch.part(depth)), *self._wanted(depth)),
             tags=segment.tags,
             instruction=stripe.Product(plan.fragment.name),
         )
         ahead = stripe.Pipeline(plan.stages) if plan.stages > 1 else None
-        return Node(sch.present((*others, self.step)), tuple(stages), (*copies, multiply), instruction=ahead)
+        blocks = (*copies, multiply) if part is None else (*copies, multiply, self._commit(part, sums))
+        return Node(sch.present((*others, self.step)), tuple(stages), blocks, instruction=ahead)
+
+    def _wanted(self, depth: stripe.Index) -> tuple[Affine, ...]:
+        """Return the constraints of the reduction on the products of a step."""
+        loop = self.plan.loop.name
+        values = {**self._outputs, loop: self._firsts[loop] + sch.part(depth)}
+        return tuple(each.substitute(values) for each in self.plan.constraints)
+
+    def _commit(self, part: Use, sums: Use) -> Node:
+        """Return the block that adds what the last steps gave where constraints hold, and begins anew.
+
+        A factor that constraints leave out is zero, but zero times infinity is none: no sum may have such a product.
+        """
+        masks = self.plan.masks
+        column = any(self.plan.right.index.name in each.indices for each in masks)
+        pairs = () if column else self._vector
+        unrolled = tuple(i.bound(Binding.UNROLL) for i in self.own if i not in pairs)
+        tests = tuple(each.substitute(self._outputs) for each in masks)
+        add = Node(sch.present(unrolled), children=(merge_block(part, sums, pairs),), constraints=tests)
+        last = (sch.part(self.step) - (self.step.range - 1),) if self.step.range > 1 else ()
+        return Node(sch.present(self.team), children=(add, identity_block(part, self.own)), constraints=last)
 
     def _with_roles(self, indices: tuple[stripe.Index, ...], depth: stripe.Index) -> tuple[stripe.Index, ...]:
         """Return the indices of the product, which know what they move along."""
@@ -312,8 +270,10 @@ class _Builder:
             tests.extend(self._inside(axis, extent, places[axis.name]))
             team.insert(0, thread)
             loops.insert(0, more)
-        places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
         first = self._firsts
+        values = {**first, **{name: first[name] + place for name, place in places.items()}}
+        tests.extend(each.substitute(values) for each in plan.tests(panel))
+        places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
         source = panel.use.substitute({**first, **{name: first[name] + place for name, place in places.items()}})
         row = places[index.name]
         if panel is plan.left and plan.above is not None:
@@ -369,29 +329,3 @@ def _pairs(nest: Nest, plan: Plan) -> bool:
     column = plan.right.index
     uses = (*sch.written_uses(nest), *(u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)))
     return column.range % pair == 0 and sch.aligned_lanes(uses, column.name, pair) == pair
-
-
-def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
-    """Return how many elements of a row of ``width`` lie side by side in local memory.
-
-    Instructions that read local memory themselves take rows across the depth in pieces of all banks.
-    """
-    line = _LINE // panel.use.dtype.itemsize
-    return min(width, line) if fragment.a.where is Where.LOCAL and not panel.along_loop else width
-
-
-def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
-    """Return shift and mask for a tile of an input with rows of ``width`` elements, a power of two.
-
-    An instruction reads a piece of each of eight rows; of f32 by columns four rows of eight elements.
-    """
-    dtype, size = panel.use.dtype, panel.use.dtype.itemsize
-    if dtype is DType.F32 and not panel.along_loop:
-        rows, across = _BANKS
-        pieces = max(1, min(rows, width // across))  # of a narrow tile several rows lie in one line of banks
-        return max(width, rows * across).bit_length() - across.bit_length(), (pieces - 1) * across
-    piece = _PIECE // size
-    pieces = max(1, min(width // piece, _LINE // _PIECE))
-    apart = max(1, _LINE // (width * size))
-    shift = (width * apart // piece).bit_length() - 1
-    return shift, (pieces - 1) * piece

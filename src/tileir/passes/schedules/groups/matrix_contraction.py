@@ -17,13 +17,15 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
-from tileir.passes.schedules.groups.matrix import Panel, Plan, build, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix import build
+from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, piece_of, swizzle_of
+from tileir.poly.affine import total
 from tileir.schedule.nest import emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tileir.schedule.nest import Nest, Segment, Use
 
@@ -56,22 +58,28 @@ class MatrixContraction:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such contractions scheduled."""
-        return map_kernels(program, self._kernel if self.fragments else lambda _: _NO_INSTRUCTIONS)
+        sizes = {r.name: r.shape.elements for r in program.main.refinements}
+        return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
-    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+    def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
+        if not self.fragments:
+            return _NO_INSTRUCTIONS
         nest = unscheduled_reduction(kernel)
         if isinstance(nest, Refused):
             return nest
         if (why := against_plain(nest) or against_product(nest, sch.the_reduction(nest))) is not None:
             return why
-        plan = self._plan(nest)
+        plan = self._plan(nest, {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes})
         if isinstance(plan, Refused):
             return plan
         facts = (("rows", plan.rows), ("columns", plan.columns), ("depth", plan.depth), ("stages", plan.stages))
         return Done((emit(build(nest, plan), kernel),), facts)
 
-    def _plan(self, nest: Nest) -> Plan | Refused:
-        """Choose the indices and the sizes of tiles of a product; refused where instructions do not fit them."""
+    def _plan(self, nest: Nest, sizes: Mapping[str, int]) -> Plan | Refused:
+        """Choose the indices and the sizes of tiles of a product; refused where instructions do not fit them.
+
+        ``sizes`` holds the elements of each input.
+        """
         segment = sch.the_reduction(nest)
         reads = sch.reads_of(nest, segment)
         if len(reads) != 2:
@@ -83,19 +91,21 @@ class MatrixContraction:
         loops = [i for i in segment.loops if all(use.stride(i.name) for use in reads)]
         if not loops:
             return refused("TR431")
-        loop = max(loops, key=lambda i: i.range)
-        left, right = (self._with_axes(panel, loop) for panel in panels)
+        constrained = sch.constrained_indices(nest)
+        loop = max(loops, key=lambda i: (i.name not in constrained, i.range))
+        left, right = (self._with_axes(panel, loop, constrained) for panel in panels)
         dtypes = (left.use.dtype, right.use.dtype, total)
         fragments = [each for each in usable(self.fragments, rounded=True) if each.dtypes == dtypes]
         fragments.sort(key=lambda each: _wastes(loop, each.mnk[2]))
         if not fragments:
             told = dict(zip(("left", "right", "sum"), (dtype.value for dtype in dtypes), strict=True))
             return refused("TR429", **told, offered=" ".join(self.fragments))
-        if right.index.range < _LEAST or left.index.range <= _LEAST // 2:
-            return refused("TR432", rows=left.index.range, columns=right.index.range, least=_LEAST)
         repeats = product(i.range for i in segment.loops if i is not loop)
         others = [i for i in _rows_of(nest, left.use, right.use) if i is not left.index]
-        plans = [Plan(left, right, loop, each, repeats, others[-1] if others else None) for each in fragments]
+        above = others[-1] if others else None
+        plans = [Plan(left, right, loop, each, segment.constraints, repeats, above) for each in fragments]
+        if (why := _against_constraints(nest, plans[0], sizes)) is not None:
+            return why
         said: list[Refused] = []
         fitting: list[Plan] = []
         for plan in plans:
@@ -115,19 +125,19 @@ class MatrixContraction:
         fragment, loop = plan.fragment, plan.loop
         if loop.range * _SHORTEST < fragment.mnk[2]:
             return refused("TR433", index=loop.name, range=loop.range, depth=fragment.mnk[2], least=_SHORTEST)
-        if _tallest(plan) < _LEAST:
+        if min(_tallest(plan), plan.right.index.range) < _LEAST:
             return refused("TR432", rows=_tallest(plan), columns=plan.right.index.range, least=_LEAST)
         sized = self._sized(nest, plan)
         if sized is None and _reads_local(plan):
             return refused("TR436", instruction=fragment.name)
         return refused("TR435", local_bytes=self.local_bytes, threads=self.threads) if sized is None else sized
 
-    def _with_axes(self, panel: Panel, loop: stripe.Index) -> Panel:
-        """Return a panel whose neighbours in memory are copied together."""
+    def _with_axes(self, panel: Panel, loop: stripe.Index, constrained: Collection[str]) -> Panel:
+        """Return a panel whose neighbours in memory are copied together, where a test holds for all or for none."""
         use, most = panel.use, self.vector_bytes // panel.use.dtype.itemsize
         lanes = {name: sch.aligned_lanes((use,), name, most) for name in (panel.index.name, loop.name)}
         along = max((loop, panel.index), key=lambda i: lanes[i.name] if use.stride(i.name) == 1 else 0)
-        wide = lanes[along.name] if use.stride(along.name) == 1 else 1
+        wide = lanes[along.name] if use.stride(along.name) == 1 and along.name not in constrained else 1
         while along.range % wide:
             wide //= 2
         return attrs.evolve(panel, along_loop=along is loop, lanes=wide)
@@ -138,7 +148,8 @@ class MatrixContraction:
         (unit, across, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
         local = _reads_local(plan)
         for rows, columns, tall, wide in _OF_LOCAL if local else _TILES.get(plan.left.use.dtype.itemsize, _SMALL):
-            if tall % unit or wide % across or tall * wide * word > _SUM_BYTES * plan.fragment.threads:
+            held = tall * wide * word * (2 if plan.masks else 1)
+            if tall % unit or wide % across or held > _SUM_BYTES * plan.fragment.threads:
                 continue
             if self.rows not in (0, rows) or self.columns not in (0, columns):
                 continue
@@ -207,11 +218,14 @@ _SUM_BYTES: Final = 512
 _LEAST: Final = 16
 """Fewer rows or columns than so many leave most of an instruction unused."""
 
-_SHORTEST: Final = 4
+_NARROW: Final = 64
+"""Contiguous outputs that are fewer are better rows of a tile, which may lie in several lines."""
+
+_SHORTEST: Final = 6
 """The depth of an instruction may be so many times that of the product: the rest of its factors is zero."""
 
-_WASTE: Final = 8
-"""Of so many steps of a reduction, one more may lie behind its end for the sake of deeper steps."""
+_WASTE: Final = 3
+"""Less than one of so many steps of a reduction may lie behind its end for the sake of deeper tiles."""
 
 _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
@@ -222,8 +236,9 @@ _NO_INSTRUCTIONS: Final = refused("TR420")
 
 def against_product(nest: Nest, segment: Segment) -> Refused | None:
     """Return what keeps a reduction from being a sum of products of two loads, in one dtype, and nothing else."""
-    if constrained := sch.constrained_indices(nest):
-        return refused("TR421", index=min(constrained))
+    around = (i for other in nest.segments if other is not segment for c in other.constraints for i in c.indices)
+    if (index := min(around, default=None)) is not None:
+        return refused("TR421", index=index)
     return _against_statements(segment) or _against_sum(segment) or _against_operands(segment)
 
 
@@ -270,6 +285,27 @@ def _against_operands(segment: Segment) -> Refused | None:
     return None if sources == loads else refused("TR424", operands=" ".join(multiplied.inputs))
 
 
+def _against_constraints(nest: Nest, plan: Plan, sizes: Mapping[str, int]) -> Refused | None:
+    """Return which index of a constraint keeps tiles from being copied without it, or steps from being added at once.
+
+    A tile is copied under the constraints that speak of its own elements; under other ones all of it has to be inside
+    of its tensor, wherever they hold.
+    """
+    ranges = {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)}
+    for mask in plan.masks:
+        if plan.loop.name in mask.indices:
+            return refused("TR421", index=plan.loop.name)
+    for panel in (plan.left, plan.right):
+        if len(plan.tests(panel)) == len(plan.constraints):
+            continue
+        use = panel.use
+        steps = zip(use.access, use.strides, strict=True)
+        low, high = total(affine * stride for affine, stride in steps).bounds(ranges)
+        if low < 0 or high >= sizes.get(use.root, 0):
+            return refused("TR421", index=panel.index.name)
+    return None
+
+
 def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
     """Return the left and the right input, each with the output index that moves it and not the other one."""
     written = sch.written_uses(nest)
@@ -281,7 +317,15 @@ def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
     rows = _rows_of(nest, left, right)
     if left.stride(column.name) or not right.stride(column.name) or not rows:
         return refused("TR430", column=column.name, rows=len(rows))
-    return Panel(left, max(reversed(rows), key=lambda i: i.range)), Panel(right, column)
+    columns = _rows_of(nest, right, left)
+    if column.range < _NARROW and len(columns) > 1:  # several indices share a tile as its rows only
+        return Panel(right, _row_of(right, columns)), Panel(left, _row_of(left, rows))
+    return Panel(left, _row_of(left, rows)), Panel(right, column)
+
+
+def _row_of(use: Use, rows: Sequence[stripe.Index]) -> stripe.Index:
+    """Return the longest of some indices; one along which elements are neighbours, if it is not too short."""
+    return max(reversed(rows), key=lambda i: (use.stride(i.name) == 1 and i.range >= _LEAST // 2, i.range))
 
 
 def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
@@ -310,7 +354,7 @@ def _is_readable(plan: Plan) -> bool:
 
 def _wastes(loop: stripe.Index, depth: int) -> bool:
     """Return whether steps of a depth would be for a large part behind the end of the reduction."""
-    return -loop.range % depth * _WASTE > loop.range
+    return -loop.range % depth * _WASTE >= loop.range
 
 
 def _tallest(plan: Plan) -> int:

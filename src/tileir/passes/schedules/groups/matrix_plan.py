@@ -1,0 +1,130 @@
+"""What a contraction by matrix instructions is cut into, and how its tiles lie in local memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.fragments import Where
+
+if TYPE_CHECKING:
+    from tileir.core.fragments import Fragment
+    from tileir.poly.affine import Affine
+    from tileir.schedule.nest import Use
+    from tileir.stripe import ir as stripe
+
+_LINE: Final = 128
+"""Bytes of all banks of local memory."""
+
+_PIECE: Final = 16
+"""Bytes that an instruction loads from one row."""
+
+_BANKS: Final = (4, 8)
+"""Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
+
+
+@attrs.frozen(eq=False)
+class Panel:
+    """One input of the product.
+
+    Attributes:
+        use: How the reduction sees it.
+        index: The output index along it.
+        along_loop: Whether neighbours in memory are neighbours along the reduction, not along ``index``.
+        lanes: Neighbours that are copied together.
+
+    """
+
+    use: Use
+    index: stripe.Index
+    along_loop: bool = True
+    lanes: int = 1
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
+
+    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
+    reduction indices have ``repeats`` points. Where one row index is shorter than a tile, ``high`` neighbours along
+    another one, ``above``, share the tile. ``constraints`` say which products are added.
+    """
+
+    left: Panel
+    right: Panel
+    loop: stripe.Index
+    fragment: Fragment
+    constraints: tuple[Affine, ...] = ()
+    repeats: int = 1
+    above: stripe.Index | None = None
+    high: int = 1
+    rows: int = 0
+    columns: int = 0
+    tall: int = 0
+    wide: int = 0
+    depth: int = 0
+    stages: int = 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return self.rows // self.tall * (self.columns // self.wide) * self.fragment.threads
+
+    @property
+    def across(self) -> int:
+        """Rows of a tile along its row index."""
+        return self.rows // self.high
+
+    def own(self, panel: Panel) -> frozenset[str]:
+        """Return the output indices along which a tile of an input has several elements."""
+        above = self.above if panel is self.left else None
+        return frozenset((panel.index.name,) if above is None else (panel.index.name, above.name))
+
+    def tests(self, panel: Panel) -> tuple[Affine, ...]:
+        """Return the constraints that do not depend on where in the tile of the other input a product is."""
+        other = self.own(self.left if panel is self.right else self.right)
+        return tuple(each for each in self.constraints if other.isdisjoint(each.indices))
+
+    @property
+    def masks(self) -> tuple[Affine, ...]:
+        """The constraints that hold for some outputs of a tile, and not for others."""
+        tiled = self.own(self.left) | self.own(self.right)
+        return tuple(each for each in self.constraints if not tiled.isdisjoint(each.indices))
+
+    @property
+    def steps(self) -> int:
+        """How often tiles are copied."""
+        return self.repeats * -(-self.loop.range // self.depth)
+
+    @property
+    def stage_bytes(self) -> int:
+        """Local memory of one stage."""
+        return (self.rows + self.columns) * self.depth * self.left.use.dtype.itemsize
+
+
+def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
+    """Return how many elements of a row of ``width`` lie side by side in local memory.
+
+    Instructions that read local memory themselves take rows across the depth in pieces of all banks.
+    """
+    line = _LINE // panel.use.dtype.itemsize
+    return min(width, line) if fragment.a.where is Where.LOCAL and not panel.along_loop else width
+
+
+def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
+    """Return shift and mask for a tile of an input with rows of ``width`` elements, a power of two.
+
+    An instruction reads a piece of each of eight rows; of f32 by columns four rows of eight elements.
+    """
+    dtype, size = panel.use.dtype, panel.use.dtype.itemsize
+    if dtype is DType.F32 and not panel.along_loop:
+        rows, across = _BANKS
+        pieces = max(1, min(rows, width // across))  # of a narrow tile several rows lie in one line of banks
+        return max(width, rows * across).bit_length() - across.bit_length(), (pieces - 1) * across
+    piece = _PIECE // size
+    pieces = max(1, min(width // piece, _LINE // _PIECE))
+    apart = max(1, _LINE // (width * size))
+    shift = (width * apart // piece).bit_length() - 1
+    return shift, (pieces - 1) * piece

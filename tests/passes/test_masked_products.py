@@ -1,0 +1,136 @@
+"""Convolutions with borders, and other products that constraints cut, on fragments: what is left out is in no sum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.pipelines import fused
+from tileir.core.dtype import DType
+from tileir.core.fragments import named
+from tileir.core.targets.target import Target
+from tileir.driver.compiler import Stages, compile_stages
+from tileir.passes.schedules.groups.distribute import Distribute
+from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.ir import MatrixMultiply
+from tileir.semtree.rewrite import statements
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WARPS = MatrixContraction(("mma_m16n8k16_f16", "mma_m16n8k8_f32"))
+WARPGROUPS = MatrixContraction((*named("sm_90a"), *WARPS.fragments), local_bytes=227 * 1024)
+TARGET = Target(
+    index_dtype=DType.I32, group_threads=256, alignment=64, vector_bytes=16, async_copies=True, approximate=True
+)
+PLACES = "{s}*y + {d}*p - {b}, {s}*x + {d}*q - {b}"
+ROWS, COLUMNS = (f"({n} + 2*{{b}} - {{d}}*({w} - 1) - 1) / {{s}} + 1" for n, w in (("Y", "P"), ("X", "Q")))
+LAST = f"""function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {{{{
+    R[n, y, x, f : N, {ROWS}, {COLUMNS}, F] = +(A[n, {PLACES}, c] * B[p, q, c, f]);
+}}}}"""
+FIRST = f"""function (A[N, C, Y, X], B[F, C, P, Q]) -> (R) {{{{
+    R[n, f, y, x : N, F, {ROWS}, {COLUMNS}] = +(A[n, c, {PLACES}] * B[f, c, p, q]);
+}}}}"""
+GROUPED = f"""function (A[N, Y, X, G, C], B[P, Q, G, C, F]) -> (R) {{{{
+    R[n, y, x, g, f : N, {ROWS}, {COLUMNS}, G, F] = +(A[n, {PLACES}, g, c] * B[p, q, g, c, f]);
+}}}}"""
+OF_WEIGHTS = """function (A[N, Y, X, C], B[N, Y, X, F]) -> (R) {
+    R[p, q, c, f : 3, 3, C, F] = +(A[n, y + p - 1, x + q - 1, c] * B[n, y, x, f]);
+}"""
+OF_INPUT = """function (A[N, Y, X, F], B[P, Q, C, F]) -> (R) {
+    R[n, y, x, c : N, Y, X, C] = +(A[n, y - p + 1, x - q + 1, f] * B[p, q, c, f]);
+}"""
+
+
+def stages(text: str, shapes: Mapping[str, tuple[int, ...]], step: MatrixContraction) -> Stages:
+    target = attrs.evolve(TARGET, fragments=step.fragments, local_bytes=step.local_bytes)
+    types = {name: TensorType(DType.F16, shape) for name, shape in shapes.items()}
+    return compile_stages(text, types, target, passes=(*fused(target), step, Distribute(threads=128)))
+
+
+def products(found: Stages) -> int:
+    return sum(isinstance(s, MatrixMultiply) for kernel in found.sem.kernels for s in statements(kernel.body))
+
+
+def check(found: Stages, shapes: Mapping[str, tuple[int, ...]], spots: int, *, lowered: bool = True) -> None:
+    """Compare with the meaning, with infinities and NaN at so many places of each input."""
+    generator = np.random.default_rng(3)
+    given = {name: generator.integers(-3, 4, shape).astype(np.float16) for name, shape in shapes.items()}
+    for array in given.values():
+        for value in generator.choice([np.inf, -np.inf, np.nan], spots):
+            array.flat[generator.integers(array.size)] = value
+    with np.errstate(invalid="ignore"):
+        expected = interpret(found.stripe, given)["R"]
+        np.testing.assert_array_equal(interpret(found.scheduled, given)["R"], expected)
+        if lowered:
+            np.testing.assert_array_equal(run_program(found.sem, given, ALL_CHECKS)["R"], expected)
+
+
+@given(
+    form=st.sampled_from((LAST, FIRST, GROUPED)),
+    picture=st.tuples(st.integers(4, 9), st.integers(4, 9)),
+    channels=st.tuples(st.sampled_from((3, 8, 16, 20)), st.sampled_from((17, 24, 32))),
+    window=st.tuples(st.sampled_from((1, 3)), st.sampled_from((2, 3))),
+    steps=st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from((1, 1, 2))),
+    step=st.sampled_from((WARPS, WARPGROUPS)),
+    spots=st.integers(0, 2),
+)
+def test_convolutions(
+    form: str,
+    picture: tuple[int, int],
+    channels: tuple[int, int],
+    window: tuple[int, int],
+    steps: tuple[int, int, int],
+    step: MatrixContraction,
+    spots: int,
+) -> None:
+    """An infinite weight makes those outputs NaN or infinite that read a pixel under it, and no others.
+
+    Lowered, one of them takes the interpreter seconds, so others test that.
+    """
+    (c, f), (border, stride, dilation) = channels, steps
+    shapes: dict[str, tuple[int, ...]] = {"A": (2, *picture, c), "B": (*window, c, f)}
+    if form is FIRST:
+        shapes = {"A": (2, c, *picture), "B": (f, c, *window)}
+    elif form is GROUPED:
+        shapes = {"A": (1, *picture, 2, c), "B": (*window, 2, c, f)}
+    found = stages(form.format(b=border, s=stride, d=dilation), shapes, step)
+    check(found, shapes, spots, lowered=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "step"),
+    [
+        (LAST.format(b=1, s=1, d=1), {"A": (1, 5, 5, 16), "B": (3, 3, 16, 17)}, WARPS),
+        (LAST.format(b=1, s=2, d=1), {"A": (2, 9, 7, 3), "B": (2, 3, 3, 24)}, WARPS),
+        (LAST.format(b=1, s=1, d=1), {"A": (1, 3, 20, 20), "B": (1, 3, 20, 32)}, WARPGROUPS),
+        (FIRST.format(b=1, s=1, d=1), {"A": (1, 16, 5, 6), "B": (17, 16, 2, 2)}, WARPS),
+        (FIRST.format(b=0, s=1, d=1), {"A": (1, 16, 6, 9), "B": (24, 16, 1, 3)}, WARPGROUPS),
+        (GROUPED.format(b=1, s=1, d=2), {"A": (1, 6, 6, 2, 16), "B": (3, 1, 2, 16, 17)}, WARPS),
+        (OF_WEIGHTS, {"A": (7, 3, 2, 17), "B": (7, 3, 2, 17)}, WARPS),
+        (OF_INPUT, {"A": (1, 6, 6, 16), "B": (2, 2, 17, 16)}, WARPS),
+    ],
+)
+def test_products_with_borders_are_on_fragments(
+    text: str, shapes: dict[str, tuple[int, ...]], step: MatrixContraction
+) -> None:
+    found = stages(text, shapes, step)
+    assert products(found) >= 1  # a product for each part of a small picture
+    check(found, shapes, 1)
+
+
+def test_constraints_on_the_depth_leave_a_product_to_others() -> None:
+    text = "function (A[M, K], B[K, N]) -> (R) { R[i, j : M, N] = +(A[i, k - i] * B[k, j]); }"
+    shapes = {"A": (32, 32), "B": (32, 32)}
+    found = stages(text, shapes, WARPS)
+    assert products(found) == 0
+    check(found, shapes, 1)
