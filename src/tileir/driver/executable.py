@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import attrs
 import numpy as np
@@ -13,7 +13,7 @@ from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
-from tileir.driver.pending import PendingCall, called
+from tileir.driver.pending import PendingCall, R_co, called
 from tileir.driver.programs import input_names, output_names, program_of, types_of
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import choice_of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False, slots=False)
-class Executable:
+class Executable(Generic[R_co]):
     """Call it with arrays; or look at any stage of its way down.
 
     Several threads may call one executable at the same time. Where its kernels came from the cache on disk, the stages
@@ -137,7 +137,7 @@ class Executable:
         """Names of the results, in declared order."""
         return output_names(self._compilation.request.program)
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> R_co:
         """Run on arrays, in declared order or by tensor name.
 
         Submitted calls that use the same arrays are waited for.
@@ -155,11 +155,11 @@ class Executable:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
         if not named:
-            fast = self.call_as_they_are(arrays, out)
+            fast: R_co | None = self.call_as_they_are(arrays, out)
             if fast is not None:
                 return fast
         results = self._run(bind(self.inputs, arrays, named), out)
-        return results[0] if len(results) == 1 else results
+        return cast("R_co", results[0] if len(results) == 1 else results)
 
     def call_as_they_are(self, arrays: Sequence[Any], out: Any) -> Any:
         """Do what a call does with arrays that need neither a conversion nor waiting, the usual and fast way.
@@ -207,7 +207,7 @@ class Executable:
             call.note(None)
         return call.results
 
-    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall[Any]:
+    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall[R_co]:
         """Start a call, and return before it is done.
 
         It starts when all of ``after``, and all earlier calls of the context that use the same arrays, are done; if one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import attrs
 import numpy as np
@@ -21,6 +21,7 @@ from tileir.driver.arguments import (
     tensor_type,
 )
 from tileir.driver.executable import Executable, compile_for
+from tileir.driver.pending import R_co
 from tileir.driver.programs import input_names, output_names, program_of, types_of
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import choice_of
@@ -63,7 +64,7 @@ class _Latest:
 
 
 @attrs.frozen(eq=False)
-class Jit:
+class Jit(Generic[R_co]):
     """A callable that takes arrays in declared order or by tensor name.
 
     It is compiled for each signature: dtypes, shapes, and the values of integers from which sizes are computed. The
@@ -103,19 +104,20 @@ class Jit:
     def _inputs_of_sizes(self) -> frozenset[str]:
         return sizing_inputs(self.function) if isinstance(self.function, Function) else frozenset()
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> R_co:
         """Run on arrays; see :meth:`tileir.Executable.__call__`."""
         if named and not arrays and named.keys() == self._keys:
             arrays, named = tuple([named[name] for name in self._names]), {}
         if not named and self._latest:
-            results = self._latest[0].call(arrays, out, self._context, self.options)
+            results: R_co | None = self._latest[0].call(arrays, out, self._context, self.options)
             if results is not None:
                 return results
         if self._latest_there and not named and arrays and type(arrays[0]) is not np.ndarray:
             results = self._latest_there[0].call(arrays, out, self._context, self.options)
             if results is not None:
                 return results
-        return self._called(arrays, named, out)
+        found: R_co = self._called(arrays, named, out)
+        return found
 
     @at_the_call
     def _called(self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any) -> Any:
@@ -123,7 +125,7 @@ class Jit:
         values = self._resident(given)
         return self._specialised(values)(*values, out=out)
 
-    def specialise(self, *arrays: Any, **named: Any) -> Executable:
+    def specialise(self, *arrays: Any, **named: Any) -> Executable[R_co]:
         """Return the executable for the dtypes and shapes of these arrays."""
         return self._specialised(self._resident(bind(self._names, arrays, named)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import attrs
 
@@ -13,7 +13,13 @@ from tileir.runtime.events import PendingEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-R_co = TypeVar("R_co", covariant=True)
+    from typing_extensions import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)  # Python 3.11 knows no defaults, and nobody asks for them when running
 
 
 @attrs.frozen(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, cast
 
 import attrs
 import numpy as np
@@ -16,6 +16,7 @@ from tileir.core.text.advice import meant
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, memory_checked
 from tileir.driver.jit import Jit, jit
+from tileir.driver.pending import R_co
 from tileir.driver.programs import input_names, output_names, program_of
 from tileir.runtime.arrays import TensorSpec, check_inputs, to_array
 
@@ -64,7 +65,7 @@ class _Buffers:
 
 
 @attrs.frozen(eq=False)
-class Stepper:
+class Stepper(Generic[R_co]):
     """A function with state: it takes the inputs that are no state, and returns the results that update none.
 
     A call reads the state from one set of arrays, writes it to another, and swaps the two when it has succeeded. So the
@@ -89,7 +90,7 @@ class Stepper:
         """Pickle the function and a copy of the state."""
         return _stepping_again, (self._jit, dict(self.updates), self.inputs, self.outputs, self.state)
 
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
+    def __call__(self, *arrays: Any, **named: Any) -> R_co:
         """Make one step on arrays for the inputs that are no state, by position as in :attr:`inputs`, or by name.
 
         Returns:
@@ -115,8 +116,8 @@ class Stepper:
             results = executable.run_into(given, updated, stays=stays if on_device else None)
             buffers.front, buffers.back = buffers.back, buffers.front
         if len(results) <= 1:
-            return results[0] if results else None
-        return tuple(results)
+            return cast("R_co", results[0] if results else None)
+        return cast("R_co", tuple(results))
 
     @property
     def state(self) -> dict[str, Any]:
