@@ -139,6 +139,15 @@ def test_schedules_in_pipelines_and_target_files(strangers: Seen) -> None:
     assert target.name == "own"
 
 
+def test_a_folder_does_not_hide_a_target(strangers: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "strange_target").mkdir()  # as of the wheel that one works on
+    assert tileir.explain(ADD, [(3,)], device="llvm", target="strange_target:LABEL=beside").kernels
+    assert strangers.taken() == [("beside", 1)]
+    with pytest.raises(tileir.TileError, match=r"TIL901.*directory"):
+        tileir.explain(ADD, [(3,)], device="llvm", target=str(tmp_path))
+
+
 def test_targets_with_parameters_and_includes(strangers: Seen, tmp_path: Path) -> None:
     given = np.arange(3, dtype=np.float32)
     for named, label in (("strange_target", "target"), ("strange_target:LABEL=other", "other")):

@@ -25,9 +25,11 @@ ARRAY: Any = np.ones((2, 3))
     ("attempt", "message"),
     [
         (lambda _: OPS.relu(ARRAY), "relu: x has to be a tensor, not an array"),
-        (lambda x: OPS.softmax(x, dim=1), "softmax has no argument 'dim'; here it is called axis"),
-        (lambda x: OPS.sum(x, keepdim=True), "sum has no argument 'keepdim'; here it is called keepdims"),
-        (lambda x: OPS.layer_norm(x, eps=1e-5), "layer_norm has no argument 'eps'; here it is called epsilon"),
+        (lambda x: OPS.softmax(x, dim=1, axis=0), "softmax is given axis twice, as dim and axis; drop one"),
+        (lambda x: OPS.sum(x, dim=1, axis=0), "sum is given axes twice, as dim and axis; drop one"),
+        (lambda x: OPS.relu(x, dim=1), "relu has no argument 'dim'"),
+        (lambda x: OPS.cumsum(x, axes=(0, 1)), "cumsum: axis has to be an integer, not (0, 1)"),
+        (lambda x: OPS.var(x, unbiased=True), "var has no argument 'unbiased'; here it is called correction"),
         (lambda x: OPS.gelu(x, aproximate="tanh"), "gelu has no argument 'aproximate'; did you mean approximate?"),
         (lambda x: OPS.conv(x), "conv: missing a required argument: 'w'; it is conv(x, w, bias=None, *, stride=1"),
         (lambda x: OPS.transpose(x, 0, 1), "transpose: too many positional arguments; it is transpose(x, axes=None)"),
@@ -47,6 +49,23 @@ def test_wrong_arguments_are_named_at_the_line_of_the_user(attempt: Callable[[An
     x = tileir.FunctionBuilder().input("X", "A", "B")
     code, text = fault_of(lambda: attempt(x), __file__)
     assert (code, text[: len(message)]) == ("TIL217", message)
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "here"),
+    [
+        (lambda x: OPS.softmax(x, dim=1), lambda x: ops.softmax(x, axis=1)),
+        (lambda x: OPS.softmax(x, axes=0), lambda x: ops.softmax(x, axis=0)),
+        (lambda x: OPS.sum(x, axis=0, keepdim=True), lambda x: ops.sum(x, axes=0, keepdims=True)),
+        (lambda x: OPS.max(x, dim=(0, 1)), lambda x: ops.max(x, axes=(0, 1))),
+        (lambda x: OPS.layer_norm(x, eps=0.5), lambda x: ops.layer_norm(x, epsilon=0.5)),
+        (lambda x: OPS.transpose(x, dims=(1, 0)), lambda x: ops.transpose(x, axes=(1, 0))),
+        (lambda x: OPS.norm(x, ord=1), lambda x: ops.norm(x, order=1)),
+    ],
+)
+def test_names_of_numpy_and_pytorch_are_taken(elsewhere: Callable[[Any], Any], here: Callable[[Any], Any]) -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run(elsewhere, x), run(here, x))
 
 
 def test_numbers_of_numpy_are_those_of_python() -> None:

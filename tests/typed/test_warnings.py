@@ -188,8 +188,8 @@ def test_operations_give_no_warning_of_their_own_where_python_was_typed_in() -> 
     exec(compile(lines, "<typed in>", "exec"), scope)
     assert tileir.warnings_of(scope["y"], [("i32", (6,))]) == ()
     with pytest.raises(tileir.TileError) as caught:
-        exec(compile("tileir.ops.softmax(x, dim=0)", "<typed in>", "exec"), scope)
-    assert str(caught.value) == "error[TIL217]: softmax has no argument 'dim'; here it is called axis"
+        exec(compile("tileir.ops.var(x, unbiased=True)", "<typed in>", "exec"), scope)
+    assert str(caught.value) == "error[TIL217]: var has no argument 'unbiased'; here it is called correction"
 
 
 @pytest.mark.parametrize("case", KIT, ids=lambda case: case.name)

@@ -94,7 +94,7 @@ def target_file(path: str) -> TargetFile:
     if path in names_of_targets():
         return target_called(path)
     file = Path(path)
-    if not file.exists() and path in all_names_of_targets():
+    if not file.is_file() and path in all_names_of_targets():
         return target_called(path)
     try:
         return loaded(file.read_text(encoding="utf-8"), path)

@@ -59,6 +59,11 @@ _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Names of options in NumPy and PyTorch, and what they may be called here."""
 
+_TAKEN: Final = frozenset(
+    ("approx", "attn_mask", "axes", "axis", "dim", "dims", "eps", "epsilon", "is_causal", "keepdim", "ord")
+)
+"""Those that mean the same here, and are taken; of the others a message tells the name."""
+
 _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Axes": "int | Sequence[int] | None",
@@ -136,14 +141,16 @@ _KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
 def checked(name: str, operation: Callable[P, R]) -> Callable[P, R]:
     """Return ``operation`` under the name by which users call it, with its arguments checked.
 
-    NumPy's numbers become Python's, so that operations see no others. The result raises TIL217 where an argument is
-    missing, unknown, or not what its annotation says.
+    NumPy's numbers become Python's, so that operations see no others, and names that NumPy and PyTorch have for an
+    option become those here. The result raises TIL217 where an argument is missing, unknown, or not what its annotation
+    says.
     """
 
     @at_the_call
     @functools.wraps(operation)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        positional, keywords = tuple(map(_plain, args)), {key: _plain(value) for key, value in kwargs.items()}
+        positional = tuple(map(_plain, args))
+        keywords = {_here(name, operation, key, kwargs): _plain(value) for key, value in kwargs.items()}
         _check(name, operation, positional, keywords)
         return operation(*positional, **keywords)  # type: ignore[arg-type]  # the same, as plain numbers
 
@@ -170,6 +177,18 @@ def _check(name: str, operation: Callable[..., object], args: tuple[object, ...]
 
 
 _signature = functools.cache(inspect.signature)
+
+
+def _here(name: str, operation: Callable[..., object], keyword: str, given: Mapping[str, object]) -> str:
+    """Return what an option is called here that somebody gave by the name that it has elsewhere."""
+    known = _signature(operation).parameters
+    if keyword in known or keyword not in _TAKEN:
+        return keyword
+    here = next((each for each in _SPELLINGS[keyword] if each in known), keyword)
+    same = [each for each in given if each == here or here in _SPELLINGS.get(each, ())]
+    if here != keyword and len([each for each in same if each in _TAKEN or each == here]) > 1:
+        raise mistaken(f"{name} is given {here} twice, as {' and '.join(same)}; drop one")
+    return here
 
 
 def _written(signature: inspect.Signature) -> str:
