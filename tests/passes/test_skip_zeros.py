@@ -26,7 +26,7 @@ from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
-    from tileir.stripe.ir import Program
+    from tileir.stripe.ir import Block, Program
 
 SKIP: Final = SkipZeros(least=1)
 MASKED: Final = """function (X[S, T], V[T, E]) -> (Y) {{
@@ -37,9 +37,9 @@ MASKED: Final = """function (X[S, T], V[T, E]) -> (Y) {{
 }}"""
 
 
-def masked(weights: str, rows: int = 6, steps: int = 6, promise: str = "[[finite]]") -> Program:
+def masked(weights: str, rows: int = 6, steps: int = 6, promise: str = "[[finite]]", columns: int = 3) -> Program:
     text = MASKED.format(weights=weights, promise=promise)
-    types = {"X": TensorType(DType.F32, (rows, steps)), "V": TensorType(DType.F32, (steps, 3))}
+    types = {"X": TensorType(DType.F32, (rows, steps)), "V": TensorType(DType.F32, (steps, columns))}
     return lower(prepared(infer(parse(text), types)))
 
 
@@ -114,6 +114,30 @@ def test_what_is_left_out_adds_nothing(rows: int, steps: int, least: int, most: 
     after = run((SKIP,), program)
     assert_same_meaning(program, after, arrays)
     assert_same_meaning(program, run(parse_pipeline("accumulate,register_tile{vector_bytes=16}"), after), arrays)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5, 20])
+def test_windows_narrower_than_tiles(width: int) -> None:
+    """Steps that rows at both ends of a tile leave out come once."""
+    program = masked(f"J <= I ? (I - J < {width} ? X : 0.0) : 0.0", 12, 40, columns=8)
+    generator = np.random.default_rng(0)
+    arrays = {
+        "X": generator.integers(-4, 5, (12, 40)).astype(np.float32),
+        "V": generator.integers(-4, 5, (40, 8)).astype(np.float32),
+    }
+    after = run((SKIP, *parse_pipeline("accumulate,register_tile{vector_bytes=16,rows=4,columns=1}")), program)
+    edges = [b for b in blocks_of(after) if any(i.name.startswith("t_edge") for i in b.indices)]
+    assert edges
+    assert_same_meaning(program, after, arrays)
+
+
+def blocks_of(program: Program) -> list[Block]:
+    found, pending = [], list(program.main.blocks)
+    while pending:
+        block = pending.pop()
+        found.append(block)
+        pending.extend(block.blocks)
+    return found
 
 
 def test_gradients_of_attention_skip_what_queries_do_not_see() -> None:

@@ -65,14 +65,24 @@ def blocks(program: Program) -> list[Block]:
     step=st.sampled_from(("s", "2*s", "3*s")),
     offset=st.integers(-12, 40),
     width=st.sampled_from((1, 2, 3, 9, 30, 400)),
+    high=st.sampled_from((0, 2, 4, 6)),
     blocked=st.booleans(),
 )
 def test_bands_add_what_lies_in_them(
-    form: str, rows: int, steps: int, columns: int, step: str, offset: int, width: int, *, blocked: bool
+    form: str, rows: int, steps: int, columns: int, step: str, offset: int, width: int, high: int, *, blocked: bool
 ) -> None:
     program = banded(form, f"{step} - t + {offset} < {width}", rows, steps, columns)
     more = (BlockSums(terms=4, coarse=8),) if blocked else ()
-    after = run((Accumulate(), STEP, *more), program)
+    after = run((Accumulate(), attrs.evolve(STEP, rows=high, columns=1 if high else 0), *more), program)
+    assert_same_meaning(program, after, whole_numbers(program))
+
+
+@pytest.mark.parametrize("band", ["s - t < 64", "s - t + 20 < 24", "t - s < 64", "s - t < 2", "2*s - t < 20"])
+@pytest.mark.parametrize("form", sorted(FORMS))
+@pytest.mark.parametrize("rows", [24, 26])
+def test_bands_in_tiles_of_four_rows(form: str, band: str, rows: int) -> None:
+    program = banded(form, band, rows, 40, 8)
+    after = run((Accumulate(), attrs.evolve(STEP, rows=4, columns=1)), program)
     assert_same_meaning(program, after, whole_numbers(program))
 
 
