@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item
 
 
-def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
-    """Return the kernels of a tree, in order: one, or more where remainders of a grid are peeled."""
+def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...] | Refused:
+    """Return the kernels of a tree, in order: one, or more where remainders of a grid are peeled.
+
+    Whoever made the tree may do so ``knowing`` that threads share nothing that they cannot hand on.
+    """
     names = tree.names()
     parts = [part for body in bodies_of(tree) for part in _grids_peeled(body, {}, names)]
     bodies = [_tidy(body, {}, names) for body in parts]
@@ -33,7 +36,9 @@ def kernels_of(tree: Tree) -> tuple[stripe.Block, ...] | Refused:
             return refused("TR722", loop=cut)
     made = []
     for part, body in zip(parts, bodies, strict=True):
-        grouped = with_threads(attrs.evolve(tree, body=body), {})
+        own = attrs.evolve(tree, body=body)
+        plain = knowing and not own.allocations and not any(loop.allocations for loop in own.loops())
+        grouped = own if plain else with_threads(own, {})
         if not isinstance(grouped, Tree):
             return grouped
         if body:
@@ -82,7 +87,7 @@ def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) 
     for item in items:
         if isinstance(item, Leaf):
             tests = tuple(test for test in dict.fromkeys(item.constraints) if test.bounds(around)[0] < 0)
-            result.append(attrs.evolve(item, constraints=tests))
+            result.append(item if tests == item.constraints else attrs.evolve(item, constraints=tests))
             continue
         for part in _parts(item, around, names):
             body = _tidy(part.body, {**around, part.name: part.size}, names)
@@ -100,7 +105,7 @@ def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop
         return []
     full = _full_iterations(loop, around) if loop.peels else loop.size
     if full == loop.size:
-        return [_at_zero(attrs.evolve(loop, peels=False))]
+        return [_at_zero(attrs.evolve(loop, peels=False) if loop.peels else loop)]
     name = names.fresh(loop.name)
     place = Affine.index(name) + full
     rest = attrs.evolve(loop, name=name, size=loop.size - full, peels=False)
@@ -140,8 +145,11 @@ def _sizes_below(loop: Loop) -> dict[str, int]:
 
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     """Return a loop without last iterations in which a test of each leaf below it fails."""
+    below = list(leaves(loop.body))
+    if not all(leaf.constraints for leaf in below):
+        return loop
     ranges = {**_sizes_below(loop), **around}
-    size = max((_iterations(leaf, loop, ranges) for leaf in leaves(loop.body)), default=loop.size)
+    size = max((_iterations(leaf, loop, ranges) for leaf in below), default=loop.size)
     if size == loop.size:
         return loop
     name = names.fresh(loop.name)
@@ -192,11 +200,24 @@ def _node(item: Item) -> Node:
     if isinstance(only, Leaf) and not last.allocations:
         return attrs.evolve(_node(only), indices=indices)
     if last.stages == 1:
-        return Node(indices, last.allocations, _nodes(last.body))
+        node = Node(indices, last.allocations, _nodes(last.body))
+        return _testing_once(node) if item.binding is Binding.THREAD else node
     ahead = fills(last)
     copies = (attrs.evolve(node, instruction=stripe.Copy()) for node in _nodes(last.body[:ahead]))
     nodes = (*copies, *_nodes(last.body[ahead:]))
     return Node(indices, last.allocations, nodes, instruction=stripe.Pipeline(last.stages))
+
+
+def _testing_once(node: Node) -> Node:
+    """Return a block of threads that tests itself what all blocks inside would test of what is the same for each."""
+    inner = {index.name for child in node.children for index in child.indices}
+    common = frozenset[Affine].intersection(*(frozenset(child.constraints) for child in node.children))
+    tests = tuple(t for t in node.children[0].constraints if t in common and inner.isdisjoint(t.indices))
+    children = (
+        attrs.evolve(child, constraints=tuple(test for test in child.constraints if test not in tests))
+        for child in node.children
+    )
+    return attrs.evolve(node, constraints=tests, children=tuple(children))
 
 
 def _rank(loop: Loop) -> int | str:

@@ -175,6 +175,8 @@ class _Emitter:
 
         That holds for memory that the tree defines, and for other memory that is plainly written first.
         """
+        if len({view.source for view in views.values()}) == len(views):
+            return dict(views)
         together: dict[stripe.Refinement, list[Use]] = {}
         for use, view in views.items():
             if use.root not in self.given or view.aggregation is None:

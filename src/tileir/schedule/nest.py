@@ -8,13 +8,14 @@ written in absolute terms; a pass then splits indices, orders them in a tree of 
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.ops import merges
 from tileir.core.text.names import NameScope
-from tileir.poly.affine import Affine, movement, total
+from tileir.poly.affine import Affine, movement
 from tileir.schedule.emitter import write
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Use:
     """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations.
 
@@ -61,7 +62,11 @@ class Use:
 
     def substitute(self, mapping: Mapping[str, Affine]) -> Use:
         """Return the same use with indices replaced."""
-        return attrs.evolve(self, access=tuple(affine.substitute(mapping) for affine in self.access))
+        access = tuple([affine.substitute(mapping) for affine in self.access])
+        if all(map(is_, access, self.access)):
+            return self
+        held = (self.strides, self.dtype, self.direction, self.aggregation, self.sizes)
+        return Use(self.name, self.root, access, *held)
 
 
 @attrs.frozen
@@ -349,7 +354,8 @@ def _completed(segments: list[Segment]) -> tuple[Segment, ...] | Refused:
             for statement in segment.statements:
                 if (output := stripe.scalar_output(statement)) is not None:
                     defined[output] = (statement, number)
-        result.append(attrs.evolve(segment, uses=tuple(uses.values()), statements=(*prefix, *segment.statements)))
+        added = (*prefix, *segment.statements)
+        result.append(attrs.evolve(segment, uses=tuple(uses.values()), statements=added) if prefix else segment)
     return tuple(result)
 
 
@@ -389,8 +395,3 @@ def product(ranges: Iterable[int]) -> int:
     for size in ranges:
         points *= size
     return points
-
-
-def strided(pieces: Iterable[tuple[str, int]], offset: int = 0) -> Affine:
-    """Return ``offset + Σ stride·index`` for (index, stride) pairs."""
-    return total(Affine.of({name: stride}) for name, stride in pieces) + offset

@@ -26,7 +26,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tileir.core.targets.template_expressions import Value
     from tileir.schedule.nest import Nest
@@ -120,24 +120,32 @@ class Script:
             if isinstance(size, Refused):
                 return size
             values[parameter.name] = size
-        return _scheduled(tree, self.steps, Known(values, producer))
+        tree = _rearranged(tree, self.steps, Known(values, producer), applied)
+        return tree if isinstance(tree, Refused) else kernels_of(tree)
 
 
 def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block, ...] | Refused:
     """Return the kernels that steps make of a nest, in order, or why one of them refuses.
 
-    So passes that know sizes and names schedule: by the steps of scripts.
+    So passes that know sizes and names schedule: by the steps of scripts. They know as well where a device has loops
+    that are bound, which therefore nobody looks at after each step.
     """
-    return _scheduled(tree_of_nest(nest), steps, Known())
+    tree = _rearranged(tree_of_nest(nest), steps, Known(), lambda step, tree, known: step(tree, known))
+    return tree if isinstance(tree, Refused) else kernels_of(tree, knowing=True)
 
 
-def _scheduled(tree: Tree, steps: Iterable[Rearrangement], known: Known) -> tuple[stripe.Block, ...] | Refused:
+def _rearranged(
+    tree: Tree,
+    steps: Iterable[Rearrangement],
+    known: Known,
+    apply: Callable[[Rearrangement, Tree, Known], Tree | Refused],
+) -> Tree | Refused:
     for number, step in enumerate(steps):
-        new = applied(step, tree, known)
+        new = apply(step, tree, known)
         if isinstance(new, Refused):
             return attrs.evolve(new, facts=(("step", f"{number} {step.name}"), *new.facts))
         tree = new
-    return kernels_of(tree)
+    return tree
 
 
 def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:

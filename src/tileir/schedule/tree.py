@@ -49,11 +49,11 @@ class Leaf:
 
     def substitute(self, mapping: Mapping[str, Affine]) -> Leaf:
         """Return the leaf with indices replaced."""
-        return attrs.evolve(
-            self,
-            statements=tuple(with_values(statement, mapping) for statement in self.statements),
-            uses=tuple(use.substitute(mapping) for use in self.uses),
-            constraints=tuple(constraint.substitute(mapping) for constraint in self.constraints),
+        return Leaf(
+            tuple([with_values(statement, mapping) for statement in self.statements]),
+            tuple([use.substitute(mapping) for use in self.uses]),
+            tuple([constraint.substitute(mapping) for constraint in self.constraints]),
+            self.tags,
         )
 
 
@@ -156,10 +156,12 @@ def tree_of_nest(nest: Nest) -> Tree:
 
 def walk(items: tuple[Item, ...]) -> Iterator[Item]:
     """Yield items and all below them, outer ones first."""
-    for item in items:
+    pending = [*reversed(items)]
+    while pending:
+        item = pending.pop()
         yield item
         if isinstance(item, Loop):
-            yield from walk(item.body)
+            pending.extend(reversed(item.body))
 
 
 def leaves(items: tuple[Item, ...]) -> Iterator[Leaf]:
@@ -232,32 +234,39 @@ Rewrite: TypeAlias = "Callable[[Loop, tuple[Loop, ...]], Replaced | Refused]"
 
 def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refused:
     """Return the tree with something else for each loop of a name; refused where there is none, or one refuses."""
-    if not any(loop.name == name for loop in tree.loops()):
+    new = _replaced(tree.body, name, rewrite, ())
+    if new is None:
         known = ", ".join(dict.fromkeys(loop.name for loop in tree.loops()))
         return refused("TR701", loop=name, loops=known)
-    new = _replaced(tree.body, name, rewrite, ())
-    if not isinstance(new, Replaced):
+    if isinstance(new, Refused):
         return new
     return attrs.evolve(tree, body=new.items, allocations=(*tree.allocations, *new.allocations))
 
 
-def _replaced(items: tuple[Item, ...], name: str, rewrite: Rewrite, around: tuple[Loop, ...]) -> Replaced | Refused:
+def _replaced(
+    items: tuple[Item, ...], name: str, rewrite: Rewrite, around: tuple[Loop, ...]
+) -> Replaced | Refused | None:
+    """Return items with something else for loops of a name; None where there are none."""
     done: list[Item] = []
     moved: list[stripe.Refinement] = []
+    found = False
     for item in items:
-        if not isinstance(item, Loop):
+        new: Replaced | Refused | None = None
+        if isinstance(item, Loop):
+            called = item.name == name
+            new = rewrite(item, around) if called else _replaced(item.body, name, rewrite, (*around, item))
+        if new is None or not isinstance(item, Loop):
             done.append(item)
-            continue
-        inside = (*around, item)
-        new = rewrite(item, around) if item.name == name else _replaced(item.body, name, rewrite, inside)
-        if not isinstance(new, Replaced):
+        elif isinstance(new, Refused):
             return new
-        if item.name == name:
+        elif item.name == name:
             done += new.items
             moved += new.allocations
+            found = True
         else:
             done.append(attrs.evolve(item, body=new.items, allocations=(*item.allocations, *new.allocations)))
-    return Replaced(tuple(done), tuple(moved))
+            found = True
+    return Replaced(tuple(done), tuple(moved)) if found else None
 
 
 def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[Item, ...]:

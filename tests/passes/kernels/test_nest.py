@@ -9,7 +9,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product, strided
+from tileir.schedule.nest import Nest, Node, analyse, emit, leaf, product
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
@@ -138,7 +138,6 @@ def test_grids_are_made_once() -> None:
 def test_helpers() -> None:
     assert product([]) == 1
     assert product([3, 4]) == 12
-    assert strided([("a", 4), ("b", 1)], 7) == Affine.of({"a": 4, "b": 1}, 7)
 
 
 def test_an_unknown_use_is_a_defect_of_the_caller() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.merge import reduction_nest
-from tileir.schedule.nest import analyse
+from tileir.passes.kernels.merge import nest_of, reduction_nest
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
@@ -28,7 +27,7 @@ def unscheduled_elementwise(kernel: stripe.Block) -> Nest | Refused:
 
 def elementwise_nest(kernel: stripe.Block) -> Nest | Refused:
     """Return a kernel without loops inside and without memory of its own as a nest of one segment."""
-    nest = analyse(kernel)
+    nest = nest_of(kernel)
     if isinstance(nest, Refused):
         return nest
     if any(segment.loops for segment in nest.segments):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -16,9 +16,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 
+Found = TypeVar("Found")
+
+_KERNELS: Final = 256
+"""More than a program has kernels of, but for large networks."""
+
+
+def remembered(function: Callable[[stripe.Block], Found]) -> Callable[[stripe.Block], Found]:
+    """Return a function that computes its result once for each kernel, of the last few hundred.
+
+    All passes that schedule ask the same of each kernel, which they know by identity: it is dear to compare.
+    """
+    known: dict[int, tuple[stripe.Block, Found]] = {}
+
+    def of(kernel: stripe.Block) -> Found:
+        found = known.get(id(kernel))
+        if found is None:
+            if len(known) >= _KERNELS:
+                known.clear()
+            found = known[id(kernel)] = kernel, function(kernel)
+        return found[1]
+
+    return of
+
+
+nest_of: Final = remembered(analyse)
+"""Returns a kernel as a nest, or why it cannot be."""
+
+
+@remembered
 def reduction_nest(kernel: stripe.Block) -> Nest | Refused:
     """Return a kernel that reduces as a nest with its indices joined; why not, for any other kernel."""
-    nest = analyse(kernel)
+    nest = nest_of(kernel)
     if isinstance(nest, Refused):
         return nest
     return merged(nest) if any(segment.loops for segment in nest.segments) else NO_REDUCTION

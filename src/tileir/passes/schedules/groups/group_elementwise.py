@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.text.names import NameScope
-from tileir.passes.base import at_least, map_kernels
+from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, emit, leaf, product
 from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.script import scheduled
+from tileir.schedule.steps.loops import Bind, Reorder, Split
+from tileir.schedule.tree import Loop, Replaced, map_leaves, with_loops_replaced
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.core.text.names import NameScope
+    from tileir.schedule.nest import Nest
+    from tileir.schedule.script import Rearrangement
+    from tileir.schedule.sizes import Known
+    from tileir.schedule.tree import Tree
     from tileir.stripe import ir as stripe
 
 
@@ -45,9 +53,9 @@ class GroupElementwise:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its elementwise kernels scheduled."""
-        return map_kernels(program, self._kernel)
+        return expand_kernels(program, self._kernel)
 
-    def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
+    def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:
         nest = unscheduled_elementwise(kernel)
         if isinstance(nest, Refused):
             return nest
@@ -58,13 +66,43 @@ class GroupElementwise:
             return why
         nest = merged(nest)
         index = _contiguous(nest)
-        return index if isinstance(index, Refused) else emit(_Builder(self, nest, index).kernel(), kernel)
+        return index if isinstance(index, Refused) else scheduled(nest, self._steps(nest, index))
 
     def vectors_of(self, nest: Nest, available: int) -> int:
         """Return how many vectors a thread takes, where each thread could have ``available``."""
         loads = max(1, len(sch.read_uses(nest)))
         wanted = self.vectors or max(1, min(4, 4 // loads))
         return max(1, min(wanted, available))
+
+    def _steps(self, nest: Nest, index: stripe.Index) -> Iterator[Rearrangement]:
+        """Yield what shares rows, and the elements of each along ``index``, out to groups and their threads."""
+        lanes, others = self._lanes(nest, index), [each for each in nest.indices if each is not index]
+        vectors = index.range // lanes
+        columns = min(vectors, _columns(nest, others, self.threads))
+        yield Reorder(tuple(each.name for each in (*others, index)))
+        names = nest.taken_names()
+        rows = {each.name: names.fresh(f"{each.name}_thread") for each in others}
+        threads, groups = self.threads // columns, 1
+        for other in reversed(others):
+            size = min(other.range, threads)
+            threads //= size
+            groups *= -(-other.range // size)
+            yield Split(other.name, size, (other.name, rows[other.name]))
+        each = -(-vectors // columns)
+        count = min(self.vectors_of(nest, each * groups // self.groups), each)
+        row = _Row(index.name, names.fresh(f"{index.name}_group"), names.fresh(f"{index.name}_thread"))
+        yield attrs.evolve(row, groups=-(-each // count), threads=columns, vectors=count, lanes=lanes)
+        yield Reorder((*rows, row.group, *rows.values(), row.thread))
+        yield from (Bind(name, Binding.GRID) for name in rows)
+        yield from (Bind(name, Binding.THREAD) for name in rows.values())
+
+    def _lanes(self, nest: Nest, index: stripe.Index) -> int:
+        if index.name in sch.constrained_indices(nest):
+            return 1
+        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_access(nest), self.max_lanes)
+        indirect = sch.indirect_names(nest.segments[0])
+        direct = (use for use in nest.uses if use.name not in indirect)
+        return sch.aligned_lanes(direct, index.name, min(lanes, sch.power_of_two_below(index.range)))
 
 
 def _contiguous(nest: Nest) -> stripe.Index | Refused:
@@ -77,120 +115,54 @@ def _contiguous(nest: Nest) -> stripe.Index | Refused:
     return max(candidates, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range))
 
 
-@attrs.define(eq=False, repr=False)
-class _Builder:
-    """Builds one kernel: columns along ``index``, rows along the others."""
-
-    options: GroupElementwise
-    nest: Nest
-    index: stripe.Index
-    names: NameScope = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.names = self.nest.taken_names()
-
-    def kernel(self) -> Node:
-        """Return the tree of the kernel."""
-        lanes = self._lanes()
-        vectors, left = divmod(self.index.range, lanes)
-        others = [i for i in self.nest.indices if i.name != self.index.name]
-        columns = min(vectors, self._columns(others))
-        grid, rows, values, ends = self._rows(others, self.options.threads // columns)
-        each = -(-vectors // columns)
-        many = self.options.vectors_of(self.nest, each * product(i.range for i in grid) // self.options.groups)
-        count = min(many, each)
-        chunks = -(-each // count)
-        chunk = sch.index(self.names.fresh(f"{self.index.name}_group"), chunks, Binding.GRID)
-        thread = sch.index(self.names.fresh(f"{self.index.name}_thread"), columns, Binding.THREAD)
-        tile = _Columns(chunk, thread, count, lanes)
-        full = vectors // (columns * count)
-        whole = full - 1 - sch.part(chunk)
-        if count > 1 and 0 < full < chunks:
-            children = [self._vectors(tile, values, (whole,)), self._vectors(tile, values, (-whole - 1,), vectors)]
-        else:
-            children = [self._vectors(tile, values, (), vectors if full < chunks else None)]
-        if left:
-            children.append(self._rest(tile, values, self.index.range - left, left))
-        team = Node((*rows, *sch.present((thread,))), children=tuple(children), constraints=tuple(ends))
-        return Node((*sch.present(grid), *sch.present((chunk,))), children=(team,))
-
-    def _lanes(self) -> int:
-        lanes = sch.vector_lanes(self.options.vector_bytes, sch.widest_access(self.nest), self.options.max_lanes)
-        lanes = min(lanes, sch.power_of_two_below(self.index.range))
-        indirect = sch.indirect_names(self.nest.segments[0])
-        if self.index.name in sch.constrained_indices(self.nest):
-            return 1
-        return sch.aligned_lanes((u for u in self.nest.uses if u.name not in indirect), self.index.name, lanes)
-
-    def _columns(self, others: list[stripe.Index]) -> int:
-        """Return how many threads stand side by side: all of them, but for inputs that rows are contiguous along."""
-        names = {i.name for i in others}
-        crossed = any(u.stride(name) == 1 for u in sch.read_uses(self.nest) for name in names)
-        return min(self.options.threads, _CROSSED) if crossed else self.options.threads
-
-    def _rows(
-        self, others: list[stripe.Index], threads: int
-    ) -> tuple[list[stripe.Index], tuple[stripe.Index, ...], dict[str, Affine], list[Affine]]:
-        """Spread the other indices over the grid and what is left of the threads.
-
-        Returns grid indices, thread indices, the values of the indices, and tests for the last rows.
-        """
-        grid: list[stripe.Index] = []
-        team: list[stripe.Index] = []
-        values: dict[str, Affine] = {}
-        ends: list[Affine] = []
-        for index in reversed(others):
-            size = min(index.range, threads)
-            threads //= size
-            thread = sch.index(self.names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
-            group = attrs.evolve(index, range=-(-index.range // size), binding=Binding.GRID)
-            values[index.name] = sch.part(group, size) + sch.part(thread)
-            if group.range * size > index.range:
-                ends.append(index.range - 1 - values[index.name])
-            team.insert(0, thread)
-            grid.insert(0, group)
-        return grid, sch.present(team), values, ends
-
-    def _vectors(
-        self, tile: _Columns, values: dict[str, Affine], tests: tuple[Affine, ...], end: int | None = None
-    ) -> Node:
-        """Return the vectors of each thread; with ``end``, those from this number on are left out."""
-        name = self.index.name
-        step = sch.index(self.names.fresh(f"{name}_vector"), tile.count, Binding.UNROLL)
-        lane = sch.index(self.names.fresh(f"{name}_lane"), tile.lanes, Binding.LANE)
-        width = tile.thread.range
-        number = sch.part(tile.chunk, tile.count * width) + sch.part(step, width) + sch.part(tile.thread)
-        mapping = {**values, name: number * tile.lanes + sch.part(lane)}
-        inside = leaf(self.nest.segments[0], mapping, sch.present((lane,)))
-        tests_inside = (*inside.constraints, *(() if end is None else (end - 1 - number,)))
-        each = (attrs.evolve(inside, constraints=()),)
-        vector = Node(sch.present((step,)), children=each, constraints=tests_inside)
-        return Node(children=(vector,), constraints=tests) if tests else vector
-
-    def _rest(self, tile: _Columns, values: dict[str, Affine], start: int, count: int) -> Node:
-        """Return the elements of each row that fill no vector, for the last group: one for each thread if possible."""
-        name = self.index.name
-        place = sch.part(tile.thread)
-        loops: tuple[stripe.Index, ...] = ()
-        tests = [count - 1 - place] if tile.thread.range > count else []
-        if tile.thread.range < count:
-            rest = sch.index(self.names.fresh(f"{name}_rest"), count)
-            place, loops, tests = sch.part(rest), (rest,), [-place] if place.terms else []
-        if tile.chunk.range > 1:
-            tests.insert(0, sch.part(tile.chunk) - (tile.chunk.range - 1))
-        inside = leaf(self.nest.segments[0], {**values, name: place + start}, loops)
-        return attrs.evolve(inside, constraints=(*tests, *inside.constraints))
-
-
-@attrs.frozen(eq=False, repr=False)
-class _Columns:
-    """Threads side by side, each with ``count`` vectors of ``lanes``, in each ``chunk``."""
-
-    chunk: stripe.Index
-    thread: stripe.Index
-    count: int
-    lanes: int
+def _columns(nest: Nest, others: Sequence[stripe.Index], threads: int) -> int:
+    """Return how many threads stand side by side: all of them, but for inputs that rows are contiguous along."""
+    crossed = any(use.stride(other.name) == 1 for use in sch.read_uses(nest) for other in others)
+    return min(threads, _CROSSED) if crossed else threads
 
 
 _CROSSED = 32
 """Threads side by side where an input is transposed: a group then uses whole cache lines of it."""
+
+
+@attrs.frozen(repr=False)
+class _Row:
+    """Shares a loop over neighbours out to groups, the threads of each, and vectors of each thread.
+
+    Only the last group tests for the end; its threads take the elements that fill no vector, one each where they can.
+    """
+
+    name: ClassVar[str] = "row"
+    loop: str
+    group: str
+    thread: str
+    groups: int = 1
+    threads: int = 1
+    vectors: int = 1
+    lanes: int = 1
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with the loop shared out."""
+        names = tree.names()
+        return with_loops_replaced(tree, self.loop, lambda loop, _: Replaced((self._shared(loop, names),)))
+
+    def _shared(self, loop: Loop, names: NameScope) -> Loop:
+        step, lane, rest = (names.fresh(f"{loop.name}_{what}") for what in ("vector", "lane", "rest"))
+        vectors, left = divmod(loop.size, self.lanes)
+        number = Affine.of({self.group: self.vectors * self.threads, step: self.threads, self.thread: 1})
+        place, end = number * self.lanes + Affine.index(lane), vectors - 1 - number
+        full = vectors // (self.threads * self.vectors)
+        whole = full - 1 - Affine.index(self.group)
+        apart = self.vectors > 1 and 0 < full < self.groups
+        runs = ((whole,), (-whole - 1, end)) if apart else ((end,) if full < self.groups else (),)
+        items = [map_leaves(loop.body, {loop.name: place}, *tests) for tests in runs]
+        parts = [Loop(lane, self.lanes, body, Binding.LANE) for body in items]
+        parts = [Loop(step, self.vectors, (part,), Binding.UNROLL) for part in parts]
+        if left:
+            # Where threads are fewer, the first one takes all.
+            own, each = (self.thread, 1) if self.threads >= left else (rest, left)
+            tests = (Affine.of({self.group: 1}, 1 - self.groups), left // each - 1 - Affine.index(self.thread))
+            body = map_leaves(loop.body, {loop.name: Affine.index(own) + (loop.size - left)}, *tests)
+            parts.append(Loop(rest, each, body))
+        team = Loop(self.thread, self.threads, tuple(parts), Binding.THREAD)
+        return Loop(self.group, self.groups, (team,), Binding.GRID)

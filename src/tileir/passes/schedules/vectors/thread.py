@@ -9,7 +9,8 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
-from tileir.schedule.nest import Nest, analyse
+from tileir.passes.kernels.merge import nest_of
+from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 
@@ -58,7 +59,7 @@ _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.UNROLL, Binding.LANE)
 
 def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     """Return the indices of a kernel, of whatever form, whose values may run at the same time."""
-    nest = analyse(kernel)
+    nest = nest_of(kernel)
     if isinstance(nest, Nest):
         return frozenset(index.name for index in sch.parallel_indices(nest))
     if kernel.is_serial:
