@@ -174,14 +174,15 @@ def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int]) -> int:
 
 def _root(items: tuple[Item, ...], tree: Tree, *, alone: bool) -> Node:
     """Return the outermost block; ``alone`` tells whether a grid of a single group stays one."""
-    nodes = _nodes(items)
+    nodes = nodes_of(items)
     one_group = alone and not any(map(_is_grid, items))
     if len(nodes) == 1 and not tree.allocations and not one_group:
         return nodes[0]
     return Node(allocations=tree.allocations, children=nodes)
 
 
-def _nodes(items: tuple[Item, ...]) -> tuple[Node, ...]:
+def nodes_of(items: tuple[Item, ...]) -> tuple[Node, ...]:
+    """Return the blocks of items, which have no remainders to peel."""
     return tuple(_node(item) for item in items)
 
 
@@ -200,16 +201,16 @@ def _node(item: Item) -> Node:
     if isinstance(only, Leaf) and not last.allocations:
         return attrs.evolve(_node(only), indices=indices)
     if last.stages == 1:
-        node = Node(indices, last.allocations, _nodes(last.body))
-        return _testing_once(node) if item.binding is Binding.THREAD else node
+        node = Node(indices, last.allocations, nodes_of(last.body))
+        return _testing_once(node) if item.binding is Binding.THREAD or last.allocations else node
     ahead = fills(last)
-    copies = (attrs.evolve(node, instruction=stripe.Copy()) for node in _nodes(last.body[:ahead]))
-    nodes = (*copies, *_nodes(last.body[ahead:]))
+    copies = (attrs.evolve(node, instruction=stripe.Copy()) for node in nodes_of(last.body[:ahead]))
+    nodes = (*copies, *nodes_of(last.body[ahead:]))
     return Node(indices, last.allocations, nodes, instruction=stripe.Pipeline(last.stages))
 
 
 def _testing_once(node: Node) -> Node:
-    """Return a block of threads that tests itself what all blocks inside would test of what is the same for each."""
+    """Return a block that tests itself what all blocks inside would test of what is the same for each."""
     inner = {index.name for child in node.children for index in child.indices}
     common = frozenset[Affine].intersection(*(frozenset(child.constraints) for child in node.children))
     tests = tuple(t for t in node.children[0].constraints if t in common and inner.isdisjoint(t.indices))

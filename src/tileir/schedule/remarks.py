@@ -94,6 +94,11 @@ class Done:
     facts: tuple[Fact, ...] = ()
 
 
+def done(blocks: tuple[Statement, ...] | Refused, **facts: Value) -> Done | Refused:
+    """Return what a step did, with facts as keywords; or why it refused, as it is."""
+    return blocks if isinstance(blocks, Refused) else Done(blocks, tuple(facts.items()))
+
+
 @attrs.frozen
 class Remark:
     """What one step of a pipeline did to a kernel, or why it did nothing.

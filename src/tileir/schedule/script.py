@@ -134,6 +134,17 @@ def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block,
     return tree if isinstance(tree, Refused) else kernels_of(tree, knowing=True)
 
 
+def in_turn(parts: Iterable[tuple[Nest, Iterable[Rearrangement]]]) -> tuple[stripe.Block, ...] | Refused:
+    """Return the kernels of several nests, each by steps of its own, in order, or why one refuses."""
+    made: list[stripe.Block] = []
+    for nest, steps in parts:
+        kernels = scheduled(nest, steps)
+        if isinstance(kernels, Refused):
+            return kernels
+        made += kernels
+    return tuple(made)
+
+
 def _rearranged(
     tree: Tree,
     steps: Iterable[Rearrangement],

@@ -89,7 +89,26 @@ def _against_accumulators(nest: Nest, reduction: Segment) -> Refused | None:
     return None if writes else refused("TR207")
 
 
-def against_crossing(nest: Nest, least: int) -> Refused:
+def crossing_indices(
+    nest: Nest, least: int, *, in_registers: bool = False
+) -> tuple[stripe.Index, stripe.Index] | Refused:
+    """Return the index along which some input is contiguous, and the one along which all results are.
+
+    Refused where there are none, or where they have fewer than ``least`` values. Tiles ``in_registers`` hold no bools,
+    and have no elements that a constraint leaves out.
+    """
+    written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
+    long = [i for i in nest.indices if i.range >= least and not (in_registers and i.name in constrained)]
+    for column in long:
+        if written and all(use.stride(column.name) == 1 for use in written):
+            for row in long:
+                crossing = [u for u in sch.read_uses(nest) if row is not column and u.crosses(row.name, column.name)]
+                if crossing and not (in_registers and any(use.dtype.is_bool for use in crossing)):
+                    return row, column
+    return _against_crossing(nest, least)
+
+
+def _against_crossing(nest: Nest, least: int) -> Refused:
     """Return why no input of an elementwise nest is turned by tiles of ``least`` rows and columns."""
     written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
     columns = [i for i in nest.indices if written and all(use.stride(i.name) == 1 for use in written)]

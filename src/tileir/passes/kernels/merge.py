@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-_KERNELS: Final = 256
-"""More than a program has kernels of, but for large networks."""
+_KERNELS: Final = 256  # more than a program has, but for large networks
 
 
 def remembered(function: Callable[[stripe.Block], Found]) -> Callable[[stripe.Block], Found]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.dtype import DType, accumulator
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import chosen_by_data, product
+from tileir.schedule.nest import chosen_by_data, leaf, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -154,6 +156,15 @@ def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
 def _moves_alone(use: Use, index: str, indirect: frozenset[str]) -> bool:
     axes = use.access[1:] if use.name in indirect else use.access
     return any(affine.indices == (index,) for affine in axes)
+
+
+def part_of(nest: Nest, index: str, start: int, count: int) -> Nest:
+    """Return ``count`` values of an outer index, from ``start`` on, of a nest without loops inside."""
+    (segment,) = nest.segments
+    moved = leaf(segment, {index: Affine.index(index) + start}, ())
+    part = attrs.evolve(segment, uses=moved.uses, statements=moved.statements, constraints=moved.constraints)
+    indices = tuple(attrs.evolve(i, range=count) if i.name == index else i for i in nest.indices)
+    return attrs.evolve(nest, indices=indices, segments=(part,))
 
 
 def divisor_at_least(value: int, least: int) -> int:

@@ -68,12 +68,6 @@ class GroupElementwise:
         index = _contiguous(nest)
         return index if isinstance(index, Refused) else scheduled(nest, self._steps(nest, index))
 
-    def vectors_of(self, nest: Nest, available: int) -> int:
-        """Return how many vectors a thread takes, where each thread could have ``available``."""
-        loads = max(1, len(sch.read_uses(nest)))
-        wanted = self.vectors or max(1, min(4, 4 // loads))
-        return max(1, min(wanted, available))
-
     def _steps(self, nest: Nest, index: stripe.Index) -> Iterator[Rearrangement]:
         """Yield what shares rows, and the elements of each along ``index``, out to groups and their threads."""
         lanes, others = self._lanes(nest, index), [each for each in nest.indices if each is not index]
@@ -89,7 +83,8 @@ class GroupElementwise:
             groups *= -(-other.range // size)
             yield Split(other.name, size, (other.name, rows[other.name]))
         each = -(-vectors // columns)
-        count = min(self.vectors_of(nest, each * groups // self.groups), each)
+        wanted = self.vectors or max(1, 4 // max(1, len(sch.read_uses(nest))))
+        count = min(max(1, min(wanted, each * groups // self.groups)), each)
         row = _Row(index.name, names.fresh(f"{index.name}_group"), names.fresh(f"{index.name}_thread"))
         yield attrs.evolve(row, groups=-(-each // count), threads=columns, vectors=count, lanes=lanes)
         yield Reorder((*rows, row.group, *rows.values(), row.thread))

@@ -9,9 +9,9 @@ import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
-    against_crossing,
     against_parallel,
     against_plain_places,
+    crossing_indices,
     unscheduled_elementwise,
 )
 from tileir.passes.kernels.merge import merged
@@ -62,7 +62,7 @@ class GroupTranspose:
         if (why := against_plain_places(nest) or against_parallel(nest)) is not None:
             return why
         nest = merged(nest)
-        found = _crossing(nest, self.tile)
+        found = crossing_indices(nest, self.tile)
         if isinstance(found, Refused):
             return found
         row, column = found
@@ -129,18 +129,3 @@ class _Points:
     def place(self) -> Affine:
         """The point, counted from the start of the tile."""
         return sch.part(self.more, self.thread.range) + sch.part(self.thread)
-
-
-def _crossing(nest: Nest, least: int) -> tuple[stripe.Index, stripe.Index] | Refused:
-    """Return the index along which some input is contiguous, and the one along which all results are.
-
-    Refused where there are none, or where they have fewer than ``least`` values.
-    """
-    written = sch.written_uses(nest)
-    long = [index for index in nest.indices if index.range >= least]
-    for column in long:
-        if written and all(use.stride(column.name) == 1 for use in written):
-            for row in long:
-                if row is not column and any(use.crosses(row.name, column.name) for use in sch.read_uses(nest)):
-                    return row, column
-    return against_crossing(nest, least)

@@ -14,6 +14,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
 from tileir.passes.schedules.vectors.turning import turned_tile
 from tileir.poly.affine import Affine
+from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -186,8 +187,8 @@ def _turned(
         column.name: sch.part(across[0], rows.size) + sch.part(across[1]),
         rows.index.name: sch.part(down[0], rows.size) + sch.part(down[1]) + rows.start,
     }
-    allocations, nodes, tile = turned_tile(source.substitute(values), down[1], across[1], names)
+    allocations, items, tile = turned_tile(source.substitute(values), down[1].name, across[1].name, rows.size, names)
     points = (down[1].bound(Binding.UNROLL), across[1].bound(Binding.LANE))
     store = _copy(points, tile, target.substitute(values))
     around = (*(i for i in loops if i is not rows.index), *sch.present((down[0], across[0])))
-    return Node(around, allocations, (*nodes, store))
+    return Node(around, allocations, (*nodes_of(items), store))

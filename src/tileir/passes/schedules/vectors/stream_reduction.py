@@ -10,7 +10,7 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.schedule.remarks import Done, Refused, refused
+from tileir.schedule.remarks import Done, Refused, done, refused
 from tileir.schedule.script import scheduled
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.tree import Tail
@@ -68,8 +68,7 @@ class StreamReduction:
         shared = [w for w in widths if vector.range // w >= self.threads]
         width = (shared or widths)[-1]
         made = scheduled(nest, self._steps(nest, vector.name, lanes, width))
-        facts = (("index", vector.name), ("width", width), ("lanes", lanes))
-        return made if isinstance(made, Refused) else Done(made, facts)
+        return done(made, index=vector.name, width=width, lanes=lanes)
 
     def _vector(self, nest: Nest) -> stripe.Index | Refused:
         """Return the index along which rows run; refused where the reduction is of another kind."""

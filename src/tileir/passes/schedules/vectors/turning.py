@@ -2,53 +2,76 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Node, Use
+from tileir.schedule.allocations import allocation
+from tileir.schedule.nest import Use
+from tileir.schedule.tree import Leaf, Loop, Replaced, leaves, map_leaves, map_uses, with_loops_replaced
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
+    from tileir.schedule.remarks import Refused
+    from tileir.schedule.sizes import Known
+    from tileir.schedule.tree import Item, Tree
+
+
+@attrs.frozen(repr=False)
+class Turn:
+    """Let the loops over a tile, which are all that a loop holds, read along ``column`` what lies along ``row``.
+
+    Both have as many iterations, a power of two from 2 on.
+    """
+
+    name: ClassVar[str] = "turn"
+    at: str
+    row: str
+    column: str
+    lanes: int
+    names: NameScope
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with tiles of registers for what is transposed."""
+        return with_loops_replaced(tree, self.at, lambda loop, _: Replaced((self._turned(loop),)))
+
+    def _turned(self, loop: Loop) -> Loop:
+        (leaf,) = leaves(loop.body)
+        crossing = [u for u in leaf.uses if not u.direction.writes and u.crosses(self.row, self.column)]
+        tiles = {use: turned_tile(use, self.row, self.column, self.lanes, self.names) for use in crossing}
+        fills = map_leaves(tuple(each for _, items, _ in tiles.values() for each in items), {}, *leaf.constraints)
+        body = map_uses(loop.body, lambda use: tiles[use][2] if use in tiles else use)
+        memory = tuple(each for found, _, _ in tiles.values() for each in found)
+        return attrs.evolve(loop, body=(*fills, *body), allocations=memory)
 
 
 def turned_tile(
-    source: Use, row: stripe.Index, column: stripe.Index, names: NameScope
-) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...], Use]:
-    """Return allocations, nodes that load and turn a tile of ``source``, and the use of its elements afterwards.
+    source: Use, row: str, column: str, lanes: int, names: NameScope
+) -> tuple[tuple[stripe.Refinement, ...], tuple[Item, ...], Use]:
+    """Return allocations, items that load and turn a tile of ``source``, and the use of its elements afterwards.
 
-    ``source`` is contiguous along ``row``, far apart along ``column``; both have as many values, a power of two from
-    2 on. The nodes, and blocks that read the result along ``column``, run at each point of all other indices.
+    ``source`` is contiguous along ``row``, far apart along ``column``; both have ``lanes`` values, a power of two from
+    2 on. The items, and statements that read the result along ``column``, run at each point of all other indices.
     """
-    lanes = row.range
-    before, after = (_tile(source, names.fresh(f"{source.root}_{what}"), lanes) for what in ("rows", "columns"))
-    by_rows = _view(source, before, (sch.part(column), sch.part(row)), stripe.Direction.OUT)
-    points = (column.bound(Binding.UNROLL), row.bound(Binding.LANE))
-    statements = (stripe.Load(source.name, "element"), stripe.Store("element", by_rows.name))
-    load = Node(points, statements=statements, uses=(attrs.evolve(source, aggregation=None), by_rows))
-    result = attrs.evolve(
-        _view(source, after, (sch.part(row), sch.part(column)), stripe.Direction.IN), name=source.name
-    )
-    return (before, after), (load, _turn(source, before, after)), result
+    what = ("rows", "columns")
+    memory = [allocation(names.fresh(f"{source.root}_{w}"), source.dtype, (lanes, lanes), sch.REGISTER) for w in what]
+    across, down = Affine.index(row), Affine.index(column)
+    by_rows = _view(memory[0], (down, across), stripe.Direction.OUT)
+    load = (stripe.Load(source.name, "element"), stripe.Store("element", by_rows.name))
+    leaf = Leaf(load, (attrs.evolve(source, aggregation=None), by_rows))
+    whole = [
+        attrs.evolve(_view(tile, (Affine(), Affine()), direction), sizes=tile.shape.sizes)
+        for tile, direction in zip(memory, (stripe.Direction.IN, stripe.Direction.OUT), strict=True)
+    ]
+    turn = Leaf((stripe.Special("transpose", (whole[0].name,), (whole[1].name,)),), tuple(whole))
+    inner = Loop(row, lanes, (leaf,), Binding.LANE)
+    result = attrs.evolve(_view(memory[1], (across, down), stripe.Direction.IN), name=source.name)
+    return tuple(memory), (Loop(column, lanes, (inner,), Binding.UNROLL), turn), result
 
 
-def _tile(use: Use, name: str, lanes: int) -> stripe.Refinement:
-    shape = stripe.TensorShape.dense(use.dtype, (lanes, lanes))
-    return stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(), Affine()), shape, location=sch.REGISTER)
-
-
-def _turn(use: Use, before: stripe.Refinement, after: stripe.Refinement) -> Node:
-    zero = (Affine(), Affine())
-    views = (
-        attrs.evolve(_view(use, before, zero, stripe.Direction.IN), sizes=before.shape.sizes),
-        attrs.evolve(_view(use, after, zero, stripe.Direction.OUT), sizes=after.shape.sizes),
-    )
-    return Node(statements=(stripe.Special("transpose", (before.name,), (after.name,)),), uses=views)
-
-
-def _view(use: Use, tile: stripe.Refinement, place: tuple[Affine, Affine], direction: stripe.Direction) -> Use:
-    return Use(tile.name, tile.name, place, tile.shape.strides, use.dtype, direction)
+def _view(tile: stripe.Refinement, place: tuple[Affine, Affine], direction: stripe.Direction) -> Use:
+    return Use(tile.name, tile.name, place, tile.shape.strides, tile.shape.dtype, direction)

@@ -13,9 +13,9 @@ from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.jam import is_merge, jammed
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, leaf, product
-from tileir.schedule.remarks import Done, Refused, refused
-from tileir.schedule.script import scheduled
+from tileir.schedule.nest import product
+from tileir.schedule.remarks import Done, Refused, done, refused
+from tileir.schedule.script import in_turn
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Leaf, Loop, Replaced, Tail, with_loops_replaced
 from tileir.stripe import ir as stripe
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from tileir.core.text.names import NameScope
-    from tileir.schedule.nest import Segment, Use
+    from tileir.schedule.nest import Nest, Segment, Use
     from tileir.schedule.script import Rearrangement
     from tileir.schedule.sizes import Known
     from tileir.schedule.tree import Item, Tree
@@ -65,13 +65,8 @@ class Vectorise:
         if isinstance(vector, Refused):
             return vector
         parts = self._parts(nest, vector)
-        made: list[stripe.Block] = []
-        for part, count in parts:
-            kernels = scheduled(part, self._steps(part, vector, count))
-            if isinstance(kernels, Refused):
-                return kernels
-            made += kernels
-        return Done(tuple(made), (("index", vector.name), ("lanes", self._lanes(nest, vector)), ("rows", parts[0][1])))
+        made = in_turn((part, self._steps(part, vector, count)) for part, count in parts)
+        return done(made, index=vector.name, lanes=self._lanes(nest, vector), rows=parts[0][1])
 
     def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
         """Return the nest, and how many of its rows to compute together; in two parts where some rows are left."""
@@ -85,8 +80,8 @@ class Vectorise:
         if rows < 2:
             return [(nest, 1)]
         whole, left = divmod(row.range, rows)
-        parts = [(_rows_of(nest, row, 0, whole * rows), rows)]
-        return [*parts, (_rows_of(nest, row, whole * rows, left), 1)] if left else parts
+        parts = [(sch.part_of(nest, row.name, 0, whole * rows), rows)]
+        return [*parts, (sch.part_of(nest, row.name, whole * rows, left), 1)] if left else parts
 
     def _vector_index(self, nest: Nest) -> stripe.Index | Refused:
         constrained = sch.constrained_indices(nest)
@@ -251,15 +246,6 @@ def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index |
 def _offset(use: Use) -> int:
     """Return the element that a use begins with."""
     return sum(int(affine.offset) * stride for affine, stride in zip(use.access, use.strides, strict=True))
-
-
-def _rows_of(nest: Nest, row: stripe.Index, start: int, count: int) -> Nest:
-    """Return ``count`` values of an index, from ``start`` on, of a nest without loops inside."""
-    (segment,) = nest.segments
-    moved = leaf(segment, {row.name: Affine.index(row.name) + start}, ())
-    part = attrs.evolve(segment, uses=moved.uses, statements=moved.statements, constraints=moved.constraints)
-    indices = tuple(attrs.evolve(i, range=count) if i is row else i for i in nest.indices)
-    return attrs.evolve(nest, indices=indices, segments=(part,))
 
 
 _CROSSED_BLOCK = 32
