@@ -98,3 +98,15 @@ def test_what_others_share_lives_as_long_as_the_array() -> None:
     assert view[1] == 1
     del view
     assert library.released == 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_arrays_of_a_closed_context_are_copied_into_another(device: str) -> None:
+    with tileir.Context() as context:
+        found = tileir.jit("function (A) -> (B) { B = A; }", device, context=context)(
+            tileir.to_device(A, device, context=context)
+        )
+    for copied in (tileir.to_device(found, copy=True), tileir.to_device(found, device, copy=True)):
+        assert copied.device.id == device
+        np.testing.assert_array_equal(copied.numpy(), A)
+        assert not np.shares_memory(copied.numpy(), found.numpy())

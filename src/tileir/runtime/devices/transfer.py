@@ -62,7 +62,7 @@ def to_device(
             raise ArgumentError((Diagnostic("TIL714", message),))
         return _placed(made, home, copy)
     if device is None or owner.device(device).id == found.device.id:
-        return found if not copy else copy_of(found)
+        return found if not copy else copy_of(found, home_of(owner, owner.device(found.device.id)))
     return _moved(found, home_of(owner, owner.device(device)), copy)
 
 
@@ -218,10 +218,13 @@ def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
     return DeviceArray.of(buffer, home, dtype, array.shape, read_only=read_only)
 
 
-def copy_of(array: DeviceArray) -> DeviceArray:
-    """Return a copy on the same device."""
-    buffer, home, dtype = array.ready(), array.home, DType.of(array.dtype)
+def copy_of(array: DeviceArray, owner: Home | None = None) -> DeviceArray:
+    """Return a copy on the same device; ``owner`` is the device of the context that it belongs to, if of another."""
+    buffer, home, dtype = array.ready(), owner or array.home, DType.of(array.dtype)
     assert dtype is not None  # it was made for one
+    seen = array.seen()
+    if seen is not None:
+        return DeviceArray.of(home.sent(seen), home, dtype, array.shape)
     fresh: Buffer = home.allocated(dtype, array.shape)
     home.executor.copy(buffer, fresh).wait()
     return DeviceArray.of(fresh, home, dtype, array.shape)
