@@ -36,11 +36,13 @@ def test_results_stay_close(subject: Subject, options: Options) -> None:
     }
     executable = compile_function(LAYER, inputs, device=subject.device, context=subject.context, options=options)
     wanted = evaluate(LAYER, inputs)
+    # With fast_math, matrix units may round factors of f32 to the ten bits of TF32.
+    tolerance = 1e-2 if options.fast_math else 1e-4
     for actual, expected in zip(executable(**inputs), wanted, strict=True):
         if expected.dtype.kind == "i":
             np.testing.assert_array_equal(actual, expected)
         else:
-            np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @each_option
