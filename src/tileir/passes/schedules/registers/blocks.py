@@ -90,7 +90,7 @@ class Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
     Points at which some of ``tests`` is negative do not exist. Over the ranges in ``blocks`` of the loops around,
-    ``place`` has exactly the values of the index.
+    ``place`` has exactly the values of the index. A group that has some of the values numbers them by ``kept``.
     """
 
     around: tuple[stripe.Index, ...]
@@ -99,17 +99,19 @@ class Split:
     row: Affine
     height: int
     place: Affine
+    kept: Affine
     blocks: tuple[tuple[str, int], ...] = ()
     tests: tuple[Affine, ...] = ()
 
 
 @attrs.frozen
-class _Chunk:
-    """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks of ``height`` values."""
+class Chunk:
+    """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
 
     grid: stripe.Index
     size: int
     blocks: int
+    rows: int
 
 
 @attrs.frozen
@@ -132,7 +134,10 @@ class Builder:
         outside = [i for i in self.nest.indices if i.name in own]
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
         groups = product(i.range for i in outside) * piece.count
-        chunks = self._chunks(within, groups, threads)
+        wanted = 1 if threads == 1 else -(-_GROUPS * threads // groups)
+        if self.plan.packed:
+            wanted = min(wanted, max(1, product(i.range for i in within) // _PACKED_ROWS))
+        chunks = self.chunks(within, wanted)
         marked = [i.bound(Binding.GRID) for i in outside]
         grid = (*marked, *panels, *(chunk.grid for chunk in chunks.values()))
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
@@ -166,25 +171,21 @@ class Builder:
         along = [use for use in reads if use.stride(self.plan.vector.name)]
         return tuple(i for i in others if along and all(use.stride(i.name) for use in along))
 
-    def _chunks(self, within: Sequence[stripe.Index], groups: int, threads: int) -> dict[str, _Chunk]:
-        """Share the outermost loops of a group out to several, where there are fewer groups than threads want."""
-        wanted = -(-_GROUPS * threads // groups)
-        if threads == 1 or wanted < 2:
-            return {}
+    def chunks(self, within: Sequence[stripe.Index], wanted: int) -> dict[str, Chunk]:
+        """Share the outermost loops of a group out to about ``wanted`` groups."""
         heights = {r.index.name: r.height for r in self.plan.rows}
-        if self.plan.packed:
-            wanted = min(wanted, max(1, product(i.range for i in within) // _PACKED_ROWS))
-        chunks: dict[str, _Chunk] = {}
+        chunks: dict[str, Chunk] = {}
         for index in sorted(within, key=lambda i: i.name in heights):
-            blocks = index.range // heights.get(index.name, 1)
+            if wanted < 2:
+                break
+            height = heights.get(index.name, 1)
+            blocks, left = divmod(index.range, height)
             size = -(-blocks // max(1, min(wanted, blocks)))
             count = -(-blocks // size)
             if count > 1:
                 grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, Binding.GRID)
-                chunks[index.name] = _Chunk(grid, size, blocks)
+                chunks[index.name] = Chunk(grid, size, blocks, size * height + left)
                 wanted = -(-wanted // count)
-            if wanted < 2:
-                break
         return chunks
 
     def _panel(
@@ -193,13 +194,13 @@ class Builder:
         within: Sequence[stripe.Index],
         mapping: Mapping[str, Affine],
         columns: Columns,
-        chunks: Mapping[str, _Chunk],
+        chunks: Mapping[str, Chunk],
     ) -> Node:
         """Return a block over ``indices`` that packs its panels and runs all tiles along them."""
         packs = [self._pack(use, mapping, columns) for use in self.plan.packed]
         replaced = {use: pack.use for use, pack in zip(self.plan.packed, packs, strict=True)}
         choices = [tuple(self.splits(index, chunks.get(index.name))) for index in within]
-        tiles = [self._tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
+        tiles = [self.tile(splits, within, mapping, columns, replaced) for splits in combinations(*choices)]
         allocations = tuple(pack.allocation for pack in packs)
         return Node(indices, allocations, children=(*(node for pack in packs for node in pack.nodes), *tiles))
 
@@ -209,7 +210,7 @@ class Builder:
             use, ordered_loops(loops, (use,)), self.plan.vector.name, mapping, columns, self._terms(), self.names
         )
 
-    def splits(self, index: stripe.Index, chunk: _Chunk | None) -> Iterator[Split]:
+    def splits(self, index: stripe.Index, chunk: Chunk | None) -> Iterator[Split]:
         """Yield how an index is run through: whole tiles, and the rows that are left."""
         height = next((r.height for r in self.plan.rows if r.index.name == index.name), 1)
         blocks, left = divmod(index.range, height)
@@ -220,9 +221,10 @@ class Builder:
             last = () if chunk is None else (sch.part(chunk.grid) - (chunk.grid.range - 1),)
             inner = sch.part(row)
             value = inner + blocks * height
-            yield Split((), sch.present((row,)), value, inner, left, value, tests=last)
+            kept = value if chunk is None else inner + chunk.size * height
+            yield Split((), sch.present((row,)), value, inner, left, value, kept, tests=last)
 
-    def _split(self, index: stripe.Index, blocks: int, height: int, chunk: _Chunk | None) -> Split:
+    def _split(self, index: stripe.Index, blocks: int, height: int, chunk: Chunk | None) -> Split:
         """Return the loop over whole tiles along an index, or over those of one chunk."""
         start = Affine()
         tests: tuple[Affine, ...] = ()
@@ -240,9 +242,10 @@ class Builder:
         inner = sch.part(row)
         place = Affine.of({name: height}) + inner
         around, rows = sch.present((block,)), sch.present((row,))
-        return Split(around, rows, number * height + inner, inner, height, place, ((name, blocks),), tests)
+        kept = sch.part(block, height) + inner
+        return Split(around, rows, number * height + inner, inner, height, place, kept, ((name, blocks),), tests)
 
-    def _tile(
+    def tile(
         self,
         splits: Sequence[Split],
         within: Sequence[stripe.Index],

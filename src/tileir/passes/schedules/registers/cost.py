@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Step
 from tileir.schedule.nest import Nest, Use, product
@@ -85,6 +86,7 @@ class Plan:
         cost: What all tiles cost together, in multiply-adds of vectors.
         overlaps: Whether the last columns may begin before the others end: what both store is the same.
         term: The index that numbers the terms of dot products, where steps are these.
+        visit: Where the reduction is cut into blocks that are packed, how.
     """
 
     vector: Index
@@ -96,6 +98,7 @@ class Plan:
     cost: float
     overlaps: bool = False
     term: Index | None = None
+    visit: Visit | None = None
 
 
 def choose(
@@ -237,18 +240,29 @@ class _Candidate:
     def best(self) -> Plan | Refused:
         """Return the cheapest tile; refused where the registers hold none."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
+        visits = {columns: self._visit(columns) for columns in range(1, _MOST_COLUMNS_OF_ONE_ROW + 1)}
         for rows in self._row_choices():
-            for columns, cost in self._costs(rows):
+            for columns, cost in self._costs(rows, visits):
                 if found is None or cost < found[0]:
                     found = cost, columns, rows
         if found is None:
             sums = len(self.nest.allocations)
             return refused("TR506", index=self.vector.name, sums=sums, registers=self.limits.registers)
         cost, columns, rows = found
-        packed = tuple(use for use in panel_uses(self.nest, self.vector.name) if self._packs(use, rows, columns))
+        visit, uses = visits[columns], panel_uses(self.nest, self.vector.name)
+        packed = uses if visit is not None else tuple(use for use in uses if self._packs(use, rows, columns))
         apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
         cost += apart + self._packing(packed)
-        return Plan(self.vector, self.lanes, columns, rows, packed, self.limits.registers, cost, self.overlaps)
+        registers = self.limits.registers
+        return Plan(self.vector, self.lanes, columns, rows, packed, registers, cost, self.overlaps, visit=visit)
+
+    def _visit(self, columns: int) -> Visit | None:
+        """Return how tiles of so many columns cut the reduction; None where they do not."""
+        found = along_lanes(self.nest, self.vector.name)
+        if found is None or columns * self.lanes > self.vector.range:
+            return None
+        limits, width = self.limits, columns * self.lanes
+        return visit(self.nest, *found, self.vector, width, limits.cache_bytes, limits.panel_bytes)
 
     def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
         """Yield one row, some rows of one index, and all rows of a short index with some of another."""
@@ -288,7 +302,7 @@ class _Candidate:
             most = (registers - 2) // (sums + (1 if again and rows else 0))
         return max(most, 0 if rows else 1)
 
-    def _costs(self, rows: Sequence[Rows]) -> Iterator[tuple[int, float]]:
+    def _costs(self, rows: Sequence[Rows], visits: Mapping[int, Visit | None]) -> Iterator[tuple[int, float]]:
         """Yield how many columns a tile may have, and what all tiles cost together then.
 
         The cost is that of all points of the other indices and all steps of the reduction.
@@ -302,19 +316,18 @@ class _Candidate:
             widths = range(1, min(widest, most) + 1)
         if not widths:
             return
-        tiles = [
-            (count, _SETTING * product(heights.values()), [step.over(heights) for step in self.steps])
-            for count, heights in row_pieces(rows)
-        ]
         points = product(r.index.range for r in rows)
         share = product(i.range for i in self.nest.indices if i is not self.vector) / points
         for columns in widths:
-            pieces = tuple(self._column_pieces(columns))
+            pieces, visit = tuple(self._column_pieces(columns)), visits[columns]
+            beside, blocks = (0, 1) if visit is None else (min(visit.panels, pieces[0][0]), visit.blocks)
             cost = 0.0
-            for count, setting, rates in tiles:
+            for count, heights in row_pieces(rows):
+                rates = [step.over(heights, beside) for step in self.steps]
+                setting = blocks * _SETTING * product(heights.values())
                 for repeats, width in pieces:
                     steps = sum(rate.cost(width) for rate in rates)
-                    cost += count * repeats * (steps + setting * width + LATENCY)
+                    cost += count * repeats * (steps + setting * width + blocks * LATENCY)
             yield columns, cost * share * (1 + _PIECE * (len(pieces) - 1))
 
     def _column_pieces(self, columns: int) -> Iterator[tuple[int, int]]:

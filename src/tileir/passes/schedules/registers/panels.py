@@ -84,35 +84,37 @@ def panel(
     columns: Columns,
     terms: tuple[stripe.Index, ...],
     names: NameScope,
+    beside: tuple[stripe.Index, ...] = (),
 ) -> Panel:
     """Return the panel of a use along the index ``vector``: a row of columns for each point of ``loops``.
 
     ``mapping`` holds the values of the indices around it, with the columns that a tile's indices number; ``terms`` are
-    neighbours that dot products add.
+    neighbours that dot products add; ``beside`` numbers panels that are packed together, one behind the other.
     """
-    shape = stripe.TensorShape.dense(
-        use.dtype, (product(i.range for i in loops), columns.width, *(i.range for i in terms))
-    )
+    rows = (product(i.range for i in loops), columns.width, *(i.range for i in terms))
+    shape = stripe.TensorShape.dense(use.dtype, (*(i.range for i in beside), *rows))
     name = names.fresh(f"{use.root}_panel")
     zero = tuple(Affine() for _ in shape.dims)
     allocation = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
-    access = (_number(loops), columns.inner, *(Affine.index(i.name) for i in terms))
+    before = tuple(Affine.index(i.name) for i in beside)
+    access = (*before, _number(loops), columns.inner, *(Affine.index(i.name) for i in terms))
     packed = Use(use.name, name, access, shape.strides, use.dtype, stripe.Direction.IN)
     target = attrs.evolve(packed, name=names.fresh("panel"), direction=stripe.Direction.OUT)
     lanes = (*columns.vectors, *columns.lanes)
     plain = tuple(i.bound(Binding.UNROLL) for i in terms)
     nodes: tuple[Node, ...]
     if use.stride(vector) == 1:
-        nodes = (_copy((*loops, *plain, *lanes), use.substitute(mapping), target),)
+        nodes = (_copy((*loops, *beside, *plain, *lanes), use.substitute(mapping), target),)
     elif terms:
         across = tuple(i.bound(None) for i in lanes)
-        nodes = (_copy((*across, *loops, *plain), use.substitute(mapping), target),)
+        nodes = (_copy((*beside, *across, *loops, *plain), use.substitute(mapping), target),)
     else:
         column = sch.index(names.fresh(f"{vector}_column"), columns.width)
         start = mapping[vector] - columns.inner + sch.part(column)
         source = use.substitute({**mapping, vector: start})
-        target = attrs.evolve(target, access=(access[0], sch.part(column)))
-        nodes = tuple(_across(source, target, loops, column, product(i.range for i in columns.lanes), names))
+        target = attrs.evolve(target, access=(*before, _number(loops), sch.part(column)))
+        turned = _across(source, target, loops, column, product(i.range for i in columns.lanes), names)
+        nodes = tuple(attrs.evolve(node, indices=(*beside, *node.indices)) for node in turned)
     return Panel(packed, allocation, tuple(attrs.evolve(node, name=f"pack_{use.root}") for node in nodes))
 
 
@@ -137,7 +139,7 @@ def _across(
     fresh = {i.name: attrs.evolve(i, name=names.fresh(i.name)) for i in both}  # an index has one range in a kernel
     loops = tuple(fresh.values())
     source = source.substitute({name: Affine.index(i.name) for name, i in fresh.items()})
-    target = attrs.evolve(target, access=(_number(loops), sch.part(column)))
+    target = attrs.evolve(target, access=(*target.access[:-2], _number(loops), sch.part(column)))
     row = next((i for i in loops if source.stride(i.name) == 1 and not source.dtype.is_bool), None)
     start = 0
     if row is not None:

@@ -95,13 +95,15 @@ class RegisterTile:
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
         rows = product(row.height for row in plan.rows)
         facts = (("vector", plan.vector.name), ("lanes", plan.lanes), ("vectors", plan.columns), ("rows", rows))
-        streamed = is_streamed(nest, plan, limits)
-        if streamed:
+        visit = plan.visit if plan.term is None else None
+        streamed = visit is None and is_streamed(nest, plan, limits)
+        if streamed or visit is not None:
             nodes = streamed_kernels(nest, plan, threads, limits.panel_bytes // 2)
         else:
             nodes = kernels(nest, plan, threads)
         packed = 0 if streamed else len(plan.packed)
-        more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed))
+        steps = 0 if visit is None else visit.steps
+        more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed), ("steps", steps))
         return Done(tuple(emit(node, kernel) for node in nodes), (*facts, *more))
 
 

@@ -38,6 +38,9 @@ _LINE: Final = 64
 _TEST: Final = 1.5
 """What it costs in a step that a row at one side of a tile may be left out: a branch."""
 
+_ALL: Final = 1 << 30
+"""Columns of which all panels are near: more than there are."""
+
 _SHARED_COLUMNS: Final = 4
 """Columns of which the cache lines come with those of a narrower panel."""
 
@@ -55,6 +58,7 @@ class Step:
             its end.
         near: Columns of which a panel is in the nearest cache.
         elsewhere: For each of ``scalars`` that is far away, and in another page at each step, what moves it by a line.
+        lines: The same where it is in another cache line at each step.
 
     """
 
@@ -65,6 +69,7 @@ class Step:
     tests: tuple[tuple[tuple[str, int], ...], ...]
     near: int
     elsewhere: tuple[frozenset[str], ...]
+    lines: tuple[frozenset[str], ...]
 
     @classmethod
     def of(cls, nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int, panel_bytes: int) -> Step:
@@ -80,6 +85,14 @@ class Step:
         shared = min(vector.range / lanes, _SHARED_COLUMNS)
         stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
         _, bounds = bounding(segment)
+
+        def far(apart: int) -> tuple[frozenset[str], ...]:
+            return tuple(
+                frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
+                for use in reads
+                if vector.name not in moved[use] and _is_elsewhere(use, nest, segment, panel_bytes, apart)
+            )
+
         return cls(
             depth,
             max(1, stores),
@@ -89,34 +102,38 @@ class Step:
                 left_out(constraint, nest, segment) for constraint in segment.constraints if constraint not in bounds
             ),
             0 if shared * column > cache_bytes else cache_bytes // max(1, column),
-            tuple(
-                frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
-                for use in reads
-                if vector.name not in moved[use] and _is_elsewhere(use, nest, segment, panel_bytes)
-            ),
+            far(_PAGE),
+            far(_LINE),
         )
 
-    def over(self, heights: Mapping[str, int]) -> Rate:
-        """Return what a step costs over tiles with some rows."""
+    def over(self, heights: Mapping[str, int], beside: int = 0) -> Rate:
+        """Return what a step costs over tiles with some rows.
+
+        Where it is one of ``beside`` panels that were packed into the nearest caches, these read one after the other
+        what is read elsewhere.
+        """
         runs = [product(h for name, h in heights.items() if name in moved) for moved in self.vectors]
         scalars = sum(product(h for name, h in heights.items() if name in moved) for moved in self.scalars)
-        pages = sum(product(h for name, h in heights.items() if name in moved) for moved in self.elsewhere)
+        elsewhere = self.lines if beside else self.elsewhere
+        pages = sum(product(h for name, h in heights.items() if name in moved) for moved in elsewhere)
         return Rate(
             depth=self.depth,
             tile=self.sums * product(heights.values()),
             vectors=sum(runs),
-            near=self.near,
-            others=scalars + sum(_RUN * count for count in runs if count > 1) + _ELSEWHERE * pages,
+            near=_ALL if beside else self.near,
+            others=scalars + sum(_RUN * count for count in runs if count > 1),
+            elsewhere=_ELSEWHERE * pages,
+            beside=max(1, beside),
             least=LATENCY * self.sums,
             tests=_TEST * sum(min(heights.get(name, 0), abs(rows)) for test in self.tests for name, rows in test),
         )
 
 
-def _is_elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int) -> bool:
-    """Return whether every step of a reduction reads another page, of more than caches of ``near_bytes`` hold."""
+def _is_elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> bool:
+    """Return whether steps of a reduction read ``apart`` bytes from each other, of more than ``near_bytes``."""
     moving = [abs(use.stride(i.name)) * use.dtype.itemsize for i in segment.loops if use.stride(i.name)]
     nbytes = product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name)) * use.dtype.itemsize
-    return bool(moving) and min(moving) >= _PAGE and nbytes > near_bytes
+    return bool(moving) and min(moving) >= apart and nbytes > near_bytes
 
 
 def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[str, int], ...]:
@@ -137,6 +154,8 @@ class Rate:
         vectors: Vectors that a column loads.
         near: Columns of which a panel is in the nearest cache.
         others: What loads cost beside.
+        elsewhere: What they cost in the first of ``beside`` panels.
+        beside: How many panels read the same, one after the other.
         least: What a step costs at least.
         tests: What tests cost.
 
@@ -147,10 +166,16 @@ class Rate:
     vectors: int
     near: int
     others: float
+    elsewhere: float
+    beside: int
     least: float
     tests: float
 
     def cost(self, columns: int) -> float:
         """Return the cost of all steps over a tile."""
         loads = self.vectors * columns * (1.0 if columns <= self.near else _FAR) + self.others
-        return self.depth * (max(self.tile * columns, loads, self.least) + loads * _LOADS_BESIDE + self.tests)
+        first = max(self.tile * columns, loads + self.elsewhere, self.least)
+        again = max(self.tile * columns, loads, self.least)
+        beside = loads + self.elsewhere / self.beside
+        step = (first + again * (self.beside - 1)) / self.beside
+        return self.depth * (step + beside * _LOADS_BESIDE + self.tests)

@@ -1,10 +1,11 @@
-"""Products with few rows: sums wait in memory, so that what is read once for all rows is read in its own order.
+"""Products whose sums wait in memory, so that what is read once for all rows is read in its own order, or in blocks.
 
 A tile whose sums stay in registers during the whole reduction goes down the columns of the larger operand, a few cache
 lines of each row: every step is elsewhere in memory, often in another page, where neither prefetching nor the cache
 helps. Here a group takes many panels beside each other, and a few steps of the reduction for all of them before the
 next ones: its rows of the operand are as many runs through memory as the steps are, which hardware follows. The sums of
-all panels are in a cache meanwhile; each visit of a tile adds what it summed in registers.
+all panels are in a cache meanwhile; each visit of a tile adds what it summed in registers. Where rows are many, a group
+packs the steps of one visit before, which are more then (:mod:`tileir.passes.schedules.registers.blocked`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.blocked import Visit
 from tileir.passes.schedules.registers.blocks import Builder, column_pieces
 from tileir.passes.schedules.registers.cost import panel_uses
+from tileir.passes.schedules.registers.panels import ordered_loops, panel
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
@@ -25,7 +28,7 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.passes.schedules.registers.blocks import Piece, Split
+    from tileir.passes.schedules.registers.blocks import Chunk, Piece, Split
     from tileir.passes.schedules.registers.cost import Limits, Plan
     from tileir.passes.schedules.registers.panels import Columns
 
@@ -45,6 +48,9 @@ _GROUPS: Final = 2
 
 _LEAST_ROWS: Final = 2
 """A single row, as of a plain sum, has tiles so wide that their runs through memory are long."""
+
+_LEAST_CHUNK: Final = 96
+"""Fewest rows that are shared out to a group which packs panels of its own."""
 
 _LEAST_PANELS: Final = 8
 """Fewest panels, which threads share: that there are fewer threads must not change in which order sums are added."""
@@ -101,79 +107,146 @@ class _Sums:
 
 
 def streamed_kernels(nest: Nest, plan: Plan, threads: int, most_bytes: int) -> Iterator[Node]:
-    """Yield a kernel for each width of columns; the sums of a group take at most ``most_bytes``."""
+    """Yield a kernel for each width of columns.
+
+    Where the plan has no visit, the sums of a group take at most ``most_bytes``.
+    """
     builder = Builder(nest, plan, nest.taken_names())
+    visit = plan.visit
+    if visit is None:
+        (loop,) = sch.the_reduction(nest).loops
+        visit = Visit(loop, _STEPS, 0, 0)
     for piece in column_pieces(plan):
-        yield _streamed(builder, piece, threads, most_bytes)
+        yield _streamed(builder, piece, visit, threads, most_bytes)
 
 
-def _streamed(builder: Builder, piece: Piece, threads: int, most_bytes: int) -> Node:
+def _streamed(builder: Builder, piece: Piece, visit: Visit, threads: int, most_bytes: int) -> Node:
     own = {i.name for i in builder.outside()}
     outside = [i.bound(Binding.GRID) for i in builder.nest.indices if i.name in own]
     within = [i for i in builder.nest.indices if i.name not in own and i.name != builder.plan.vector.name]
     panels, columns, start = builder.columns(piece, None)
     (accumulator,) = builder.nest.allocations
-    height = product(i.range for i in within)
-    panel_bytes = height * columns.width * accumulator.shape.dtype.itemsize
-    groups = max(1, -(-_GROUPS * threads // product(i.range for i in outside))) if threads > 1 else 1
-    size = max(1, min(-(-piece.count // groups), most_bytes // panel_bytes))
+    around = product(i.range for i in outside)
+    groups = max(1, -(-_GROUPS * threads // around)) if threads > 1 else 1
+    most = visit.panels or most_bytes // (
+        product(i.range for i in within) * columns.width * accumulator.shape.dtype.itemsize
+    )
+    size = max(1, min(-(-piece.count // groups), most))
     count = -(-piece.count // size)
-    name = f"{builder.plan.vector.name}_group"
-    group = sch.index(builder.names.fresh(name), count, Binding.GRID)
+    size = -(-piece.count // count)
+    chunks = builder.chunks(within, _parts(within, visit, threads, around * count)) if visit.panels else {}
+    group = sch.index(builder.names.fresh(f"{builder.plan.vector.name}_group"), count, Binding.GRID)
     inner = tuple(attrs.evolve(i, range=size) for i in panels)
     number = sch.part(group, size) + (sch.part(inner[0]) if inner else Affine())
     tests = (piece.count - 1 - number,) if count * size > piece.count else ()
     if inner:
         start = start.substitute({inner[0].name: number})
+    height = product(chunks[i.name].rows if i.name in chunks else i.range for i in within)
     shape = stripe.TensorShape.dense(accumulator.shape.dtype, (size, height, columns.width))
     zero = tuple(Affine() for _ in shape.dims)
     memory = stripe.Refinement(
         builder.names.fresh(f"{accumulator.name}_sums"), stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH
     )
     sums = _Sums(memory, sch.part(inner[0]) if inner else Affine(), columns)
-    phases = _Phases(
-        builder, within, sch.present(inner), tests, sums, {builder.plan.vector.name: start + columns.inner}
-    )
-    return Node((*outside, *sch.present((group,))), (memory,), tuple(phases.nodes()))
+    mapping = {builder.plan.vector.name: start + columns.inner}
+    phases = _Phases(builder, visit, within, chunks, sch.present(inner), tests, sums, mapping)
+    allocations, nodes = phases.nodes()
+    grid = (*outside, *sch.present((group,)), *(chunk.grid for chunk in chunks.values()))
+    return Node(grid, allocations, nodes)
+
+
+def _parts(within: Sequence[stripe.Index], visit: Visit, threads: int, groups: int) -> int:
+    """Return to how many groups rows are shared out: so that a cache has their sums, and each thread has some work."""
+    rows = product(i.range for i in within)
+    wanted = 1 if threads == 1 else min(-(-_GROUPS * threads // groups), rows // _LEAST_CHUNK)
+    return max(wanted, -(-rows // visit.rows) if visit.rows else 1)
+
+
+@attrs.frozen
+class _Block:
+    """Some steps of a reduction: its loops, where they are, and packed panels with what fills them."""
+
+    loops: tuple[stripe.Index, ...]
+    place: Mapping[str, Affine]
+    replaced: Mapping[Use, Use]
+    allocations: tuple[stripe.Refinement, ...]
+    nodes: tuple[Node, ...]
+
+    def segment(self, reduction: Segment) -> Segment:
+        """Return these steps of ``reduction``, which read the packed panels."""
+        uses = tuple(self.replaced.get(use, use.substitute(self.place)) for use in reduction.uses)
+        return attrs.evolve(reduction, loops=self.loops, uses=uses)
 
 
 @attrs.frozen
 class _Phases:
-    """What a group does: it sets its sums, adds all steps to them, and goes on with them."""
+    """What a group does: it sets its sums, adds all steps to them, and goes on with them.
+
+    Where the visit has panels, they are packed; one that is the whole reduction leaves its sums in registers.
+    """
 
     builder: Builder
+    visit: Visit
     within: Sequence[stripe.Index]
+    chunks: Mapping[str, Chunk]
     panels: tuple[stripe.Index, ...]
     tests: tuple[Affine, ...]
     sums: _Sums
     mapping: Mapping[str, Affine]
 
-    def nodes(self) -> Iterator[Node]:
-        """Yield the blocks, in order."""
-        place = next(n for n, segment in enumerate(self.builder.nest.segments) if segment.loops)
-        before, reduction, after = (
-            self.builder.nest.segments[:place],
-            self.builder.nest.segments[place],
-            self.builder.nest.segments[place + 1 :],
-        )
-        yield from self._points(before)
-        (loop,) = reduction.loops
-        blocks, left = divmod(loop.range, _STEPS)
-        block = sch.index(self.builder.names.fresh(f"{loop.name}_steps"), blocks)
-        step = sch.index(self.builder.names.fresh(loop.name), _STEPS)
-        yield self._steps(reduction, before, sch.present((block,)), step, sch.part(block, _STEPS))
+    def nodes(self) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...]]:
+        """Return memory of the group, and the blocks in order."""
+        segments, loop = self.builder.nest.segments, self.visit.loop
+        place = next(n for n, segment in enumerate(segments) if segment.loops)
+        before, reduction, after = segments[:place], segments[place], segments[place + 1 :]
+        if self.visit.blocks == 1:
+            block = self._block(reduction.loops, {})
+            tiles = (
+                self.builder.tile(splits, self.within, self.mapping, self.sums.columns, block.replaced)
+                for splits, _, _ in self._tiles()
+            )
+            return block.allocations, (*block.nodes, *map(self._beside, tiles))
+        blocks, left = divmod(loop.range, self.visit.steps)
+        number = sch.index(self.builder.names.fresh(f"{loop.name}_steps"), blocks)
+        allocations, nodes = [self.sums.memory], list(self._points(before))
+        kinds = [(sch.present((number,)), self.visit.steps, sch.part(number, self.visit.steps))]
         if left:
-            last = sch.index(self.builder.names.fresh(loop.name), left)
-            yield self._steps(reduction, before, (), last, Affine.constant(blocks * _STEPS))
-        yield from self._points(after)
+            kinds.append(((), left, Affine.constant(blocks * self.visit.steps)))
+        for around, steps, start in kinds:
+            step = sch.index(self.builder.names.fresh(loop.name), steps)
+            loops = tuple(step if i is loop else i for i in reduction.loops)
+            block = self._block(loops, {loop.name: start + sch.part(step)})
+            allocations.extend(block.allocations)
+            nodes.append(self._steps(block.segment(reduction), before, around, block.nodes))
+        return tuple(allocations), (*nodes, *self._points(after))
+
+    def _block(self, loops: tuple[stripe.Index, ...], place: Mapping[str, Affine]) -> _Block:
+        """Return some steps of the reduction: ``loops``, at some ``place``; packed where the visit has panels."""
+        if not self.visit.panels:
+            return _Block(loops, place, {}, (), ())
+        builder, columns = self.builder, self.sums.columns
+        (use,) = builder.plan.packed
+        vector = builder.plan.vector.name
+        source = use.substitute(place)
+        packed = panel(
+            source, ordered_loops(loops, (source,)), vector, self.mapping, columns, (), builder.names, self.panels
+        )
+        nodes = tuple(attrs.evolve(n, constraints=(*n.constraints, *self.tests)) for n in packed.nodes)
+        return _Block(loops, place, {use: packed.use}, (packed.allocation,), nodes)
+
+    def _beside(self, tile: Node) -> Node:
+        """Return a loop over tiles as one over those of all panels beside each other, which find one row there."""
+        return attrs.evolve(tile, indices=(*tile.indices, *self.panels), constraints=(*tile.constraints, *self.tests))
 
     def _tiles(self) -> Iterator[tuple[tuple[Split, ...], dict[str, Affine], Affine]]:
         """Yield the kinds of tiles: loops over them, what indices are there, and the row of the sums."""
-        for splits in combinations(*(tuple(self.builder.splits(index, None)) for index in self.within)):
+        choices = (tuple(self.builder.splits(index, self.chunks.get(index.name))) for index in self.within)
+        for splits in combinations(*choices):
             values = {**self.mapping, **{i.name: s.value for i, s in zip(self.within, splits, strict=True)}}
             row = Affine()
             for index, split in zip(self.within, splits, strict=True):
-                row = row * index.range + split.value
+                chunk = self.chunks.get(index.name)
+                row = row * (index.range if chunk is None else chunk.rows) + split.kept
             yield splits, values, row
 
     def _points(self, segments: Sequence[Segment]) -> Iterator[Node]:
@@ -184,7 +257,8 @@ class _Phases:
             rows = tuple(i for split in splits for i in split.rows)
             moved = [self._in_memory(segment, row) for segment in segments]
             leaves = tuple(leaf(s, values, (*rows, *columns.vectors, *columns.lanes)) for s in moved)
-            yield Node((*self.panels, *around), children=leaves, constraints=self.tests)
+            tests = tuple(test for split in splits for test in split.tests)
+            yield Node((*self.panels, *around), children=leaves, constraints=(*self.tests, *tests))
 
     def _in_memory(self, segment: Segment, row: Affine) -> Segment:
         (accumulator,) = self.builder.nest.allocations
@@ -192,19 +266,13 @@ class _Phases:
         return attrs.evolve(segment, uses=tuple(uses))
 
     def _steps(
-        self,
-        reduction: Segment,
-        before: Sequence[Segment],
-        blocks: tuple[stripe.Index, ...],
-        step: stripe.Index,
-        start: Affine,
+        self, part: Segment, before: Sequence[Segment], blocks: tuple[stripe.Index, ...], packing: tuple[Node, ...]
     ) -> Node:
         """Return some steps of all tiles: sums in registers, which are added to those in memory."""
-        (loop,) = reduction.loops
-        there = {loop.name: start + sch.part(step)}
-        uses = tuple(use.substitute(there) for use in reduction.uses)
-        part = attrs.evolve(reduction, loops=(step,), uses=uses)
-        children = tuple(self._tile(part, before, *kind) for kind in self._tiles())
+        tiles = (self._tile(part, before, *kind) for kind in self._tiles())
+        if self.visit.panels:
+            return Node(blocks, children=(*packing, *map(self._beside, tiles)))
+        children = tuple(tiles)
         inner = children if not self.panels else (Node(self.panels, children=children, constraints=self.tests),)
         return Node(blocks, children=inner)
 
@@ -242,4 +310,5 @@ class _Phases:
         load = (stripe.Load(source.name, "part"), stripe.Store("part", target.name))
         merge = Node(indices, statements=load, uses=(source, target.substitute(values)))
         around = tuple(i for split in splits for i in split.around)
-        return Node(around, (register,), (*setting, adding, merge))
+        tests = tuple(test for split in splits for test in split.tests)
+        return Node(around, (register,), (*setting, adding, merge), constraints=tests)
