@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -19,6 +20,7 @@ from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import applied
 from tileir.schedule.sizes import Known, no_producer
+from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
 from tileir.schedule.steps.memory import Level, Stage
@@ -53,6 +55,13 @@ def chains(tree: Tree) -> list[tuple[str, ...]]:
     return found
 
 
+def neighbours(tree: Tree) -> list[tuple[str, str]]:
+    """Return the names of loops that stand beside each other."""
+    bodies = [tree.body, *(loop.body for loop in tree.loops())]
+    pairs = [pair for body in bodies for pair in pairwise(body)]
+    return [(one.name, other.name) for one, other in pairs if isinstance(one, Loop) and isinstance(other, Loop)]
+
+
 @st.composite
 def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
     """Draw a step of which a tree has the loops and the memory; None where it has no loops."""
@@ -74,6 +83,10 @@ def steps(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
             st.builds(Cut, st.just(loop), st.integers(1, 4), st.just(into)),
             st.builds(Specialise, st.just(loop), st.just((*into, f"c{number}"))),
             st.builds(Bind, st.just(loop), st.sampled_from(Binding)),
+            st.builds(Fuse, st.sampled_from(neighbours(tree) or [(loop, loop)]), st.just(into[0])),
+            st.builds(Distribute, st.just(loop), st.integers(1, 3), st.just(into)),
+            st.builds(Skew, st.just((part * 2)[:2]), st.integers(1, 3), st.just(into[0])),
+            st.builds(Persist, st.just(loop), st.integers(1, 4), st.just(into)),
             st.builds(Stage, st.sampled_from(roots), st.just(loop), st.just(into[0]), st.sampled_from(Level)),
             st.builds(AccumulateApart, st.sampled_from(roots), st.just(loop), st.just(into[0])),
             st.builds(RFactor, st.sampled_from(roots), st.just(loop), st.just(into[0])),

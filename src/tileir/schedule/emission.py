@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.groups import with_threads
 from tileir.schedule.nest import Node, emit
 from tileir.schedule.remarks import refused
-from tileir.schedule.tree import Leaf, Loop, Tree, fills, leaves, map_leaves, walk
+from tileir.schedule.tree import Leaf, Loop, Tree, fills, leaves, map_leaves, updated, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -103,6 +103,8 @@ def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop
     loop = _shortened(loop, around, names)
     if not loop.size:
         return []
+    if (overlapping := _overlapping(loop)) is not None:
+        return [_at_zero(part) for part in overlapping]
     full = _full_iterations(loop, around) if loop.peels else loop.size
     if full == loop.size:
         return [_at_zero(attrs.evolve(loop, peels=False) if loop.peels else loop)]
@@ -111,6 +113,30 @@ def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop
     rest = attrs.evolve(loop, name=name, size=loop.size - full, peels=False)
     rest = _at_zero(attrs.evolve(rest, body=map_leaves(loop.body, {loop.name: place})))
     return [_at_zero(attrs.evolve(loop, size=full, peels=False)), rest] if full else [rest]
+
+
+def _overlapping(loop: Loop) -> list[Loop] | None:
+    """Return the whole iterations of a loop, and a last one that overlaps them.
+
+    None where the loop has no such place, or what steps made of it since has elements for its iterations, or merges:
+    the tests of its tail hold then.
+    """
+    if loop.last is None or updated(loop) is not None:
+        return None
+    body = map_leaves(loop.body, {loop.name: Affine.constant(loop.last)})
+    affines = (
+        affine
+        for leaf in leaves(body)
+        for affine in (
+            *leaf.constraints,
+            *(affine for use in leaf.uses for affine in use.access),
+            *(each.affine for each in leaf.statements if isinstance(each, stripe.LoadIndex)),
+        )
+    )
+    if not all(affine.is_integral for affine in affines):
+        return None
+    last = attrs.evolve(loop, size=1, body=body, last=None)
+    return [attrs.evolve(loop, size=loop.size - 1, last=None), last] if loop.size > 1 else [last]
 
 
 def _at_zero(loop: Loop) -> Loop:
@@ -153,7 +179,9 @@ def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     if size == loop.size:
         return loop
     name = names.fresh(loop.name)
-    short = attrs.evolve(loop, name=name, size=size, body=map_leaves(loop.body, {loop.name: Affine.index(name)}))
+    short = attrs.evolve(
+        loop, name=name, size=size, last=None, body=map_leaves(loop.body, {loop.name: Affine.index(name)})
+    )
     terms = short.body[0]
     if not isinstance(terms, Loop) or terms.binding is not Binding.DOT:
         return short

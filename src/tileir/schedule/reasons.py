@@ -206,6 +206,11 @@ _SCRIPTS: Final = {
         "terms are to be neighbours in both factors, those of a lane behind the other's, and sums neighbours"
     ),
     "TR746": Reason("accesses do not tell groups of neighbours along the axis from places in them: split the loops"),
+    "TR747": Reason("iterations that run twice would merge twice, or read what they wrote: guard or peel the tail"),
+    "TR748": Reason("the loops do not stand beside each other with nothing between them"),
+    "TR749": Reason("the loops have different sizes: cut or split them first"),
+    "TR750": Reason("an iteration of one loop touches what another iteration of the other one writes"),
+    "TR751": Reason("the body of the loop has no more statements and loops than the first part is to have"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

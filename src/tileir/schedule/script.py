@@ -15,6 +15,7 @@ from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
+from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate, Place, Stage
 from tileir.schedule.steps.pipelines import Pipeline
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item
 
 _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise
+_OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist
 _OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt
-Step: TypeAlias = _OfLoops | _OfMemory
+Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""
 
 

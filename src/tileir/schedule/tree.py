@@ -26,6 +26,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from tileir.poly.affine import Rational
     from tileir.schedule.nest import Nest
     from tileir.stripe.bindings import Binding
 
@@ -36,6 +37,7 @@ class Tail(enum.Enum):
     EVEN = "even"  # it is refused
     GUARD = "guard"  # a constraint keeps points behind the end from running
     PEEL = "peel"  # the last iteration is a copy of its own, with smaller loops; all others test nothing
+    SHIFT = "shift"  # the last iteration is a whole one that overlaps the one before it: it stores the same again
 
 
 @attrs.frozen
@@ -71,6 +73,8 @@ class Loop:
         peels: Whether iterations that a constraint cuts become a copy of their own, so that others test nothing.
         tags: Those of the index that it was.
         stages: How many iterations have the memory of the loop at a time, so that those after it are filled ahead.
+        last: Where the last iteration is instead, in iterations, so that it overlaps the one before it; None for behind
+            that.
     """
 
     name: str
@@ -82,6 +86,7 @@ class Loop:
     peels: bool = False
     tags: stripe.Tags = stripe.Tags()
     stages: int = 1
+    last: Rational | None = None
 
     @property
     def bound(self) -> str:
@@ -131,6 +136,13 @@ class Tree:
         return scope
 
 
+def taken(tree: Tree, into: tuple[str, ...], loop: str) -> Refused | None:
+    """Return why loops that replace one cannot have these names; None where they can."""
+    names = tree.names()
+    again = [name for name in into if name != loop and name in names]
+    return refused("TR705", name=again[0]) if again else None
+
+
 def tree_of(kernel: stripe.Block) -> Tree | Refused:
     """Return a kernel as a tree, or why :func:`tileir.schedule.nest.analyse` cannot take it apart."""
     nest = analyse(kernel)
@@ -167,6 +179,30 @@ def walk(items: tuple[Item, ...]) -> Iterator[Item]:
 def leaves(items: tuple[Item, ...]) -> Iterator[Leaf]:
     """Yield the leaves below items, in order."""
     return (item for item in walk(items) if isinstance(item, Leaf))
+
+
+def own_memory(loop: Loop) -> set[str]:
+    """Return the names of the memory that iterations of a loop have for themselves, at any depth."""
+    return {each.name for item in walk((loop,)) if isinstance(item, Loop) for each in item.allocations}
+
+
+def updated(loop: Loop) -> str | None:
+    """Return memory from outside of a loop that it merges into, or reads and writes; None where there is none.
+
+    Where there is none, iterations may run twice: they store the same again.
+    """
+    own = own_memory(loop)
+    uses = [use for leaf in leaves((loop,)) for use in leaf.uses if use.root not in own]
+    read = {use.root for use in uses if use.direction.reads}
+    return next((use.root for use in uses if use.direction.writes and (use.merges or use.root in read)), None)
+
+
+def in_place(tree: Tree) -> str | None:
+    """Return what a kernel writes that it reads under another name; None where there is none."""
+    roots = [each for each in tree.kernel.refinements if each.direction is not stripe.Direction.NONE]
+    read = [(each.name, each.source) for each in roots if each.direction.reads]
+    written = (each for each in roots if each.direction.writes)
+    return next((w.name for w in written if any(source == w.source and name != w.name for name, source in read)), None)
 
 
 def fills(loop: Loop) -> int:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.schedule.search.sketches import Sketch, inner_of, outputs_of
-from tileir.schedule.tree import Loop, leaves, walk
+from tileir.schedule.tree import Tail, leaves, own_memory
 
 if TYPE_CHECKING:
     from random import Random
 
-    from tileir.schedule.tree import Tree
+    from tileir.schedule.tree import Loop, Tree
 
 _ROWS: Final = (1, 1, 1, 2, 2, 3, 4, 4, 5, 6, 6, 8, 12, 16, 32, 64)
 _VECTORS: Final = (1, 1, 2, 2, 3, 4, 4, 6, 8, 12, 16)
@@ -63,13 +63,13 @@ class Room:
         """Return a sketch at random."""
         vector = random.choice(self.vectors) if self.vectors and random.random() < _OFTEN else ""
         sketch = Sketch(self.order, (1,) * len(self.order), vector, self.lanes)
-        for change in (self._order, self._tiles, self._inside, self._staged, self._grid):
+        for change in (self._order, self._tiles, self._inside, self._staged, self._grid, self._tail):
             sketch = change(sketch, random)
         return sketch
 
     def changed(self, sketch: Sketch, random: Random) -> Sketch:
         """Return a sketch with some of its numbers drawn again; itself where they come out as they were."""
-        changes = (self._order, self._vector, *(self._tile,) * 3, self._inside, self._staged, self._grid)
+        changes = (self._order, self._vector, *(self._tile,) * 3, self._inside, self._staged, self._grid, self._tail)
         new = sketch
         for _ in range(_CHANGES):
             new = random.choice(changes)(new, random)
@@ -123,6 +123,9 @@ class Room:
     def _grid(self, sketch: Sketch, random: Random) -> Sketch:
         return attrs.evolve(sketch, grid=random.randint(0, min(2, len(self.order))))
 
+    def _tail(self, sketch: Sketch, random: Random) -> Sketch:
+        return attrs.evolve(sketch, tail=random.choice((Tail.PEEL, Tail.SHIFT)))
+
     def _fitting(self, sketch: Sketch) -> Sketch:
         """Return the sketch with lanes in one place, and numbers that nothing is made of at their usual values."""
         parts = 0 if sketch.vector else sketch.parts
@@ -131,7 +134,7 @@ class Room:
 
 def _writes_neighbours(loop: Loop) -> bool:
     """Return whether each write to memory from outside of a loop moves by one element along it."""
-    own = {each.name for item in walk((loop,)) if isinstance(item, Loop) for each in item.allocations}
+    own = own_memory(loop)
     written = [use for leaf in leaves(loop.body) for use in leaf.uses if use.direction.writes and use.root not in own]
     return all(use.stride(loop.name) == 1 for use in written)
 

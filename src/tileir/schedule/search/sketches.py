@@ -38,6 +38,7 @@ class Sketch:
         parts: How many vectors of partial results the loops inside have; 0 where they have no lanes.
         unrolled: How many iterations of the loops inside are unrolled.
         staged: Tensors that are copied, and the loop over outputs an iteration of which reads a copy.
+        tail: What becomes of iterations that fill no tile.
         grid: How many of the outer loops are groups of the grid, up to one whose iterations copy.
     """
 
@@ -49,6 +50,7 @@ class Sketch:
     unrolled: int = 1
     staged: tuple[tuple[str, str], ...] = ()
     grid: int = 0
+    tail: Tail = Tail.PEEL
 
 
 def outputs_of(tree: Tree) -> tuple[Loop, ...]:
@@ -105,11 +107,11 @@ class _Writer:
     def fresh(self, stem: str) -> str:
         return self.tree.names().fresh(stem)
 
-    def split(self, loop: str, by: int, outer: str, inner: str) -> tuple[str, str]:
+    def split(self, loop: str, by: int, outer: str, inner: str, tail: Tail = Tail.PEEL) -> tuple[str, str]:
         """Split a loop, and return the names of the two."""
         names = self.tree.names()
         into = (names.fresh(f"{loop}_{outer}"), names.fresh(f"{loop}_{inner}"))
-        self.add(Split(loop, by, into, Tail.PEEL))
+        self.add(Split(loop, by, into, tail))
         return into
 
     def bind(self, loop: str, to: Binding) -> None:
@@ -130,7 +132,7 @@ def _tiles(sketch: Sketch, writer: _Writer) -> tuple[dict[str, str], list[str]]:
     outer, inner = {name: name for name in sketch.order}, dict[str, str]()
     for name, size in zip(sketch.order, sketch.tiles, strict=True):
         if size > 1:
-            outer[name], inner[name] = writer.split(name, size, "block", "tile")
+            outer[name], inner[name] = writer.split(name, size, "block", "tile", sketch.tail)
     tile = [inner[name] for name in sketch.order if name in inner and name != sketch.vector]
     if sketch.vector in inner:
         tile.append(inner[sketch.vector])

@@ -8,16 +8,31 @@ something between them), or of what a device can do, and is refused with the rea
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine, exact
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Size
 from tileir.schedule.steps.memory import Level
-from tileir.schedule.tree import Leaf, Loop, Replaced, Tail, leaves, map_leaves, map_uses, walk, with_loops_replaced
+from tileir.schedule.tree import (
+    Leaf,
+    Loop,
+    Replaced,
+    Tail,
+    in_place,
+    leaves,
+    map_leaves,
+    map_uses,
+    own_memory,
+    taken,
+    updated,
+    walk,
+    with_loops_replaced,
+)
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -51,9 +66,10 @@ class Split:
         by = known.size(self.by, tree)
         if isinstance(by, Refused):
             return by
-        taken = tree.names()
-        if again := [name for name in self.into if name != self.loop and name in taken]:
-            return refused("TR705", name=again[0])
+        if (refusal := taken(tree, self.into, self.loop)) is not None:
+            return refusal
+        if self.tail is Tail.SHIFT and (memory := in_place(tree)) is not None:
+            return refused("TR747", loop=self.loop, memory=memory)
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._split(loop, min(by, loop.size)))
 
     def _split(self, loop: Loop, by: int) -> Replaced | Refused:
@@ -62,14 +78,16 @@ class Split:
             return refused("TR706", loop=loop.name, size=loop.size, factor=by)
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
+        last = exact(Fraction(loop.size - by, by)) if rest and self.tail is Tail.SHIFT else None
+        if last is not None and (memory := updated(loop)) is not None:
+            return refused("TR747", loop=loop.name, memory=memory)
         outer, inner = self.into
         place = Affine.of({outer: by, inner: 1})
         tests = (loop.size - 1 - place,) if rest else ()
         below = map_leaves(loop.body, {loop.name: place}, *tests)
         within = Loop(inner, by, below, allocations=loop.allocations, reduces=loop.reduces)
-        return Replaced(
-            (Loop(outer, -(-loop.size // by), (within,), reduces=loop.reduces, peels=self.tail is Tail.PEEL),)
-        )
+        peels, size = self.tail is Tail.PEEL, -(-loop.size // by)
+        return Replaced((Loop(outer, size, (within,), reduces=loop.reduces, peels=peels, last=last),))
 
 
 @attrs.frozen
@@ -160,7 +178,7 @@ class Join:
                     return refused("TR710", outer=outer.name, inner=inner.name, access=str(affine))
         mapping = {outer.name: Affine(), inner.name: Affine.index(self.into)}
         body = map_leaves(inner.body, mapping)
-        return Replaced((attrs.evolve(inner, name=self.into, size=outer.size * inner.size, body=body),))
+        return Replaced((attrs.evolve(inner, name=self.into, size=outer.size * inner.size, body=body, last=None),))
 
 
 @attrs.frozen
@@ -215,10 +233,6 @@ def _loops(items: tuple[Item, ...]) -> Iterator[Loop]:
     return (item for item in walk(items) if isinstance(item, Loop))
 
 
-def _allocations(items: tuple[Item, ...]) -> list[stripe.Refinement]:
-    return [each for loop in _loops(items) for each in loop.allocations]
-
-
 def expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinement:
     """Return an allocation with an axis for each loop, before its own."""
     sizes = (*(loop.size for loop in chain), *allocation.shape.sizes)
@@ -259,9 +273,8 @@ class Cut:
             if isinstance(place, Refused):
                 return place
             places.append(place)
-        taken = tree.names()
-        if again := [name for name in self.into if name != self.loop and name in taken]:
-            return refused("TR705", name=again[0])
+        if (refusal := taken(tree, self.into, self.loop)) is not None:
+            return refusal
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, places))
 
     def _cut(self, loop: Loop, places: list[int]) -> Replaced | Refused:
@@ -290,9 +303,8 @@ class Specialise:
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with a loop that tests nothing."""
-        taken = tree.names()
-        if again := [name for name in self.into if name != self.loop and name in taken]:
-            return refused("TR705", name=again[0])
+        if (refusal := taken(tree, self.into, self.loop)) is not None:
+            return refusal
         return with_loops_replaced(tree, self.loop, self._specialised)
 
     def _specialised(self, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
@@ -317,7 +329,11 @@ def _in_turn(loop: Loop, names: tuple[str, ...], places: tuple[int, ...]) -> Rep
     return Replaced(
         tuple(
             attrs.evolve(
-                loop, name=name, size=end - start, body=map_leaves(loop.body, {loop.name: Affine.index(name) + start})
+                loop,
+                name=name,
+                size=end - start,
+                body=map_leaves(loop.body, {loop.name: Affine.index(name) + start}),
+                last=None,
             )
             for name, (start, end) in zip(names, pairwise(places), strict=True)
             if end > start
@@ -359,7 +375,7 @@ class Bind:
 
 def shared_merge(loop: Loop) -> str | None:
     """Return memory from outside of a loop that several of its iterations may merge into; None where there is none."""
-    own = {each.name for each in _allocations((loop,))}
+    own = own_memory(loop)
     for leaf in leaves(loop.body):
         for use in leaf.uses:
             alone = any(affine.indices == (loop.name,) for affine in use.access)
