@@ -121,6 +121,12 @@ def test_persistent_groups_are_as_many_as_were_asked_for() -> None:
         ("skew{loops=(i, j), by=0, into=f}", "TR704", {}),
         ("skew{loops=(i, j), by=1, into=k}", "TR705", {"name": "k"}),
         ("bind{loop=j, to=unroll}, skew{loops=(i, j), by=1, into=f}", "TR707", {"loop": "j"}),
+        (
+            "cut{loop=i, at=2, into=(a, b)}, stage{tensor=A, at=j, into=copy}, jam{loops=(a)},"
+            "interleave{memory=copy, axis=0, by=2}",
+            "TR752",
+            {"memory": "copy"},
+        ),
         ("persist{loop=k, groups=2, into=(g, t)}", "TR718", {"memory": "C_acc"}),
         ("persist{loop=j, groups=2, into=(g, t)}", "TR719", {"loop": "g"}),
         ("bind{loop=i, to=grid}, persist{loop=i, groups=2, into=(g, t)}", "TR707", {"binding": "grid"}),

@@ -211,6 +211,7 @@ _SCRIPTS: Final = {
     "TR749": Reason("the loops have different sizes: cut or split them first"),
     "TR750": Reason("an iteration of one loop touches what another iteration of the other one writes"),
     "TR751": Reason("the body of the loop has no more statements and loops than the first part is to have"),
+    "TR752": Reason("memory of this name has several shapes in the kernel: interleave it before its loops are moved"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -124,6 +124,8 @@ class Interleave:
         new = with_memory(tree, self.memory, parted)
         if isinstance(new, Refused):
             return new
+        if len({each.shape.sizes for each in changed}) > 1:
+            return refused("TR752", memory=self.memory)
         return attrs.evolve(new, body=map_uses(new.body, lambda use: self._moved(use, by, ranges, changed[0])))
 
     def _moved(self, use: Use, by: int, ranges: Mapping[str, int], memory: stripe.Refinement) -> Use:
