@@ -91,6 +91,7 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "dirs": ("in", "out", "inout", "(out,inout)"),
     "dots": ("dot_m1n8k2_i16",),
     "dtypes": ("dot_m1n8k2_i16",),
+    "limits": ("()", "({name=SRAM,kib=1048576})"),
     "loc": ("DSP", "L2"),
     "locs": ("SRAM", "DRAM"),
     "match": ("{}", "{loops=(i,j)}", "{loops=(i,j),reductions=(k)}", "{kernel=kernel_0}"),
