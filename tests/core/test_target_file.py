@@ -10,15 +10,14 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.targets.generic_hardware import generic_hardware
 from tileir.core.targets.hardware_json import to_value
+from tileir.core.targets.quantities import facts, quantities
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import (
-    facts,
     file_of,
     hardware_of,
     load,
     names_of_targets,
     passes_value,
-    quantities,
     target_called,
     with_facts,
 )
