@@ -71,6 +71,29 @@ def test_bisect_checks_the_pipeline_of_a_target(command: Callable[..., tuple[int
     assert (code, out) == (0, "sum.tile: no pass changes a result\n")
 
 
+def test_programs_of_stripe(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, text, _ = command("print", "sum.tile", "A=f32[5,9]", "--stage", "stripe")
+    Path("sum.stripe").write_text(text, encoding="utf-8")
+    assert command("bisect", "sum.stripe")[:2] == (0, "sum.stripe: no pass changes a result\n")
+    options = ("--from", "own_passes_of_check", "--passes", "shorten{by=1},accumulate")
+    code, out, _ = command("check", "sum.stripe", "A=f32[5,9]", *options)
+    assert code == 1
+    assert out.splitlines()[0] == "sum.stripe: pass 1, 'shorten', changes what the program computes"
+    assert "inputs: A=f32[5, 9]" in out
+
+
+def test_kernels_have_costs_and_no_passes(command: Callable[..., tuple[int, str, str]]) -> None:
+    _, text, _ = command("print", "sum.tile", "A=f32[5,9]", "--stage", "sem")
+    Path("sum.sem").write_text(text, encoding="utf-8")
+    code, out, _ = command("explain", "sum.sem")
+    assert code == 0
+    assert "bound by" in out
+    for verb in ("bisect", "tune"):
+        code, _, error = command(verb, "sum.sem")
+        assert code == 1
+        assert "TIL712" in error
+
+
 def test_bisect_needs_types(command: Callable[..., tuple[int, str, str]]) -> None:
     code, _, error = command("bisect", "sum.tile")
     assert code == 1

@@ -83,7 +83,10 @@ def refuse_semtree(program: Program) -> None:
         ArgumentError: TIL712.
     """
     if isinstance(program, SemProgram):
-        message = "this takes programs that passes can schedule: Tile functions, typed ones, and programs of Stripe"
+        message = (
+            "the kernels of a program of the semtree are scheduled already, so that nothing is left to choose: pass the"
+            " Tile function, the typed function or the Stripe program that they are made of"
+        )
         raise ArgumentError((Diagnostic("TIL712", message),))
 
 

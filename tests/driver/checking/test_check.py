@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 import pytest
 
+import tileir
 from strategies.stripe_works import ALL, add, copy, less, program
 from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError
 from tileir.core.ops import Op
 from tileir.core.targets.target import Target
 from tileir.driver.checking.check import check_passes
@@ -18,6 +20,9 @@ from tileir.passes.base import map_kernels, with_kernels
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.stripe.ir import Block, Branch, Carry, Direction, Intrinsic, Loop, Program, Work
 from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SUM = "function (A[N, M]) -> (O) { T = tanh(A); O[i : N] = +(T[i, j]); }"
 SIZES = {"A": TensorType(DType.F32, (12, 30))}
@@ -90,6 +95,27 @@ def test_a_wrong_pass_is_named_with_kernel_element_and_shapes() -> None:
     assert finding.types["A"].shape == (1, 2)
     assert str(finding).splitlines()[0] == "pass 2, 'drop_last_term', changes what the program computes"
     assert "inputs: A=f32[1, 2]" in str(finding)
+
+
+def test_programs_of_stripe_are_checked_as_they_are(tmp_path: Path) -> None:
+    stripe = tileir.compile(SUM, SIZES, target=Target()).stripe
+    file = tmp_path / "sum.stripe"
+    file.write_text(tileir.to_text(stripe), encoding="utf-8")
+    for source in (stripe, tileir.to_text(stripe), tileir.to_json(stripe), file):
+        assert check_passes(source, passes="cpu", target=Target()) is None
+        finding = check_passes(source, SIZES, (Accumulate(reqs=("none",)), DropLastTerm()), target=Target())
+        assert finding is not None
+        assert (finding.step, finding.number, finding.kernel) == ("drop_last_term", 2, "kernel_1(T)")
+        assert finding.types["A"].shape == (12, 30)
+
+
+def test_types_that_a_program_of_stripe_has_not_and_kernels_are_refused() -> None:
+    executable = tileir.compile(SUM, SIZES, target=Target())
+    with pytest.raises(ArgumentError, match=r"'A' is f32\[12, 30\] in a Stripe program"):
+        check_passes(executable.stripe, {"A": "f32[3, 4]"}, target=Target())
+    with pytest.raises(ArgumentError, match="nothing is left to choose") as caught:
+        check_passes(executable.sem, target=Target())
+    assert caught.value.diagnostics[0].code == "TIL712"
 
 
 def test_a_read_of_undefined_memory_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Checks of passes on one Tile function, for the smallest shapes that show what is wrong."""
+"""Checks of passes on one program; of Tile functions for the smallest shapes that show what is wrong."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import attrs
 
 from tileir.core.targets.target import Target
 from tileir.driver.arguments import tensor_types
-from tileir.driver.checking.checker import check_function
+from tileir.driver.checking.checker import check_function, check_program
 from tileir.driver.checking.shrinking import smallest
 from tileir.driver.compiler import passes_of
-from tileir.driver.programs import function_of
+from tileir.driver.programs import function_of, program_of, refuse_semtree, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.runtime.context import default_context
+from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.inference.inference import infer
 from tileir.typed.simplify.preparation import prepared
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
+    from tileir.tile.ir import Function
     from tileir.typed.ir import TensorType
 
 
@@ -46,7 +48,8 @@ def check_passes(
     Kernels are watched for races, and undefined memory shows in what is computed from it.
 
     Args:
-        source: A Tile function, its text, its JSON or its file; or a typed function.
+        source: What to run, in the forms that :func:`tileir.compile` takes; no program of the semtree, which no pass
+            sees. Programs of Stripe keep their shapes.
         arguments: What describes the inputs, as for :func:`tileir.compile`. Their values are not used.
         passes: The passes to check, or the text, JSON or name of a pipeline; by default those of the target.
         device: A device or its id, whose facts passes and lowering get; by default what the context chooses.
@@ -56,15 +59,29 @@ def check_passes(
 
     Raises:
         TileError: The function is wrong or does not fit the arguments, or the pipeline is none.
+        ArgumentError: TIL712, it is a program of the semtree.
         BackendError: There is no such device.
 
     """
-    function = function_of(source)
-    types: Mapping[str, TensorType] = dict(tensor_types(function, arguments))
+    program = program_of(source)
+    refuse_semtree(program)
     choice = choice_of(target)
     facts = choice if isinstance(choice, Target) else (context or default_context()).device(device).target
     chosen = scheduling_target(choice, facts, None)
     steps = passes_of(passes, chosen)
+    if isinstance(program, StripeProgram):
+        kinds = types_of(program, arguments)
+        findings = (check_program(program, steps, chosen, seed=seed) for seed in range(seeds))
+        finding = next((each for each in findings if each is not None), None)
+        return None if finding is None else attrs.evolve(finding, types=kinds)
+    function = function_of(program)
+    return _smallest(function, dict(tensor_types(function, arguments)), steps, chosen, seeds)
+
+
+def _smallest(
+    function: Function, types: Mapping[str, TensorType], steps: tuple[Pass, ...], chosen: Target, seeds: int
+) -> Finding | None:
+    """Return what is wrong with a function, for the smallest shapes that a few trials find."""
 
     def found(types: Mapping[str, TensorType]) -> Finding | None:
         graph = prepared(infer(function, types))

@@ -13,12 +13,13 @@ from tileir.core.text.shown import counted
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
-from tileir.driver.programs import program_of, refuse_semtree, types_of
+from tileir.driver.programs import program_of, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.schedule.remarks import Remarks, listening
+from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Launch
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def explain(
     """Return what a function costs on a device.
 
     Args:
-        source: What costs are asked of, in the forms that :func:`tileir.compile` takes; no program of the semtree.
+        source: What costs are asked of, in the forms that :func:`tileir.compile` takes.
+            A program of the semtree is counted by the loops of its kernels.
         arguments: What describes the inputs, as for :func:`tileir.compile`.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices; by default the process-wide one.
@@ -126,18 +128,31 @@ def explain(
     modelled = request.scheduling or request.target
     if measure and after is not None:
         raise fail("TIL902", "only finished kernels can be measured: leave `after` or `measure` out")
-    kept = Remarks()
-    with listening(kept):
-        program = run(_until(request.pipeline, after), stripe_of(request.program, request.types))
-    found = attrs.evolve(explain_program(program, modelled), remarks=kept.all())
+    found, straight = _predicted(request, modelled, after)
     if chosen is None or not measure:
         return found
-    if not all(isinstance(work, Launch) for work in program.works):
+    if not straight:
         message = "a program with a loop, such as a scan, or a branch is measured as a whole only: time the compiled"
         raise fail("TIL902", f"{message} function instead")
     from tileir.driver.tuning.measurement import kernel_seconds
 
     return attrs.evolve(found, measured=kernel_seconds(request, owner, chosen))
+
+
+def _predicted(request: Request, modelled: Target, after: str | None) -> tuple[Explanation, bool]:
+    """Return what a program costs, and whether it is a row of launches."""
+    if isinstance(request.program, SemProgram):
+        if after is not None:
+            raise fail("TIL902", "no pass runs on a program of the semtree: leave `after` out")
+        from tileir.semtree.ir import Launch as SemLaunch
+
+        straight = all(isinstance(work, SemLaunch) for work in request.program.works)
+        return explain_kernels(request.program, modelled), straight
+    kept = Remarks()
+    with listening(kept):
+        program = run(_until(request.pipeline, after), stripe_of(request.program, request.types))
+    found = attrs.evolve(explain_program(program, modelled), remarks=kept.all())
+    return found, all(isinstance(work, Launch) for work in program.works)
 
 
 def asked(
@@ -155,7 +170,6 @@ def asked(
     The arguments are those of :func:`explain`, and so are the errors.
     """
     origin = program_of(source)
-    refuse_semtree(origin)
     types = types_of(origin, arguments)
     choice = choice_of(target)
     chosen = None if isinstance(choice, Target) and not on_device else owner.device(device)
@@ -174,6 +188,16 @@ def explain_program(program: Program, target: Target) -> Explanation:
 
     model = hardware_of(target)
     cost = predict_on(program, machine_of(model, target), model)
+    return Explanation(target.name, cost.kernels, cost.seconds)
+
+
+def explain_kernels(program: SemProgram, target: Target) -> Explanation:
+    """Return what a program of the semtree costs on a device, by the loops of its kernels."""
+    from tileir.core.targets.target_file import hardware_of  # importing tileir must stay cheap
+    from tileir.passes.cost.machine import machine_of
+    from tileir.semtree.cost.prediction import predict
+
+    cost = predict(program, machine_of(hardware_of(target), target))
     return Explanation(target.name, cost.kernels, cost.seconds)
 
 

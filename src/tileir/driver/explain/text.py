@@ -61,6 +61,8 @@ def _headline(kernel: KernelCost, measured: float | None) -> str:
         f"{count_text(whole.total_operations)} operations, {kernel.intensity:.3g} for each byte moved; "
         f"{kernel.units:.3g} {'unit' if kernel.units == 1 else 'units'} busy"
     )
+    text += "".join(f"; {size_text(nbytes)} of {region} arrays" for region, nbytes in kernel.held.items())
+    text += f"; vectors of {kernel.lanes} lanes" if kernel.lanes > 1 else ""
     runs = runs_text(kernel.runs, kernel.conditions)
     text += f"; runs {runs}" if runs else ""
     text += "" if kernel.counted else "; not counted, as the other side of the branch takes longer"
@@ -94,7 +96,8 @@ def _block_table(kernel: KernelCost) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for block in kernel.blocks:
         if _matters(block, kernel.whole):
-            table.add_row(*map(Text, _block_row(block)))
+            label, *numbers = _block_row(block)
+            table.add_row(Text(label, no_wrap=True, overflow="ellipsis"), *map(Text, numbers))
     return table
 
 
@@ -214,6 +217,8 @@ def _kernel_json(kernel: KernelCost) -> dict[str, Any]:
             {"name": each.name, "read_bytes": each.read_bytes, "written_bytes": each.written_bytes}
             for each in kernel.levels
         ],
+        "held_bytes": dict(kernel.held),
+        "lanes": kernel.lanes,
         "blocks": [_block_json(block) for block in kernel.blocks],
     }
 

@@ -11,6 +11,7 @@ from tileir.core.errors import fail
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
 from tileir.driver.explain.text import count_text, seconds_text, size_text
+from tileir.driver.programs import program_of, refuse_semtree
 from tileir.passes.base import applied, label_of, map_blocks, run, unnamed
 from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.search import best_tiles
@@ -127,6 +128,8 @@ def tile_tables(
         TileError: The function is wrong, or does not fit the arguments; TIL902, no step is ``autotile``.
         BackendError: There is no such device.
     """
+    source = program_of(source)
+    refuse_semtree(source)
     request, _ = asked(source, arguments, context or default_context(), device=device, target=target, passes=passes)
     modelled = request.scheduling or request.target
     if not any(isinstance(unnamed(step), Autotile) for step in request.pipeline):

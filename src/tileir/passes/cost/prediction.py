@@ -9,7 +9,7 @@ branch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import attrs
 
@@ -25,10 +25,10 @@ from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import uses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tileir.core.dtype import DType
-    from tileir.passes.cost.machine import Machine
+    from tileir.passes.cost.machine import Machine, Storage
     from tileir.passes.cost.operations import Kind
     from tileir.passes.cost.points import Constraint, Count
     from tileir.passes.cost.scopes import Scope
@@ -117,6 +117,8 @@ class KernelCost:
             condition counts one step.
         conditions: What decides whether it runs, from outside in: "while go", "if odd" or "unless odd".
         counted: Whether the time of the program has it; only the dearer side of a branch is counted.
+        held: The bytes that it declares for each thread or group, by where they lie; empty where nobody knows yet.
+        lanes: The most elements that one operation works on; 0 where nobody knows yet.
 
     """
 
@@ -130,6 +132,8 @@ class KernelCost:
     runs: int = 1
     conditions: tuple[str, ...] = ()
     counted: bool = True
+    held: Mapping[str, int] = attrs.field(factory=dict)
+    lanes: int = 0
 
     @property
     def whole(self) -> BlockCost:
@@ -167,69 +171,59 @@ def predict(program: stripe.Program, machine: Machine) -> ProgramCost:
     used = uses_of(program.kernels, program.works)
     memory = {each.name: each for each in program.memory if each.name in used}
     total = sum(each.shape.elements * each.shape.dtype.itemsize for each in memory.values())
-    cost = _Prediction(program, machine, memory, total).works(program.works)
-    return ProgramCost(cost.kernels, cost.seconds)
+    known: dict[int, KernelCost] = {}
+
+    def launch_cost(launch: stripe.Launch) -> KernelCost:
+        found = known.get(launch.kernel)
+        if found is None:
+            block = launched(program.kernels[launch.kernel], launch)
+            tensors = {name: memory[name] for name in launch.arguments}
+            found = known[launch.kernel] = predict_kernel(block, tensors, machine, total)
+        whole, *inner = found.blocks
+        return attrs.evolve(found, name=launch.name, blocks=(attrs.evolve(whole, name=launch.name), *inner))
+
+    return works_cost(program.works, launch_cost)
 
 
-@attrs.define(repr=False)
-class _Prediction:
-    """Costs of works while they are found, those of each kernel once.
+def works_cost(works: Iterable[stripe.Work], launch_cost: Callable[[stripe.Launch], KernelCost]) -> ProgramCost:
+    """Return what works cost that follow one another; nesting is bounded, so recursion is.
 
-    Attributes:
-        program: What runs.
-        machine: Where.
-        memory: What the program uses, by name.
-        total: The bytes of that.
-
+    Args:
+        works: In their order.
+        launch_cost: Tells what one launch costs.
     """
+    parts = [_work_cost(work, launch_cost) for work in works]
+    return ProgramCost(tuple(kernel for part in parts for kernel in part.kernels), sum(part.seconds for part in parts))
 
-    program: stripe.Program
-    machine: Machine
-    memory: Mapping[str, stripe.Refinement]
-    total: int
-    _known: dict[int, KernelCost] = attrs.field(factory=dict, init=False)
 
-    def works(self, works: Iterable[stripe.Work]) -> ProgramCost:
-        """Return what works cost that follow one another; nesting is bounded, so recursion is."""
-        parts = list(map(self._work, works))
-        return ProgramCost(
-            tuple(kernel for part in parts for kernel in part.kernels), sum(part.seconds for part in parts)
-        )
-
-    def _work(self, work: stripe.Work) -> ProgramCost:
-        match work:
-            case stripe.Launch():
-                kernel = self._launch(work)
-                return ProgramCost((kernel,), kernel.seconds)
-            case stripe.Loop(times=times, works=inner):
-                step = self.works(inner)
-                if isinstance(times, stripe.While):
-                    return _under(f"while {times.memory}", step)
-                kernels = (attrs.evolve(each, runs=each.runs * times) for each in step.kernels)
-                return ProgramCost(tuple(kernels), step.seconds * times)
-            case stripe.Branch(condition=memory, then=then, otherwise=otherwise):
-                sides = _under(f"if {memory}", self.works(then)), _under(f"unless {memory}", self.works(otherwise))
-                seconds = max(side.seconds for side in sides)
-                dearer = next(side for side in sides if side.seconds == seconds)
-                return ProgramCost(
-                    tuple(
-                        each if side is dearer else attrs.evolve(each, counted=False)
-                        for side in sides
-                        for each in side.kernels
-                    ),
-                    seconds,
-                )
-            case _:
-                assert_never(work)
-
-    def _launch(self, launch: stripe.Launch) -> KernelCost:
-        known = self._known.get(launch.kernel)
-        if known is None:
-            block = launched(self.program.kernels[launch.kernel], launch)
-            tensors = {name: self.memory[name] for name in launch.arguments}
-            known = self._known[launch.kernel] = predict_kernel(block, tensors, self.machine, self.total)
-        whole, *inner = known.blocks
-        return attrs.evolve(known, name=launch.name, blocks=(attrs.evolve(whole, name=launch.name), *inner))
+def _work_cost(work: stripe.Work, launch_cost: Callable[[stripe.Launch], KernelCost]) -> ProgramCost:
+    match work:
+        case stripe.Launch():
+            kernel = launch_cost(work)
+            return ProgramCost((kernel,), kernel.seconds)
+        case stripe.Loop(times=times, works=inner):
+            step = works_cost(inner, launch_cost)
+            if isinstance(times, stripe.While):
+                return _under(f"while {times.memory}", step)
+            kernels = (attrs.evolve(each, runs=each.runs * times) for each in step.kernels)
+            return ProgramCost(tuple(kernels), step.seconds * times)
+        case stripe.Branch(condition=memory, then=then, otherwise=otherwise):
+            sides = (
+                _under(f"if {memory}", works_cost(then, launch_cost)),
+                _under(f"unless {memory}", works_cost(otherwise, launch_cost)),
+            )
+            seconds = max(side.seconds for side in sides)
+            dearer = next(side for side in sides if side.seconds == seconds)
+            return ProgramCost(
+                tuple(
+                    each if side is dearer else attrs.evolve(each, counted=False)
+                    for side in sides
+                    for each in side.kernels
+                ),
+                seconds,
+            )
+        case _:
+            assert_never(work)
 
 
 def _under(condition: str, cost: ProgramCost) -> ProgramCost:
@@ -255,24 +249,46 @@ def predict_kernel(
     groups = 1
     for loop in scope.loops:
         groups *= loop.range if loop.binding is Binding.GRID else 1
+    return bounded(blocks, traffic, machine, groups, _local_bytes(scope, machine), program_bytes)
+
+
+class Data(Protocol):
+    """The data of a kernel, of which caches want to know."""
+
+    def into(self, storage: Storage, share: float) -> Moved:
+        """Return what moves into a cache of which reuse may count on a share, and out of it."""
+
+
+def bounded(
+    blocks: tuple[BlockCost, ...], data: Data, machine: Machine, groups: int, local: float, program_bytes: int
+) -> KernelCost:
+    """Return the cost of a kernel: its slowest resource decides.
+
+    Args:
+        blocks: Its blocks, each before those inside it; the kernel itself first.
+        data: What it reads and writes.
+        machine: The device.
+        groups: Points of its grid.
+        local: Bytes that move to and from local memory.
+        program_bytes: The size of all memory of the program, which decides what caches hold at the start.
+    """
     rounds = -(-groups // machine.units)
     units = groups / rounds if rounds else 1.0
-    levels = tuple(_levels(traffic, machine, min(units, machine.units), program_bytes))
+    levels = tuple(_levels(data, machine, min(units, machine.units), program_bytes))
     times = {COMPUTE: blocks[0].seconds / max(1.0, units)}
     times.update((level.name, level.seconds) for level in levels)
-    local = _local_bytes(scope, machine)
-    if local:
+    if local and machine.local_rate:
         times[LOCAL] = local / machine.local_rate / max(1.0, units)
     bound = max(times, key=lambda name: times[name])
     seconds = machine.launch_seconds + times[bound]
     bound = LAUNCH if machine.launch_seconds > times[bound] else bound
-    return KernelCost(kernel.name, blocks, levels, units, times, seconds, bound)
+    return KernelCost(blocks[0].name, blocks, levels, units, times, seconds, bound)
 
 
-def _levels(traffic: Traffic, machine: Machine, units: float, program_bytes: int) -> Iterator[LevelCost]:
+def _levels(data: Data, machine: Machine, units: float, program_bytes: int) -> Iterator[LevelCost]:
     for inner, outer in zip(machine.storages, machine.storages[1:], strict=False):
         warm = program_bytes <= SHARE * inner.size_bytes and (inner.shared or units <= 1)
-        moved = Moved() if warm else traffic.into(inner, SHARE)
+        moved = Moved() if warm else data.into(inner, SHARE)
         transferred = moved.read + moved.written * (2 if machine.writes_allocate else 1)
         rate = min(outer.total_rate, outer.unit_rate * units)
         yield LevelCost(outer.name, moved.read, moved.written, transferred / rate if rate else 0.0)

@@ -1,0 +1,1 @@
+"""What kernels cost on a machine, counted from their loops: the same figures as of Stripe programs."""

@@ -1,0 +1,205 @@
+"""A kernel as a nest of loops, and on which of them each value depends.
+
+The grid is one loop, the threads of a group another one inside it. Conditions count as met, and a trip count that data
+or coordinates decide by its bound, so what stands in such places is counted at most so often.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.semtree.analysis.ranges import Ranges
+from tileir.semtree.ir import Declare, For, GridIndex, GridLevel, If, LoopKind, Subscript, Var
+from tileir.semtree.rewrite import children, mentions, statements, trip_values, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
+
+GRID: Final = 0
+THREADS: Final = 1
+"""Numbers of the loops over groups and over the threads of one."""
+
+
+@attrs.define(eq=False, repr=False)
+class Loop:
+    """A loop, with what stands in it directly or under a condition.
+
+    Attributes:
+        number: Its own.
+        indices: (name, range, tag) of what it counts, of more than a point.
+        trips: How often its body runs, or at most so often.
+        exact: Whether that is exact, and no condition stands around.
+        unrolled: Whether its iterations are issued together with what is around.
+        vector: Whether its iterations may share instructions.
+        statements: In the order of the text.
+        inner: The loops in it.
+
+    """
+
+    number: int
+    indices: tuple[tuple[str, int, str], ...]
+    trips: int
+    exact: bool
+    unrolled: bool = False
+    vector: bool = False
+    statements: list[Stmt] = attrs.field(factory=list)
+    inner: list[Loop] = attrs.field(factory=list)
+
+    def walk(self) -> Iterator[Loop]:
+        """Yield the loop and all inside it, each before those inside it."""
+        yield self
+        for loop in self.inner:
+            yield from loop.walk()
+
+
+@attrs.frozen(eq=False, repr=False)
+class Nest:
+    """The loops of one kernel.
+
+    Attributes:
+        grid: The loop over groups.
+        trips: How often each loop runs, by its number.
+        depends: The numbers of the loops on which each variable depends, by name.
+
+    """
+
+    grid: Loop
+    trips: Mapping[int, int]
+    depends: Mapping[str, frozenset[int]]
+
+    @classmethod
+    def of(cls, kernel: KernelFunction) -> Nest:
+        """Return the loops of a kernel that obeys the rules."""
+        builder = _Builder(kernel, Ranges.of(kernel))
+        grid = builder.kernel()
+        return cls(grid, {loop.number: loop.trips for loop in grid.walk()}, builder.depends)
+
+    def moves_with(self, expr: Expr) -> frozenset[int]:
+        """Return the numbers of the loops on which a value depends; those of places that it reads count."""
+        return _moves_with(expr, self.depends)
+
+
+def _moves_with(expr: Expr, depends: Mapping[str, frozenset[int]]) -> frozenset[int]:
+    found: set[int] = set()
+    for node in walk(expr):
+        match node:
+            case Var(name=name):
+                found |= depends[name]
+            case GridIndex(level=level):
+                found.add(GRID if level is GridLevel.GROUP else THREADS)
+            case _:
+                pass
+    return frozenset(found)
+
+
+@attrs.define(repr=False)
+class _Builder:
+    """Collects loops in the order of the text."""
+
+    kernel_: KernelFunction
+    ranges: Ranges
+    depends: dict[str, frozenset[int]] = attrs.field(factory=dict)
+    _count: int = 2
+
+    def kernel(self) -> Loop:
+        """Return the loop over groups, with all in it."""
+        kernel = self.kernel_
+        names = _coordinates(kernel)
+        grid = Loop(GRID, _axes(kernel.grid, GridLevel.GROUP, "grid", names), prod(kernel.grid), exact=True)
+        place, around = grid, frozenset({GRID})
+        if prod(kernel.group) > 1:
+            axes = _axes(kernel.group, GridLevel.LOCAL, "thread", names)
+            place = Loop(THREADS, axes, prod(kernel.group), exact=True)
+            grid.inner.append(place)
+            around |= {THREADS}
+        self._body(kernel.body, place, around, exact=True)
+        return grid
+
+    def _body(self, stmts: tuple[Stmt, ...], loop: Loop, around: frozenset[int], *, exact: bool) -> None:
+        """Put statements into a loop; the depth of nesting is bounded."""
+        for stmt in stmts:
+            self.ranges.enter(stmt)
+            match stmt:
+                case For(counter=counter, kind=kind, body=body):
+                    trips, known = self._trips(stmt)
+                    tag = "" if kind is LoopKind.SERIAL else kind.value
+                    inner = Loop(self._count, ((counter.name, trips, tag),), trips, exact=known and exact)
+                    inner.unrolled, inner.vector = kind is LoopKind.UNROLL, kind is LoopKind.VECTOR
+                    self._count += 1
+                    loop.inner.append(inner)
+                    self.depends[counter.name] = around & self._bounds(stmt) | {inner.number}
+                    self._body(body, inner, around | {inner.number}, exact=known and exact)
+                case If(then=then, otherwise=otherwise):
+                    self._body(then, loop, around, exact=False)
+                    self._body(otherwise, loop, around, exact=False)
+                case _:
+                    if isinstance(stmt, Declare):
+                        name = stmt.variable.name
+                        fixed = name not in self.ranges.assigned
+                        self.depends[name] = _moves_with(stmt.value, self.depends) if fixed else around
+                    loop.statements.append(stmt)
+
+    def _bounds(self, loop: For) -> frozenset[int]:
+        return _moves_with(loop.begin, self.depends)
+
+    def _trips(self, loop: For) -> tuple[int, bool]:
+        values = trip_values(loop)
+        if values is not None:
+            return len(values), True
+        begin, end = self.ranges.at(loop.begin), self.ranges.at(loop.end)
+        return max(0, -(-(end.high - begin.low) // loop.step)), False
+
+
+def _coordinates(kernel: KernelFunction) -> dict[tuple[GridLevel, int], str]:
+    """Return what a kernel calls its coordinates."""
+    names: dict[tuple[GridLevel, int], str] = {}
+    for stmt in kernel.body:
+        if isinstance(stmt, Declare) and isinstance(stmt.value, GridIndex):
+            names.setdefault((stmt.value.level, stmt.value.axis), stmt.variable.name)
+    return names
+
+
+def _axes(
+    extents: tuple[int, ...], level: GridLevel, tag: str, names: Mapping[tuple[GridLevel, int], str]
+) -> tuple[tuple[str, int, str], ...]:
+    axes = ((names.get((level, axis), f"{level.value}_{axis}"), size) for axis, size in enumerate(extents))
+    return tuple((name, size, tag) for name, size in axes if size > 1)
+
+
+def outside_offsets(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and everything below it but what says where elements are."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, Subscript):
+            stack.extend(reversed(children(node)))
+
+
+def addressing(kernel: KernelFunction) -> frozenset[str]:
+    """Return the variables that only say where something is or whether it is done: in offsets, bounds, conditions."""
+    declared: set[str] = set()
+    computing: set[str] = set()
+    read_by: dict[str, list[str]] = {}
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, For | If):
+            continue
+        if isinstance(stmt, Declare):
+            declared.add(stmt.variable.name)
+            if not stmt.variable.type.dtype.is_float:
+                nodes = outside_offsets(stmt.value)
+                read_by.setdefault(stmt.variable.name, []).extend(n.name for n in nodes if isinstance(n, Var))
+                continue
+        computing.update(n.name for root in mentions(stmt) for n in outside_offsets(root) if isinstance(n, Var))
+    pending = list(computing)
+    while pending:
+        for name in read_by.get(pending.pop(), ()):
+            if name not in computing:
+                computing.add(name)
+                pending.append(name)
+    return frozenset(declared - computing)
