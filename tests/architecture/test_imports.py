@@ -30,6 +30,27 @@ HEAVY: Final = (
     "pyopencl",
 )
 
+STAGES: Final = (
+    "tileir.driver.compiler",
+    "tileir.passes",
+    "tileir.schedule",
+    "tileir.semtree.check",
+    "tileir.semtree.interpret",
+    "tileir.semtree.legalise",
+    "tileir.semtree.lower",
+    "tileir.semtree.simplify",
+    "tileir.stripe.check",
+    "tileir.stripe.interpret",
+    "tileir.stripe.lower.lowering",
+    "tileir.typed.inference.inference",
+    "tileir.typed.interpreter",
+    "tileir.typed.simplify",
+)
+"""Only who compiles pays for these, and for the back ends among those above."""
+
+COMPILES: Final = tuple(name for name in STAGES if "interpret" not in name)
+"""Those that compiling needs: a name of a module that is gone would let anything through."""
+
 
 def run(script: str) -> str:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=60)
@@ -38,6 +59,19 @@ def run(script: str) -> str:
 
 def test_import_loads_nothing_heavy() -> None:
     script = f"import sys, tileir; print([name for name in {HEAVY!r} if name in sys.modules])"
+    assert run(script) == "[]"
+
+
+def test_import_loads_no_stage_of_the_compiler() -> None:
+    script = f"import sys, tileir; print([name for name in {STAGES!r} if name in sys.modules])"
+    assert run(script) == "[]"
+
+
+def test_compiling_loads_the_stages() -> None:
+    script = (
+        "import sys, tileir; compiled = tileir.compile('function (A[N]) -> (B) { B = A + 1; }', ['f32[4]']);"
+        f"compiled.scheduled; print([name for name in {COMPILES!r} if name not in sys.modules])"
+    )
     assert run(script) == "[]"
 
 

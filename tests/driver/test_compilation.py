@@ -80,7 +80,7 @@ def test_the_second_context_compiles_nothing(
     assert _events(log) == MISSED
     a, b = np.random.default_rng(1).random((7, 5), np.float32), np.random.default_rng(2).random((5, 9), np.float32)
     with monkeypatch.context() as patched:
-        patched.setattr(compilation, "compile_stages", _forbid)
+        patched.setattr("tileir.driver.compiler.compile_stages", _forbid)
         patched.setattr("tileir_llvm.compiler.LLVMCompiler.build", _forbid)
         second = _compile(disk)
         assert _events(log) == FOUND

@@ -2,7 +2,7 @@
 
 An entry ``program-…`` has the kernels that a function becomes for a target, so that a process that finds it needs no
 stage between the function and them. An entry ``library-…`` has the code that a back end made of such kernels; programs
-with equal kernels share it.
+with equal kernels share it. The stages are loaded when something is compiled that the cache does not have.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import attrs
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.json.codec import from_json, identity, to_json
-from tileir.driver.compiler import Stages, compile_stages, passes_of, remarks_of
-from tileir.passes.base import unnamed
 from tileir.runtime.disk_cache import cache_log, digest_of
 from tileir.runtime.extension_digest import digest_of_extensions
 from tileir.runtime.source_digest import source_digest
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from tileir.core.array_value import ArrayValue
     from tileir.core.targets.target import Target
     from tileir.driver import programs
+    from tileir.driver.compiler import Stages
     from tileir.passes.base import Pass
     from tileir.runtime.disk_cache import DiskCache
     from tileir.runtime.interface import Compiler, DeviceInfo, Library
@@ -73,6 +72,8 @@ class Request:
 
     def stages(self) -> Stages:
         """Take the program all the way down."""
+        from tileir.driver.compiler import compile_stages  # it loads all stages
+
         return compile_stages(self.program, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant)
 
     @property
@@ -85,6 +86,8 @@ class Request:
     @cached_property
     def pipeline(self) -> tuple[Pass, ...]:
         """The passes themselves."""
+        from tileir.driver.compiler import passes_of  # it loads all stages
+
         return passes_of(self.passes, self.scheduling or self.target)
 
     def with_groups_of(self, threads: int) -> Request | None:
@@ -123,6 +126,7 @@ class Request:
             if strangers is None:
                 return None
             return strangers + ("" if self.passes in (None, own) else self.passes)
+        from tileir.passes.base import unnamed
         from tileir.passes.pipelines.catalog import PASSES  # it loads all passes
         from tileir.passes.pipelines.pipeline import to_text
 
@@ -158,6 +162,8 @@ class Compilation:
         """What each step of the pipeline did to each kernel, or why it refused: the passes run again to tell."""
         if isinstance(self.request.program, Program):
             return ()
+        from tileir.driver.compiler import remarks_of  # it loads all stages
+
         return remarks_of(self.request.pipeline, self.stages.stripe, tolerant=self.request.tolerant)
 
 

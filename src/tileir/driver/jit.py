@@ -31,7 +31,6 @@ from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function
 from tileir.tile.sizing import sizing_inputs
-from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.ir import Value
 
@@ -281,6 +280,7 @@ def _interpreted(
 ) -> tuple[np.ndarray[Any, Any], ...]:
     """Return what the interpreter of a program's stage computes, in order; programs that are compiled load none."""
     if isinstance(program, Function | TypedFunction):
+        from tileir.typed.inference.inference import infer
         from tileir.typed.interpreter import interpret
 
         graph = infer(program, types) if isinstance(program, Function) else program
