@@ -160,6 +160,43 @@ def test_targets_with_parameters_and_includes(strangers: Seen, tmp_path: Path) -
     assert strangers.taken() == [("target", 1)]
 
 
+@pytest.mark.parametrize("scripts", [False, True])
+@pytest.mark.parametrize(
+    ("passes", "target", "label"),
+    [
+        ("count_kernels,accumulate,vectorise", None, "usual"),
+        ("counted,accumulate,vectorise", None, "scheduled"),
+        ('[{"name": "counted"}, {"name": "accumulate"}]', None, "scheduled"),
+        ("strange_target", None, "target"),
+        (None, "strange_target:LABEL={}", "{}"),  # a process resolves equal targets once
+    ],
+)
+def test_tuning(strangers: Seen, scripts: bool, passes: str | None, target: str | None, label: str) -> None:
+    context = tileir.Context(disk_cache=None)
+    target = target and target.format(scripts)
+    found = tileir.tune(
+        *(ADD, [(300,)]), passes=passes, target=target, scripts=scripts, context=context, top=2, time_limit=1.0
+    )
+    assert all(trial.fault == "" for trial in found.trials)
+    assert {name for name, _ in strangers.taken()} == {label.format(scripts)}
+    assert "count_kernels" in str(found)
+
+
+def test_tuning_from_named_passes_keeps_nothing(tmp_path: Path) -> None:
+    context = tileir.Context(disk_cache=tileir.DiskCache(tmp_path))
+    found = tileir.tune(ADD, [(3000,)], passes="accumulate", context=context, top=2, time_limit=1.0)
+    assert not found.stored
+    assert context.disk_cache is not None
+    assert not list(tmp_path.rglob("*winner*"))
+    assert not list(tmp_path.rglob("*tuning*"))
+
+
+def test_names_of_the_tuner_that_nobody_has(strangers: Seen) -> None:
+    for passes, code in (("absent", "TIL811"), ("count_kernel", "TIL541"), ("counte", "TIL541")):
+        with pytest.raises(tileir.TileError, match=code):
+            tileir.tune(ADD, [(3,)], passes=passes)
+
+
 def test_operations_with_gradients(strangers: Seen) -> None:
     f = tileir.FunctionBuilder()
     x = f.input("X", "N")

@@ -55,6 +55,7 @@ SHOWN_SCRIPTS = 5
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Where drawing scripts begins.")
 @click.option("--resume", is_flag=True, help="Go on with a search that was killed.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON, with all trials.")
+@click.option("--passes", metavar="PIPELINE", help="Start from these passes: text, JSON, or a name; nothing is kept.")
 @target_options
 @click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
 def tune_(
@@ -67,6 +68,7 @@ def tune_(
     seed: int,
     resume: bool,
     json_: bool,
+    passes: str | None,
     target: str | None,
     settings: tuple[str, ...],
     device: str | None,
@@ -92,6 +94,7 @@ def tune_(
             types,
             device=device,
             target=choice,
+            passes=passes,
             time_limit=time_limit,
             top=top,
             resume=resume,
@@ -102,10 +105,10 @@ def tune_(
     if json_:
         click.echo(json.dumps(_as_json(found), indent=2))
     else:
-        _print(found)
+        _print(found, named=passes is not None)
 
 
-def _print(found: Tuned) -> None:
+def _print(found: Tuned, *, named: bool) -> None:
     console = Console(highlight=False)
     table = Table("changed options")
     for name in ("predicted", "measured"):
@@ -120,7 +123,7 @@ def _print(found: Tuned) -> None:
         console.print(Text(f"skipped {_difference(trial, usual)}: {trial.fault}"), soft_wrap=True)
     console.print(Text(str(found)), soft_wrap=True)
     kept = "kept: compilations of this program for this device use it" if found.stored else "the usual pipeline stays"
-    console.print(Text(kept))
+    console.print(Text("not kept: name it where it is wanted, as in --passes" if named else kept))
 
 
 def _difference(trial: Trial, usual: str) -> str:

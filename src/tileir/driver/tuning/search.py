@@ -95,6 +95,7 @@ def tune(
     device: str | DeviceInfo | None = None,
     context: Context | None = None,
     target: Named | None = None,
+    passes: tuple[Pass, ...] | str | None = None,
     time_limit: float = TIME_LIMIT,
     top: int | None = None,
     resume: bool = False,
@@ -111,6 +112,8 @@ def tune(
         context: Owner of devices and of the cache on disk; by default the process-wide one.
         target: Whose passes to start from instead of the device's, as for :func:`tileir.compile`; the winner is used
             where the same target is named.
+        passes: What to start from instead, or the text, JSON or name of a pipeline. What wins is returned and not
+            kept, as it is not compared with what compilations use where nobody names passes.
         time_limit: Seconds.
         top: How many candidates to time; 16 where it is not said, and 200 with ``scripts``.
         resume: Whether to take over the trials of a search that was killed.
@@ -119,8 +122,8 @@ def tune(
         progress: Told where the search stands.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments.
-        ArgumentError: TIL707, a limit is no positive number.
+        TileError: The function is wrong or does not fit the arguments, or the pipeline is none.
+        ArgumentError: TIL707, a limit is no positive number; TIL712, it is a program of the semtree.
         BackendError: There is no such device, or it refused the program as the usual pipeline makes it.
     """
     count = top if top is not None else SCRIPT_TRIALS if scripts else TOP
@@ -133,10 +136,11 @@ def tune(
     chosen = owner.device(device)
     choice = choice_of(target)
     scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)
-    passes = passes_of(None, scheduling or chosen.target)
-    request = Request(program, dict(types), chosen.target, passes, scheduling)
+    start = passes_of(passes, scheduling or chosen.target)
+    request = Request(program, dict(types), chosen.target, start, scheduling)
     from tileir.driver.tuning.scripts import ScriptTuner  # importing tileir must stay cheap
     from tileir.driver.tuning.tuner import Tuner
 
     kind = partial(ScriptTuner, seed=seed) if scripts else Tuner
-    return kind(request, owner, chosen, count, time.monotonic() + time_limit, time_limit, progress).run(resume)
+    deadline = time.monotonic() + time_limit
+    return kind(request, owner, chosen, count, deadline, time_limit, progress, kept=passes is None).run(resume)

@@ -56,6 +56,7 @@ class Tuner:
 
     Attributes:
         share: For which part of the usual time a pipeline is timed when it enters.
+        kept: Whether the cache on disk gets the trials and the winner.
     """
 
     share: ClassVar[float] = 1.0
@@ -66,13 +67,14 @@ class Tuner:
     deadline: float
     time_limit: float
     progress: Callable[[Progress], None] | None
+    kept: bool = True
     trials: list[Trial] = attrs.field(factory=list)
     key: str | None = None
 
     def run(self, resume: bool) -> Tuned:
         """Search, time, and keep the winner."""
         disk = self.context.disk_cache
-        if disk is not None:
+        if disk is not None and self.kept:
             self.key = winner_key(self.request, self.context.compiler(self.device), self.device)
         before = stored_trials(disk, self.key) if disk is not None and self.key is not None and resume else ()
         known = {trial.passes: trial for trial in before}
