@@ -43,7 +43,8 @@ class SharedDevice(DistantDevice):
 
     Attributes:
         followed: Streams of others that were waited for.
-        preceded: Streams of others that were told to wait.
+        preceded: Streams of others that were told to wait, each with how many events it waits for.
+        awaited: The events that they wait for.
         lent: What others were given.
         staged: How many bytes of the host's memory it was asked for.
         refuses: Whether it takes no memory of others.
@@ -54,6 +55,7 @@ class SharedDevice(DistantDevice):
     dlpack_stream = 7
     followed: list[int] = attrs.field(factory=list)
     preceded: list[tuple[int, int]] = attrs.field(factory=list)
+    awaited: list[Event] = attrs.field(factory=list)
     lent: list[int] = attrs.field(factory=list)
     staged: list[int] = attrs.field(factory=list)
     refuses: bool = False
@@ -89,6 +91,7 @@ class SharedDevice(DistantDevice):
     def precede(self, stream: int, events: Sequence[Event]) -> None:
         """Note a stream."""
         self.preceded.append((stream, len(events)))
+        self.awaited.extend(events)
 
 
 def shared_backend(device: SharedDevice) -> Backend[Any]:

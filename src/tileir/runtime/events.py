@@ -54,8 +54,14 @@ class PendingEvent:
     """An event that somebody completes: an executor when its work is done, or the user.
 
     It fulfils :class:`tileir.runtime.interface.Event`, with ``then``.
+
+    Attributes:
+        ends: Events of a device after which the work is done, as far as the device knows them before the host knows of
+            the end; none otherwise.
+
     """
 
+    ends: Sequence[Event] = attrs.field(default=(), init=False, repr=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
     _done: bool = attrs.field(default=False, init=False)
     _failure: Failure | None = attrs.field(default=None, init=False)
@@ -123,6 +129,7 @@ class PendingEvent:
         with self._lock:
             if not self._done:
                 self._failure, self._duration, self._done = failure, duration, True
+                self.ends = ()
         for waiting in (self._gates, self._callbacks):
             while waiting:  # who was interrupted here may complete it again, to call those that are left
                 one = waiting.pop(0)
@@ -138,6 +145,12 @@ def failure_of(event: Event) -> Failure | None:
     except BaseException as error:  # whoever asks decides what to do about it
         return Failure.of(error)
     return None
+
+
+def ends_of(event: Event) -> Sequence[Event]:
+    """Return the events of a device after which an event completes; the event itself where only the host can tell."""
+    ends = event.ends if isinstance(event, PendingEvent) else ()
+    return ends or (event,)
 
 
 def all_ended(events: Sequence[Event]) -> PendingEvent:

@@ -204,6 +204,7 @@ class Plan:
         submission = workspace.submit(inputs, outputs, after)
         ended = resources.scheduler.submit(partial(self._keep, workspace), submission.ends)
         event = PendingEvent()
+        event.ends = submission.ends
 
         def tell() -> None:
             if ended.failure is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,46 @@ def test_streams_are_ordered(context: tileir.Context, card: SharedDevice) -> Non
     with pytest.raises(BufferError, match=r"llvm\.0 has no streams"):
         host.__dlpack__(stream=3)
     assert host.__dlpack__(stream=-1)
+
+
+def test_results_that_are_not_written_are_exported_at_once(context: tileir.Context, card: SharedDevice) -> None:
+    there = tileir.to_device(MATRIX, "shared.0", context=context)
+    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], device="shared.0", context=context)
+    gate = PendingEvent()
+    card.gates.append(gate)
+    call = executable.submit(there)
+    result = call.pending_results
+    assert result.__dlpack__(stream=5)
+    assert not call.done
+    ((launched, _),) = card.submitted
+    assert card.awaited == [launched]  # the stream waits for the card itself, not for the host to hear of it
+    gate.complete()
+    np.testing.assert_array_equal(result.numpy(), MATRIX + 1)
+    assert result.__dlpack__(stream=5)
+    assert card.preceded == [(5, 1)]
+
+
+def test_results_that_fail_are_not_exported(context: tileir.Context, card: SharedDevice) -> None:
+    there = tileir.to_device(MATRIX, "shared.0", context=context)
+    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], device="shared.0", context=context)
+    gate = PendingEvent()
+    gate.fail(ZeroDivisionError("spoilt"))
+    call = executable.submit(there, after=[gate])
+    assert isinstance(call.exception(), ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError, match="spoilt"):
+        call.pending_results.numpy()
+
+
+def test_hosts_without_streams_wait_for_what_they_export(context: tileir.Context) -> None:
+    there = tileir.to_device(MATRIX, "llvm", context=context)
+    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], device="llvm", context=context)
+    gate = PendingEvent()
+    call = executable.submit(there, after=[gate])
+    opener = threading.Timer(0.05, gate.complete)
+    opener.start()
+    np.testing.assert_array_equal(np.from_dlpack(call.pending_results), MATRIX + 1)
+    assert call.done
+    opener.join()
 
 
 def test_libraries_of_cuda_need_no_dlpack(context: tileir.Context, card: SharedDevice) -> None:

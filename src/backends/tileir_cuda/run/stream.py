@@ -83,6 +83,11 @@ class CudaEvent:
         else:
             _watchers.call(self, callback)
 
+    def hold_back(self, other: int) -> None:
+        """Make another stream wait for it, unless it has ended; the lock of its own stream is held."""
+        if not self._settled:
+            checked("waiting for a stream", driver.cuStreamWaitEvent(driver.CUstream(other), self._end, 0))
+
     def abandon(self) -> None:
         """Mark it as failed in a forked child, where the driver could not tell any more."""
         if not self._settled:
@@ -197,13 +202,13 @@ class Stream:
 
         """
         for event in events:
-            if not isinstance(event, CudaEvent) or event.stream is not self:
+            if not isinstance(event, CudaEvent) or event.stream is not self or event.done:
                 event.wait()
         enter(self.card)
         with self.lock:
-            mark = self._marked()
-            checked("waiting for a stream", driver.cuStreamWaitEvent(driver.CUstream(other), mark, 0))
-            self.give_back(mark)
+            for event in events:
+                if isinstance(event, CudaEvent) and event.stream is self:
+                    event.hold_back(other)
 
     def give_back(self, *events: Any) -> None:
         """Keep events of the driver for the next work."""

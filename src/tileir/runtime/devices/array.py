@@ -10,6 +10,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
+from tileir.runtime.events import ends_of
 from tileir.runtime.offers import SharingExecutor, StreamingExecutor
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ class DeviceArray:
             if stream == 0:
                 raise BufferError("stream 0 may mean two things to CUDA; 1 is the default one, 2 that of each thread")
             if stream != -1 and self._written is not None:
-                executor.precede(_LEGACY_STREAM if stream is None else stream, (self._written,))
+                executor.precede(_LEGACY_STREAM if stream is None else stream, ends_of(self._written))
             return
         if stream is not None and stream != -1:
             raise BufferError(f"{self.device.id} has no streams; pass stream=None")
