@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
 
 from tileir.core.collection import collection_paused
 
@@ -22,3 +23,42 @@ def test_a_collector_that_was_off_stays_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def _is_old(value: object) -> bool:
+    return any(value is each for each in gc.get_objects(generation=2))
+
+
+def test_what_lasts_is_old_at_once() -> None:
+    with collection_paused():
+        young: list[list[int]] = [[]]
+    with collection_paused(lasting=True):
+        lasting: list[list[int]] = [[]]
+    assert gc.isenabled()
+    assert not gc.get_freeze_count()
+    assert _is_old(lasting)
+    assert young
+
+
+def test_cycles_that_were_left_behind_do_not_become_old() -> None:
+    gc.collect()
+    cycle = weakref.ref(_Cycle())
+    with collection_paused(lasting=True):
+        assert cycle() is None
+
+
+def test_what_somebody_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collection_paused(lasting=True):
+            pass
+        assert gc.get_freeze_count() >= frozen > 0
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()

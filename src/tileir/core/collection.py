@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
+def collection_paused(*, lasting: bool = False) -> Iterator[None]:
     """Pause the collector, which would walk large trees that are still growing again and again.
 
     Nodes hold no cycles, so nothing is kept longer than it would be otherwise.
+
+    Args:
+        lasting: Whether what is made meanwhile lives on. It then joins the oldest generation at once, which it would
+            reach by being walked three times, each time for nothing. Cycles that were left behind before do not join
+            it: they are collected first.
+
     """
     enabled = gc.isenabled()
     try:
+        if enabled and lasting:
+            gc.collect(_MIDDLE)
         gc.disable()  # inside, as an interrupt may follow at once
         yield
     finally:
         if enabled:
+            if lasting and not gc.get_freeze_count():  # or objects that somebody froze would thaw
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
+
+
+_MIDDLE: Final = 1
+"""The generation in which the collector keeps what it has walked once."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import attrs
 import numpy as np
 
+from tileir.core.collection import collection_paused
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
@@ -375,19 +376,20 @@ def compile_for(
 
     Where nobody names passes, those that tuning found for it are taken, else those of the target.
     """
-    chosen = context.device(device)
-    wanted = context.options if options is None else options
-    disk = None if wanted.quick else context.disk_cache
-    request = requested(program, types, context, chosen, wanted, passes, choice)
-    resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
+    with collection_paused(lasting=True):
+        chosen = context.device(device)
+        wanted = context.options if options is None else options
+        disk = None if wanted.quick else context.disk_cache
+        request = requested(program, types, context, chosen, wanted, passes, choice)
+        resources = context.resources(chosen, attrs.evolve(wanted, quick=False))  # threads that run, and their memory
 
-    def prepare(compilation: Compilation, library: Library) -> Plan:
-        return Plan.of(compilation.sem, library, resources)
+        def prepare(compilation: Compilation, library: Library) -> Plan:
+            return Plan.of(compilation.sem, library, resources)
 
-    compiler = context.compiler(chosen, wanted)
-    compilation, library, plan = ready(request, compiler, chosen, disk, prepare)
-    origin = Origin(wanted, passes, choice)
-    return Executable(chosen, compilation, library, context.registry.backend(chosen.backend), plan, origin)
+        compiler = context.compiler(chosen, wanted)
+        compilation, library, plan = ready(request, compiler, chosen, disk, prepare)
+        origin = Origin(wanted, passes, choice)
+        return Executable(chosen, compilation, library, context.registry.backend(chosen.backend), plan, origin)
 
 
 def _compiled_again(program: Program, types: Mapping[str, typed.TensorType], device: str, origin: Origin) -> Executable:
