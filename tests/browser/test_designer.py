@@ -39,7 +39,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def wait_for_picture(page: Page, text: str) -> None:
     """Wait until the picture is the one of a formula, but for the last digit of what is an argument meanwhile."""
     expected = tileir.craft(text)(LEVELS).astype(int)
-    for _ in range(100):
+    for _ in range(600):  # a formula with other numbers is compiled first
         shown = picture(page)
         if shown.shape == expected.shape and np.abs(shown - expected).max() <= 1:
             return

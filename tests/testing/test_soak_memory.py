@@ -32,7 +32,8 @@ def test_calls_leave_nothing(what: str, count: int, warm_up: int) -> None:
 
 @pytest.mark.once
 def test_compilations_leave_little() -> None:
-    grown = measured("compilations", 150, 50)
+    # First the memo of the last 256 kernels fills, which then drops one for each that it takes.
+    grown = measured("compilations", 60, 280)
     assert grown["native_bytes"] < BYTES
     assert grown["python_blocks"] < 20
 

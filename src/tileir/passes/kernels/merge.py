@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -26,13 +27,13 @@ def remembered(function: Callable[[stripe.Block], Found]) -> Callable[[stripe.Bl
 
     All passes that schedule ask the same of each kernel, which they know by identity: it is dear to compare.
     """
-    known: dict[int, tuple[stripe.Block, Found]] = {}
+    known: OrderedDict[int, tuple[stripe.Block, Found]] = OrderedDict()
 
     def of(kernel: stripe.Block) -> Found:
         found = known.get(id(kernel))
         if found is None:
             if len(known) >= _KERNELS:
-                known.clear()
+                known.popitem(last=False)  # in one step, as threads compile side by side
             found = known[id(kernel)] = kernel, function(kernel)
         return found[1]
 
