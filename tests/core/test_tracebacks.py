@@ -87,3 +87,44 @@ def test_other_errors_keep_their_frames() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         broken()
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "broken"
+
+
+ADD = "function (A) -> (B) { B = A + 1.0; }"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (lambda: tileir.compile(ADD, [(3,)], devise=""), "compile() has no argument 'devise'; did you mean 'device'"),  # type: ignore[call-arg]
+        (lambda: tileir.jit(ADD, contxt=None), "jit() has no argument 'contxt'; did you mean 'context'"),  # type: ignore[call-arg]
+        (lambda: tileir.explain(ADD, [(3,)], mesure=True), "did you mean 'measure'"),  # type: ignore[call-arg]
+        (lambda: tileir.tune(ADD, [(3,)], script=True), "did you mean 'scripts'"),  # type: ignore[call-arg]
+        (lambda: tileir.parse(ADD, stge="tile"), "did you mean 'stage'"),  # type: ignore[call-overload]
+        (lambda: tileir.stepper(ADD, {}, {}, contexts=None), "did you mean 'context'"),  # type: ignore[call-arg]
+        (lambda: tileir.gradient(ADD, wrts=["A"]), "did you mean 'wrt'"),  # type: ignore[call-overload]
+        (lambda: tileir.to_device(np.ones(3), devise="llvm"), "did you mean 'device'"),  # type: ignore[call-arg]
+        (lambda: tileir.memory(devise="llvm"), "did you mean 'device'"),  # type: ignore[call-arg]
+        (lambda: tileir.Target(vector_byts=32), "Target() has no argument 'vector_byts'; did you mean 'vector_bytes'"),  # type: ignore[call-arg]
+        (lambda: tileir.Options(fast_mth=True), "did you mean 'fast_math'"),  # type: ignore[call-arg]
+        (lambda: tileir.Context(dsk_cache=None), "did you mean 'disk_cache'"),  # type: ignore[call-arg]
+        (lambda: FunctionBuilder().input(nme="X"), "FunctionBuilder.input() has no argument 'nme'"),  # type: ignore[call-arg]
+    ],
+)
+def test_arguments_that_are_misspelt_are_told_what_is_meant(mistake: Callable[[], object], said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        mistake()
+    assert said in str(caught.value)
+    assert len(frames(caught.value)) == 1
+
+
+def test_other_errors_of_types_stay_as_they_are() -> None:
+    @at_the_call
+    def fails(given: int = 0) -> None:
+        raise TypeError(f"got an unexpected keyword argument {given}")
+
+    with pytest.raises(TypeError, match="unexpected keyword argument 3"):
+        fails(3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'zzz'"):
+        fails(zzz=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'give'"):
+        fails(2, give=1, given=2)  # type: ignore[call-arg, misc]

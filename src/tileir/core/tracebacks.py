@@ -9,9 +9,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from tileir.core.errors import TileError
+from tileir.core.text.advice import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,17 +24,30 @@ _ROOT: Final = str(Path(__file__).resolve().parents[1]) + os.sep
 def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
     """Return ``function``, whose errors show one frame of tileir: those inside of it tell the user nothing.
 
-    Frames stay where a function of the user's is among them, and where the error is no :class:`TileError`.
+    Frames stay where a function of the user's is among them, and where the error is no :class:`TileError`. IPython and
+    pytest leave the one frame out, too. An argument that ``function`` lacks is told which one may be meant.
     """
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
         try:
             return function(*args, **kwargs)
         except TileError as error:
             raise shortened(error)  # noqa: B904  it is the same error
+        except TypeError as error:
+            wrong = _misspelt(function, kwargs, error)
+            if wrong is None:
+                raise
+            raise wrong from None
 
     return called
+
+
+def made_at_the_call(cls: C) -> C:
+    """Do so with what makes objects of a class."""
+    cls.__init__ = at_the_call(cls.__init__)  # type: ignore[method-assign]  # it is that of the class
+    return cls
 
 
 def methods_at_the_call(cls: C) -> C:
@@ -54,6 +68,24 @@ def shortened(error: TileError) -> TileError:
             return error
         traceback = traceback.tb_next
     return error.with_traceback(None)
+
+
+def _misspelt(function: Callable[..., object], given: Mapping[str, object], error: TypeError) -> TypeError | None:
+    """Return the error of Python with the argument that a name may have meant; None for any other error."""
+    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return None  # the function was entered
+    import inspect  # for faults only, and slow to load
+
+    parameters = inspect.signature(function).parameters.values()
+    known = [each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    unknown = next((name for name in given if name not in known), None)
+    found = None if unknown is None else meant(unknown, known)
+    if found is None or found in given:
+        return None
+    called = function.__qualname__.removesuffix(".__init__")
+    return TypeError(f"{called}() has no argument {unknown!r}; did you mean {found!r}?")
 
 
 def _is_ours(function: FunctionType) -> bool:

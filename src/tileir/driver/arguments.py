@@ -12,7 +12,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
-from tileir.core.text.advice import meant
+from tileir.core.text.advice import dtype_meant, meant
 from tileir.runtime.arrays import to_array
 from tileir.runtime.interface import Options
 from tileir.tile.sizing import sizing_inputs
@@ -290,6 +290,5 @@ def _dtype(name: str, value: object) -> DType:
     except TypeError:
         found = None
     if found is None:
-        known = ", ".join(dtype.value for dtype in DType)
-        raise ArgumentError((Diagnostic("TIL702", f"{name!r}: {value!r} is not a dtype; write one of {known}"),))
+        raise ArgumentError((Diagnostic("TIL702", f"{name!r}: {value!r} is not a dtype; {dtype_meant(value)}"),))
     return found

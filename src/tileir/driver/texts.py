@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, fail
 from tileir.core.json.codec import format_of, from_json
+from tileir.core.text.advice import meant
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -150,9 +151,9 @@ def _from_json(text: str, kinds: Iterable[type[Program]]) -> Program:
     classes = {format_of(kind): kind for kind in kinds}
     kind = classes.get(named) if isinstance(named, str) else None
     if kind is None:
-        raise fail(
-            "TIL602", f"$.format is {named!r:.80}; expected {'one of ' * (len(classes) > 1)}{', '.join(classes)}"
-        )
+        found = meant(named, classes) if isinstance(named, str) else None
+        listed = f"expected {'one of ' * (len(classes) > 1)}{', '.join(classes)}"
+        raise fail("TIL602", f"$.format is {named!r:.80}; {listed if found is None else f'did you mean {found}?'}")
     program: Program = from_json(text, kind)
     return checked(program)
 

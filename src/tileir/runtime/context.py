@@ -12,6 +12,7 @@ import attrs
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir.core.text.advice import meant
+from tileir.core.tracebacks import made_at_the_call
 from tileir.runtime.cache import Cache
 from tileir.runtime.calls import Calls
 from tileir.runtime.discovery import Registry
@@ -33,6 +34,7 @@ PROGRAMS: Final = 256
 """How many compiled programs a context keeps."""
 
 
+@made_at_the_call
 @attrs.define(eq=False)
 class Context:
     """Devices and what runs on them. Thread safe.

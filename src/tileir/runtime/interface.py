@@ -11,6 +11,7 @@ import attrs
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.targets.target import Target
 from tileir.core.text.advice import meant
+from tileir.core.tracebacks import made_at_the_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -287,6 +288,7 @@ class DeviceInfo:
     dlpack: tuple[int, int] | None = attrs.field(default=None, repr=False)
 
 
+@made_at_the_call
 @attrs.frozen
 class Options:
     """How to compile and run; part of every cache key.

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text.advice import meant
 from tileir.tile.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Name
-from tileir.tile.lexer import NAME
+from tileir.tile.lexer import INDEX, NAME
 
 if TYPE_CHECKING:
     from tileir.core.text.lexing import Token
@@ -139,6 +140,8 @@ class ContractionParser:
                 continue
             name = cursor.expect(NAME, TENSOR)
             default = Name(name.text, span=cursor.span_of(name))
+        if cursor.at(INDEX) and (found := meant(cursor.token.text, ("no_defract", "default"))):
+            raise cursor.unexpected("';'", f"did you mean {found}?")
         return no_defract, default
 
     def augmented(self) -> tuple[str, ...]:

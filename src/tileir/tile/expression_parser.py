@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.text.advice import meant
 from tileir.core.text.lexing import AbandonError
 from tileir.tile.grammar import (
     CONDITIONAL_RANK,
@@ -205,6 +206,8 @@ class ExpressionParser:
         while cursor.skip(","):
             arguments.append(self._parse(CONDITIONAL_RANK))
             height = max(height, self._height)
+        if cursor.at(";") and name.text != "scan" and meant(name.text, ("scan",)):
+            raise cursor.unexpected("',' or ')'", "did you mean scan?")
         cursor.expect(")", "',' or ')'")
         self._grow(height)
         return Call(name.text, tuple(arguments), span=cursor.span_from(name.start))

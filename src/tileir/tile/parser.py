@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
+from tileir.core.text.advice import meant
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.constant_parser import ConstantParser
@@ -225,6 +226,8 @@ class _Parser:
 
     def _header(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         cursor = self.cursor
+        if cursor.at(INDEX) and meant(cursor.token.text, ("function",)):
+            raise cursor.unexpected("'function (inputs) -> (outputs) { statements }'", "did you mean function?")
         cursor.expect("function", "'function (inputs) -> (outputs) { statements }'")
         cursor.expect("(")
         inputs = () if cursor.at(")") else cursor.list(self._input)

@@ -100,5 +100,6 @@ def missing_attribute(owner: str, name: str, known: Collection[str]) -> Attribut
 def dtype_meant(name: object) -> str:
     """Return what to write for an element type that does not exist."""
     known = [dtype.value for dtype in DType]
-    found = meant(name, known) if isinstance(name, str) else None
+    long = [dtype.numpy.name for dtype in DType]
+    found = meant(name, [*known, *long]) if isinstance(name, str) else None
     return f"write one of {', '.join(known)}" if found is None else f"did you mean {found!r}?"

@@ -140,7 +140,8 @@ def _built(
     passes: list[Pass] = []
     for request in requests:
         if (kind := kinds.get(request.name)) is None:
-            message = f"there is no pass {_shown(request.name)}{nearest(request.name, kinds)}"
+            known = [*kinds, _OPTIONS] if request.label else kinds
+            message = f"there is no pass {_shown(request.name)}{nearest(request.name, known)}"
             faults.append(Diagnostic("TIL541", message, request.span))
             continue
         before = len(faults)

@@ -11,6 +11,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.advice import dtype_meant
+from tileir.core.tracebacks import at_the_call
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.transfer import home_of
@@ -109,6 +110,7 @@ class MemoryRegions:
     shared: SharedRegion
 
 
+@at_the_call
 def memory(device: str | DeviceInfo | None = None, *, context: Context | None = None) -> MemoryRegions:
     """Return the memory regions of a device; by default of the one that the context chooses.
 

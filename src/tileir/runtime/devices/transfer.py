@@ -10,6 +10,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.tracebacks import at_the_call
 from tileir.runtime.arrays import converted, to_array
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.array import DeviceArray
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import Buffer, DeviceInfo
 
 
+@at_the_call
 def to_device(
     array: Any,
     device: str | DeviceInfo | None = None,
