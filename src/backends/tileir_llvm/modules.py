@@ -6,6 +6,7 @@ neither be lost nor be freed while a thread uses it.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from contextlib import contextmanager
 from ctypes import string_at
@@ -164,8 +165,15 @@ def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> _Passes:
         return _Passes(builder, ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, OPTIMISATION))
     passes = _Passes(builder)
     passes.add_sroa_pass()
+    if _OF_LANES.search(text):
+        passes.add_sccp_pass()
     passes.add_simplify_cfg_pass()
     return passes
+
+
+_OF_LANES: Final = re.compile(r" trunc <\d+ x i64> <i64 ")
+"""The numbers of lanes that are converted, for a test of coordinates: what such tests give is constant where loops do
+not move the lanes, and costs registers while code generators take it for computed."""
 
 
 def _emitted(module: llvm.ModuleRef, machine: llvm.TargetMachine, past_the_lock: bool) -> bytes:

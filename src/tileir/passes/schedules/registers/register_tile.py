@@ -14,8 +14,9 @@ import attrs
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_reading, against_scalars
-from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.kernels.merge import nest_of, reduction_nest
 from tileir.passes.schedules.registers.blocks import kernels
+from tileir.passes.schedules.registers.bordered import bordered, bordered_kernel
 from tileir.passes.schedules.registers.cost import Limits, choose
 from tileir.passes.schedules.registers.dots import with_dots
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
@@ -50,7 +51,8 @@ class RegisterTile:
         edges: Where this is not 0, only kernels are scheduled of which constraints cut outer indices, as they do at the
             edges of an image, and only where they cost at most so many percent more than kernels for the inside and the
             edges would. It is for a step before :class:`tileir.passes.regions.separate.Separate`, which makes such
-            kernels.
+            kernels. Where lanes can only run over an edge, a group then copies planes with a border
+            (:mod:`tileir.passes.schedules.registers.bordered`).
     """
 
     name: ClassVar[str] = "register_tile"
@@ -88,7 +90,8 @@ class RegisterTile:
         limits = Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)})
         plan = choose(nest, limits, shapes)
         if isinstance(plan, Refused):
-            return plan
+            over_edges = self._bordered(kernel, limits, shapes) if self.edges else None
+            return plan if over_edges is None else over_edges
         if self.edges and not bears_edges(nest, plan, limits, self.edges):
             return refused("TR502", percent=self.edges)
         nest, plan = with_dots(nest, plan, self.dots)
@@ -105,6 +108,16 @@ class RegisterTile:
         steps = 0 if visit is None else visit.steps
         more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed), ("steps", steps))
         return Done(tuple(emit(node, kernel) for node in nodes), (*facts, *more))
+
+    @staticmethod
+    def _bordered(kernel: stripe.Block, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Done | None:
+        """Return a kernel whose lanes run over the edges of an input; None where that is not for it."""
+        nest = nest_of(kernel)
+        found = None if isinstance(nest, Refused) else bordered(nest, shapes)
+        node = None if found is None else bordered_kernel(found, limits, shapes)
+        if found is None or node is None:
+            return None
+        return Done((emit(node, kernel),), (("vector", found.vector.name), ("bordered", found.window.root)))
 
 
 def _is_whole(view: stripe.Refinement) -> bool:

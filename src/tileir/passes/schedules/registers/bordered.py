@@ -1,0 +1,371 @@
+"""Windows whose borders lie along the lanes: a group copies what it reads to memory of its own, with a border of zeros.
+
+Lanes along a row of an image meet its edges at some steps of a window, where some of them have no element to read. Here
+a group copies the planes that its windows slide over, and zeros on both sides of each row, so that all lanes read
+something at each step. What a step multiplies with is 0 in lanes beyond the edge, too: 0 times an infinity would not be
+nothing. Where such lanes are in a vector is known when compiling, so that vectors inside have no test, and those at an
+edge one instruction more. Rows above and below the image are left out by the bounds of loops, as everywhere.
+
+Before, with one window of three on eight rows of sixteen elements::
+
+    block [c:8, o:16]:128 { zero; block [i:3] { o + i - 1 >= 0; 16 - o - i >= 0; Y[c, o] += X[c, o + i - 1] * W[i] } }
+
+and after::
+
+    block [(#grid c:8)]:8 {
+        none X_rows[18]
+        block [edge:1] { X_rows[edge] = 0; X_rows[edge + 17] = 0 }
+        block [column:16] { X_rows[column + 1] = X[c, column] }
+        block [(#vector o:16)] { zero; block [(#unroll i:3)] { Y[c, o] += X_rows[o + i] * (inside ? W[i] : 0) } }
+    }
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.core.text.names import NameScope
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.regions.inside import inside
+from tileir.passes.schedules.registers.blocks import nested
+from tileir.passes.schedules.registers.cost import choose, may_overlap
+from tileir.passes.schedules.registers.packing import whole_uses
+from tileir.poly.affine import Affine
+from tileir.poly.coverage import tightened
+from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.schedule.remarks import Refused
+from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.passes.schedules.registers.cost import Limits, Plan
+
+_LEAST_GROUPS: Final = 8
+"""Fewest groups, each of which copies planes of its own: fewer would leave threads without work."""
+
+_MOST_UNROLLED: Final = 16
+"""Most steps along a row: they are unrolled, so that each knows which of its lanes are beyond an edge."""
+
+_MOST_VECTORS: Final = 14
+"""Rows of so many vectors are one tile; of longer ones the ends are tiles of their own."""
+
+
+@attrs.frozen
+class Bordered:
+    """How one kernel copies an input with its border.
+
+    Attributes:
+        nest: The kernel; its accesses have the axes of the tensors.
+        window: The use of the input that lanes read along.
+        vector: The index of the lanes.
+        axis: The axis of the input on which they are neighbours.
+        outside: The indices that number planes: a group for each point.
+        tests: The constraints that keep lanes inside of the input, which zeros replace.
+        weights: The other factors of a product.
+        shape: That of the input.
+
+    """
+
+    nest: Nest
+    window: Use
+    vector: stripe.Index
+    axis: int
+    outside: tuple[stripe.Index, ...]
+    tests: tuple[Affine, ...]
+    weights: tuple[Use, ...]
+    shape: stripe.TensorShape
+
+
+def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered | None:
+    """Return how to copy an input of a contraction with zeros around its rows; None where that does not help.
+
+    ``shapes`` holds those of the tensor behind each root, as far as they are known.
+    """
+    reductions = [segment for segment in nest.segments if segment.loops]
+    others = (segment for segment in nest.segments if not segment.loops)
+    if len(reductions) != 1 or any(segment.constraints for segment in others):
+        return None
+    (segment,) = reductions
+    factors = _factors(nest, segment)
+    for window in factors:
+        shape = shapes.get(window.root)
+        if shape is None or window.strides != shape.strides:
+            continue
+        for vector in nest.indices:
+            found = _along(nest, window, vector, shape)
+            if found is not None and (placed := _planes(found)) is not None:
+                weights = tuple(use for use in factors if use is not window)
+                whole = whole_uses(_without(nest, placed.tests), shapes)
+                if all(use in whole and not use.stride(vector.name) for use in weights):
+                    return attrs.evolve(placed, weights=weights)
+    return None
+
+
+def _factors(nest: Nest, segment: Segment) -> tuple[Use, ...]:
+    """Return the one or two inputs of which products are added up; none for another reduction."""
+    *body, last = segment.statements
+    loads = {s.into: s.source for s in body if isinstance(s, stripe.Load) and s.index is None}
+    if not isinstance(last, stripe.Store) or last.index is not None:
+        return ()
+    if segment.use(last.into).aggregation is not Aggregation.SUM:
+        return ()
+    names: tuple[str, ...] = (last.source,)
+    if len(body) == len(loads) + 1 and isinstance(body[-1], stripe.Intrinsic) and body[-1].op is Op.MUL:
+        names = body[-1].inputs if body[-1].into == last.source else ()
+    elif len(body) != len(loads):
+        return ()
+    uses = tuple(segment.use(loads[name]) for name in names if name in loads)
+    local = {allocation.name for allocation in nest.allocations}
+    distinct = len(set(uses)) == len(names) == len(loads)
+    return uses if distinct and not any(use.root in local for use in uses) else ()
+
+
+def _along(nest: Nest, window: Use, vector: stripe.Index, shape: stripe.TensorShape) -> Bordered | None:
+    """Return the constraints on an index that only keep lanes along it inside of an input; None for another index."""
+    segment = sch.the_reduction(nest)
+    axis = len(window.access) - 1
+    place = window.access[axis]
+    tests = tuple(c for c in segment.constraints if c.coefficient(vector.name))
+    limits = (tightened(place), tightened(shape.sizes[axis] - 1 - place))
+    if not tests or window.strides[axis] != 1 or place.coefficient(vector.name) != 1:
+        return None
+    if any(tightened(test) not in limits for test in tests):
+        return None
+    if any(use.stride(vector.name) != 1 for use in sch.written_uses(nest)):
+        return None
+    along = [loop for loop in segment.loops if place.coefficient(loop.name)]
+    outer = [index for index in nest.indices if index is not vector and place.coefficient(index.name)]
+    if outer or product(loop.range for loop in along) > _MOST_UNROLLED:
+        return None
+    return Bordered(nest, window, vector, axis, (), tests, (), shape)
+
+
+def _planes(found: Bordered) -> Bordered | None:
+    """Return the same with the indices outside: those that lead to other planes, over which no window slides."""
+    nest, window = found.nest, found.window
+    loops = {loop.name for loop in sch.the_reduction(nest).loops}
+    slid = {name for access in window.access if loops & set(access.indices) for name in access.indices}
+    outside = tuple(i for i in nest.indices if window.stride(i.name) and i.name not in slid and i is not found.vector)
+    apart = {index.name for index in outside}
+    tested = {name for c in sch.the_reduction(nest).constraints for name in c.indices}
+    mixed = any(not apart.isdisjoint(a.indices) and not apart.issuperset(a.indices) for a in window.access)
+    if mixed or apart & tested or product(i.range for i in outside) < _LEAST_GROUPS:
+        return None
+    return attrs.evolve(found, outside=outside)
+
+
+def _without(nest: Nest, tests: tuple[Affine, ...]) -> Nest:
+    """Return a nest without some of its constraints."""
+    segments = (attrs.evolve(s, constraints=tuple(c for c in s.constraints if c not in tests)) for s in nest.segments)
+    return attrs.evolve(nest, segments=tuple(segments))
+
+
+def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe.TensorShape]) -> Node | None:
+    """Return the kernel; None where its planes are too large to be near, or no tile suits its rows."""
+    names = found.nest.taken_names()
+    planes = _Planes.of(found, names)
+    if planes.nbytes > limits.cache_bytes:
+        return None
+    lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(found.nest), limits.max_lanes)
+    tiles: list[Node] = []
+    for start, count, tested in _columns(found, lanes):
+        nest = _inner(found, planes, start, count, tested=tested)
+        first = _moved(nest, {index.name: Affine() for index in found.outside})
+        plan = choose(first, limits, {**shapes, planes.memory.name: planes.memory.shape})
+        if not _suits(plan, found.vector.name):
+            return None
+        tiles.extend(nested(nest, plan, names))
+    grid = tuple(index.bound(Binding.GRID) for index in found.outside)
+    return Node(grid, (planes.memory,), (*planes.copies(lanes, names), *tiles))
+
+
+def _suits(plan: Plan | Refused, vector: str) -> TypeGuard[Plan]:
+    """Return whether a plan has its lanes along an index, and its sums in registers all the while."""
+    return not isinstance(plan, Refused) and plan.vector.name == vector and plan.visit is None and not plan.packed
+
+
+@attrs.frozen
+class _Planes:
+    """Memory of a group for the planes that its windows slide over, and their borders.
+
+    Attributes:
+        found: What is copied.
+        memory: The memory: its axes are those of the input that no outside index moves.
+        axes: These axes.
+        low: The least place on each of them.
+        high: The greatest place on each of them.
+
+    """
+
+    found: Bordered
+    memory: stripe.Refinement
+    axes: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    @classmethod
+    def of(cls, found: Bordered, names: NameScope) -> _Planes:
+        """Return what all points of a group read, whether it exists or not."""
+        apart = {index.name for index in found.outside}
+        loops = sch.the_reduction(found.nest).loops
+        ranges = {i.name: i.range for i in (*found.nest.indices, *loops) if i.name not in apart}
+        access = found.window.access
+        axes = tuple(axis for axis, place in enumerate(access) if apart.isdisjoint(place.indices))
+        bounds = [access[axis].bounds(ranges) for axis in axes]
+        low, high = tuple(int(low) for low, _ in bounds), tuple(int(high) for _, high in bounds)
+        sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
+        shape = stripe.TensorShape.dense(found.window.dtype, sizes)
+        name = names.fresh(f"{found.window.root}_rows")
+        zero = tuple(Affine() for _ in sizes)
+        memory = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
+        return cls(found, memory, axes, low, high)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the planes of a group."""
+        return self.memory.shape.elements * self.found.window.dtype.itemsize
+
+    def read(self, use: Use) -> Use:
+        """Return a use of the input as one of this memory."""
+        places = zip(self.axes, self.low, strict=True)
+        access = tuple(use.access[axis] - low for axis, low in places)
+        return attrs.evolve(use, root=self.memory.name, access=access, strides=self.memory.shape.strides, sizes=())
+
+    def copies(self, lanes: int, names: NameScope) -> Iterator[Node]:
+        """Yield what copies the input, a row at a time, and writes zeros at both ends of each row."""
+        sizes = [self.found.shape.sizes[axis] for axis in self.axes]
+        first = [max(0, low) for low in self.low]
+        count = [min(high, size - 1) - low + 1 for low, high, size in zip(first, self.high, sizes, strict=True)]
+        rows = [sch.index(names.fresh(f"row_{axis}"), count[axis]) for axis in range(len(self.axes) - 1)]
+        start = [sch.part(row) + low for row, low in zip(rows, first, strict=False)]
+        around = sch.present(rows)
+        begin = first[-1]
+        for number, width in _runs(count[-1], lanes):
+            vector = sch.index(names.fresh("column_vector"), number, Binding.UNROLL if number <= lanes else None)
+            lane = sch.index(names.fresh("column_lane"), width, Binding.LANE)
+            column = sch.part(vector, width) + sch.part(lane) + begin
+            statements = (stripe.Load("from", "x"), stripe.Store("x", "to"))
+            uses = (self._source((*start, column)), self._target((*start, column)))
+            yield Node((*around, *sch.present((vector, lane))), statements=statements, uses=uses)
+            begin += number * width
+        zero = (_zero(self.found.window.dtype), stripe.Store("zero", "to"))
+        ends = ((self.low[-1], first[-1]), (first[-1] + count[-1], self.high[-1] + 1))
+        for low, high in ends:
+            if low < high:
+                edge = sch.index(names.fresh("edge"), high - low, Binding.UNROLL)
+                target = self._target((*start, sch.part(edge) + low))
+                yield Node((*around, *sch.present((edge,))), statements=zero, uses=(target,))
+
+    def _source(self, places: tuple[Affine, ...]) -> Use:
+        moved = dict(zip(self.axes, places, strict=True))
+        access = tuple(moved.get(axis, place) for axis, place in enumerate(self.found.window.access))
+        return attrs.evolve(self.found.window, name="from", access=access, sizes=())
+
+    def _target(self, places: tuple[Affine, ...]) -> Use:
+        access = tuple(place - low for place, low in zip(places, self.low, strict=True))
+        return Use("to", self.memory.name, access, self.memory.shape.strides, self.found.window.dtype, _OUT)
+
+
+_OUT: Final = stripe.Direction.OUT
+
+
+def _runs(count: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """Yield so many vectors of so many lanes that make up ``count`` elements."""
+    while count and lanes:
+        if count >= lanes:
+            yield count // lanes, lanes
+        count, lanes = count % lanes, lanes // 2
+
+
+def _zero(dtype: DType) -> stripe.Constant:
+    return stripe.Constant("zero", dtype, 0.0 if dtype.is_float else 0)
+
+
+def _columns(found: Bordered, lanes: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield where runs of columns begin, how many there are, and whether some are beyond an edge at some step."""
+    size = found.vector.range
+    ranges = {i.name: i.range for i in (*found.nest.indices, *sch.the_reduction(found.nest).loops)}
+    low, high = inside(found.vector, found.tests, ranges)
+    left, right = -(-low // lanes) * lanes, -(-(size - high) // lanes) * lanes
+    overlaps = may_overlap(found.nest)
+    if size <= _MOST_VECTORS * lanes or left + right + lanes > size:
+        yield from ((start, count, True) for start, count in _whole_vectors(size, lanes, overlaps=overlaps))
+        return
+    yield from ((start, count, True) for start, count in ((0, left), (size - right, right)) if count)
+    for start, count in _whole_vectors(size - left - right, lanes, overlaps=overlaps):
+        yield left + start, count, False
+
+
+def _whole_vectors(size: int, lanes: int, *, overlaps: bool) -> Iterator[tuple[int, int]]:
+    """Yield runs of columns, of whole vectors as far as possible: the last one may overlap others."""
+    lanes = min(lanes, sch.power_of_two_below(size))
+    whole = size // lanes * lanes
+    rest = size - whole
+    if not overlaps:
+        yield 0, size
+        return
+    yield 0, whole
+    if rest and rest == max(_LEAST_LANES, sch.power_of_two_below(rest)):
+        yield whole, rest
+    elif rest:
+        yield size - lanes, lanes
+
+
+_LEAST_LANES: Final = 4
+"""Vectors of so few lanes are no slower than whole ones that overlap others."""
+
+
+def _inner(found: Bordered, planes: _Planes, start: int, count: int, *, tested: bool) -> Nest:
+    """Return what one group does with some columns, with its planes in place of the input."""
+    apart = {index.name for index in found.outside}
+    moved = {found.vector.name: Affine.index(found.vector.name) + start}
+    along = set(found.window.access[found.axis].indices)
+    segments = []
+    for segment in _without(found.nest, found.tests).segments:
+        loops = tuple(i.bound(Binding.UNROLL) if tested and i.name in along else i for i in segment.loops)
+        if segment.loops:
+            statements = _masked(found, segment) if tested else segment.statements
+            uses = tuple(planes.read(use) if use == found.window else use for use in segment.uses)
+            segment = attrs.evolve(segment, loops=loops, uses=uses, statements=statements)
+        segments.append(segment)
+    indices = (attrs.evolve(i, range=count) if i is found.vector else i for i in found.nest.indices)
+    kept = tuple(i for i in indices if i.name not in apart)
+    return _moved(attrs.evolve(found.nest, indices=kept, segments=tuple(segments)), moved)
+
+
+def _moved(nest: Nest, values: Mapping[str, Affine]) -> Nest:
+    """Return a nest with other values of indices, which it need not have."""
+    segments = []
+    for segment in nest.segments:
+        node = leaf(segment, values, ())
+        segments.append(attrs.evolve(segment, uses=node.uses, statements=node.statements, constraints=node.constraints))
+    return attrs.evolve(nest, segments=tuple(segments))
+
+
+def _masked(found: Bordered, segment: Segment) -> tuple[stripe.Statement, ...]:
+    """Return the statements of a product with 0 for the other factor in lanes that read beyond an edge."""
+    taken = NameScope.of(filter(None, map(stripe.scalar_output, segment.statements)))
+    weights = {weight.name for weight in found.weights}
+    result: list[stripe.Statement] = []
+    for statement in segment.statements:
+        if not isinstance(statement, stripe.Load) or statement.source not in weights:
+            result.append(statement)
+            continue
+        dtype = segment.use(statement.source).dtype
+        value, zero, least = taken.fresh("weight"), taken.fresh("zero"), taken.fresh("least")
+        result.append(attrs.evolve(statement, into=value))
+        result += (attrs.evolve(_zero(dtype), into=zero), stripe.Constant(least, DType.I32, 0))
+        for number, test in enumerate(found.tests, 1):
+            place, holds = taken.fresh("place"), taken.fresh("inside")
+            into = statement.into if number == len(found.tests) else taken.fresh("weight")
+            result.append(stripe.LoadIndex(test, place, DType.I32))
+            result.append(stripe.Intrinsic(Op.CMP_GE, (place, least), holds, DType.BOOL))
+            result.append(stripe.Intrinsic(Op.COND, (holds, value, zero), into, dtype))
+            value = into
+    return tuple(result)
