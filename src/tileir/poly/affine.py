@@ -175,7 +175,12 @@ class Affine(Shown):
 
 def movement(access: Iterable[Affine], strides: Iterable[int], index: str) -> int:
     """Return how many elements an integral access moves when ``index`` grows by one."""
-    return sum(int(affine.coefficient(index)) * stride for affine, stride in zip(access, strides, strict=True))
+    moved = 0
+    for affine, stride in zip(access, strides, strict=True):
+        for name, coefficient in affine.terms:
+            if name == index:
+                moved += int(coefficient) * stride
+    return moved
 
 
 def total(expressions: Iterable[Affine]) -> Affine:

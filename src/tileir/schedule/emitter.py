@@ -202,25 +202,25 @@ class _Emitter:
         It starts at the least element that any point of the levels below touches; that of the level above is ``start``
         elements into its refinement, of which there is none at the outermost level.
         """
-        seen = own | bound
         access, dims = [], []
         sizes = use.sizes or (1,) * len(use.access)
         for axis, (affine, size, stride) in enumerate(zip(use.access, sizes, use.strides, strict=True)):
-            low, high = self._reach(affine, seen)
-            first = affine.offset + low if start is None else start[axis] + low - self._reach(affine, bound)[0]
-            access.append(Affine(tuple([term for term in affine.terms if term[0] in own]), exact(first)))
+            low = high = above = 0  # the least and greatest value of the levels below, and the least with this one
+            terms = []
+            for term in affine.terms:
+                index, coefficient = term
+                move = int(coefficient) * (self.ranges[index] - 1)
+                if index not in bound:
+                    above += min(0, move)
+                if index in own:
+                    terms.append(term)
+                elif index not in bound:
+                    low, high = low + min(0, move), high + max(0, move)
+            first = affine.offset + low if start is None else start[axis] + low - above
+            access.append(Affine(tuple(terms), exact(first)))
             dims.append(stripe.Dim(size + high - low, stride))
         shape = stripe.TensorShape(use.dtype, tuple(dims))
         return stripe.Refinement("", use.direction, source, tuple(access), shape, use.aggregation)
-
-    def _reach(self, affine: Affine, seen: frozenset[str]) -> tuple[int, int]:
-        """Return the least and the greatest value of the terms of indices that are not ``seen``."""
-        low = high = 0
-        for i, c in affine.terms:
-            if i not in seen:
-                move = int(c) * (self.ranges[i] - 1)
-                low, high = low + min(0, move), high + max(0, move)
-        return low, high
 
 
 def _named(view: stripe.Refinement, name: str) -> stripe.Refinement:

@@ -12,13 +12,14 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
-from tileir.passes.schedules.registers.packing import whole_uses
+from tileir.passes.schedules.registers.packing import is_dense, whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
+    from tileir.passes.schedules.registers.steps import Rate
     from tileir.stripe.ir import Index
 
 _PIECE: Final = 0.04
@@ -240,9 +241,10 @@ class _Candidate:
     def best(self) -> Plan | Refused:
         """Return the cheapest tile; refused where the registers hold none."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
-        visits = {columns: self._visit(columns) for columns in range(1, _MOST_COLUMNS_OF_ONE_ROW + 1)}
+        visits = self._visits()
+        pieces = {columns: tuple(self._column_pieces(columns)) for columns in visits}
         for rows in self._row_choices():
-            for columns, cost in self._costs(rows, visits):
+            for columns, cost in self._costs(rows, visits, pieces):
                 if found is None or cost < found[0]:
                     found = cost, columns, rows
         if found is None:
@@ -256,13 +258,19 @@ class _Candidate:
         registers = self.limits.registers
         return Plan(self.vector, self.lanes, columns, rows, packed, registers, cost, self.overlaps, visit=visit)
 
-    def _visit(self, columns: int) -> Visit | None:
-        """Return how tiles of so many columns cut the reduction; None where they do not."""
+    def _visits(self) -> dict[int, Visit | None]:
+        """Return how tiles cut the reduction, by the columns that they have; None where they do not."""
+        widths = range(1, _MOST_COLUMNS_OF_ONE_ROW + 1)
         found = along_lanes(self.nest, self.vector.name)
-        if found is None or columns * self.lanes > self.vector.range:
-            return None
-        limits, width = self.limits, columns * self.lanes
-        return visit(self.nest, *found, self.vector, width, limits.cache_bytes, limits.panel_bytes)
+        if found is None:
+            return dict.fromkeys(widths)
+        limits, lanes, vector = self.limits, self.lanes, self.vector
+        return {
+            columns: None
+            if columns * lanes > vector.range
+            else visit(self.nest, *found, vector, columns * lanes, limits.cache_bytes, limits.panel_bytes)
+            for columns in widths
+        }
 
     def _row_choices(self) -> Iterator[tuple[Rows, ...]]:
         """Yield one row, some rows of one index, and all rows of a short index with some of another."""
@@ -302,33 +310,44 @@ class _Candidate:
             most = (registers - 2) // (sums + (1 if again and rows else 0))
         return max(most, 0 if rows else 1)
 
-    def _costs(self, rows: Sequence[Rows], visits: Mapping[int, Visit | None]) -> Iterator[tuple[int, float]]:
+    def _costs(
+        self,
+        rows: Sequence[Rows],
+        visits: Mapping[int, Visit | None],
+        pieces: Mapping[int, tuple[tuple[int, int], ...]],
+    ) -> Iterator[tuple[int, float]]:
         """Yield how many columns a tile may have, and what all tiles cost together then.
 
         The cost is that of all points of the other indices and all steps of the reduction.
         """
-        widest = _MOST_COLUMNS if product(r.height for r in rows) > 1 else _MOST_COLUMNS_OF_ONE_ROW
-        most = min(self._most_columns(rows), self.vector.range // self.lanes)
-        if self.limits.columns:
-            least = min(self.limits.columns, self.vector.range // self.lanes)
-            widths = range(least, min(least, most) + 1)
-        else:
-            widths = range(1, min(widest, most) + 1)
+        widths = self._widths(rows)
         if not widths:
             return
         points = product(r.index.range for r in rows)
         share = product(i.range for i in self.nest.indices if i is not self.vector) / points
+        tiles = tuple(row_pieces(rows))
+        rates: dict[int, list[tuple[Rate, ...]]] = {}
         for columns in widths:
-            pieces, visit = tuple(self._column_pieces(columns)), visits[columns]
-            beside, blocks = (0, 1) if visit is None else (min(visit.panels, pieces[0][0]), visit.blocks)
+            visit, parts = visits[columns], pieces[columns]
+            beside, blocks = (0, 1) if visit is None else (min(visit.panels, parts[0][0]), visit.blocks)
+            if beside not in rates:
+                rates[beside] = [tuple([step.over(heights, beside) for step in self.steps]) for _, heights in tiles]
             cost = 0.0
-            for count, heights in row_pieces(rows):
-                rates = [step.over(heights, beside) for step in self.steps]
+            for (count, heights), steps in zip(tiles, rates[beside], strict=True):
                 setting = blocks * _SETTING * product(heights.values())
-                for repeats, width in pieces:
-                    steps = sum(rate.cost(width) for rate in rates)
-                    cost += count * repeats * (steps + setting * width + blocks * LATENCY)
-            yield columns, cost * share * (1 + _PIECE * (len(pieces) - 1))
+                for repeats, width in parts:
+                    step = sum([rate.cost(width) for rate in steps])
+                    cost += count * repeats * (step + setting * width + blocks * LATENCY)
+            yield columns, cost * share * (1 + _PIECE * (len(parts) - 1))
+
+    def _widths(self, rows: Sequence[Rows]) -> range:
+        """Return how many columns a tile may have."""
+        widest = _MOST_COLUMNS if product(r.height for r in rows) > 1 else _MOST_COLUMNS_OF_ONE_ROW
+        most = min(self._most_columns(rows), self.vector.range // self.lanes)
+        if self.limits.columns:
+            least = min(self.limits.columns, self.vector.range // self.lanes)
+            return range(least, min(least, most) + 1)
+        return range(1, min(widest, most) + 1)
 
     def _column_pieces(self, columns: int) -> Iterator[tuple[int, int]]:
         """Yield how often a tile of how many vectors is needed; vectors of fewer lanes count as whole ones."""
@@ -354,7 +373,7 @@ class _Candidate:
         loops = {i.name: i for s in self.nest.segments for i in s.loops if use.stride(i.name)}
         depth = product(i.range for i in loops.values())
         reads = product(i.range for i in self.nest.indices if not use.stride(i.name))
-        if _is_dense(use, tuple(loops.values()), columns * self.lanes):
+        if is_dense(use, tuple(loops.values()), columns * self.lanes):
             return False
         nbytes = depth * self.vector.range * use.dtype.itemsize
         far = depth * columns * self.lanes * use.dtype.itemsize > self.limits.panel_bytes
@@ -369,16 +388,6 @@ class _Candidate:
             moving = product(i.range for i in self.nest.indices if use.stride(i.name))
             cost += product(loops.values()) * moving * (_TURNED if use in self.strided else 2.0 / self.lanes)
         return cost
-
-
-def _is_dense(use: Use, loops: Sequence[Index], width: int) -> bool:
-    """Return whether a panel of ``width`` elements is contiguous in memory, as it would be if it were packed."""
-    expected = width
-    for index in sorted(loops, key=lambda i: abs(use.stride(i.name))):
-        if use.stride(index.name) != expected:
-            return False
-        expected *= index.range
-    return True
 
 
 def row_pieces(rows: Sequence[Rows]) -> Iterator[tuple[int, dict[str, int]]]:

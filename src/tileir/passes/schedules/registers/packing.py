@@ -1,4 +1,4 @@
-"""Which panels of a contraction may be copied as a whole, though some points of their indices do not exist."""
+"""Which panels of a contraction may be copied as a whole, though some points do not exist, and which need no copy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tileir.poly.constraint import system
 from tileir.stripe.check.views import is_compact
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tileir.poly.constraint import Span
     from tileir.schedule.nest import Nest, Segment, Use
-    from tileir.stripe.ir import TensorShape
+    from tileir.stripe.ir import Index, TensorShape
 
 
 def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
@@ -73,3 +73,13 @@ class _Box:
         box: Mapping[str, Span] = dict(ends)
         points = system(box, [(constraint, None) for constraint in self.segment.constraints], box)
         return points is not None and feasible(points) is True
+
+
+def is_dense(use: Use, loops: Sequence[Index], width: int) -> bool:
+    """Return whether a panel of ``width`` elements is contiguous in memory, as it would be if it were packed."""
+    expected = width
+    for index in sorted(loops, key=lambda i: abs(use.stride(i.name))):
+        if use.stride(index.name) != expected:
+            return False
+        expected *= index.range
+    return True
