@@ -73,7 +73,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
             raise ArgumentError((Diagnostic("TIL707", message),))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Laws:
     """The pass that applies laws, which may have conditions."""
 

@@ -51,7 +51,7 @@ def faults_of(formula: Formula, functions: Mapping[str, Function]) -> list[Diagn
     return check.found
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Check:
     """What is known at a step, and what was found wrong before it."""
 

@@ -178,7 +178,7 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
     return None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Touch:
     """An access to memory: by which block of threads, whether again in loops around, and where each has its own."""
 

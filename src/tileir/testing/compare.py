@@ -31,7 +31,7 @@ INTERPRETER: Final = "interpreter"
 _REPORT_SECONDS: Final = 10.0
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Tally:
     """What was compared so far."""
 

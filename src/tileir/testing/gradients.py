@@ -139,7 +139,7 @@ def _evaluator(
     return run
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Weighted:
     """A function as one number: the weighted sum of its results."""
 
@@ -156,7 +156,7 @@ class _Weighted:
             return float(np.sum(terms)), self.noise * (1.0 + float(np.sum(np.abs(terms))))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Check:
     """One function at one place."""
 

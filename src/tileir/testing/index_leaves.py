@@ -88,7 +88,7 @@ def stores(program: Program) -> Stores:
     return Stores(tuple(walk.found), frozenset(walk.unclear))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Points:
     """The points of a block and of those around it, as a leaf has them."""
 
@@ -112,7 +112,7 @@ class _Points:
         )
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _View:
     """Where a refinement lies: the memory, the indices around its allocation, and the first element that it shows."""
 
@@ -126,7 +126,7 @@ class _View:
         return Element(self.memory, (*map(Affine.index, self.owner), self.first + extra))
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Walk:
     main: Block
     found: list[Leaf] = attrs.field(factory=list)

@@ -84,7 +84,7 @@ def _is_exact(value: float) -> bool:
     return isinstance(value, int) or (value == int(value) and abs(value) <= 1 << 53)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Collector:
     """Makes warnings of what inference finds."""
 
@@ -144,7 +144,7 @@ def _loss(given: DType, dtype: DType) -> str:
     return f"{given.value} becomes {dtype.value} here, {what}: cast one of the operands, to say what you mean"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Accesses:
     """The accesses of one contraction, as they were written and as numbers."""
 

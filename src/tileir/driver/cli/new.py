@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Template:
     """What the wheels of one kind have in common.
 

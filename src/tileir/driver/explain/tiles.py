@@ -147,7 +147,7 @@ def tile_tables(
     return tuple(tables)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Blocks:
     """A pass that changes nothing, and keeps what an autotile with the same options would look at."""
 
@@ -164,7 +164,7 @@ class _Blocks:
         return map_blocks(program, keep, self.options.reqs)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Split:
     """A pass that splits one block in a given way."""
 

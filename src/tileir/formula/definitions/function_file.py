@@ -142,7 +142,7 @@ def _lines(header: re.Match[str]) -> Iterator[tuple[int, str]]:
         start += len(line)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Description:
     """What the header of a function says, as far as it was read."""
 

@@ -113,7 +113,7 @@ class ControlEdits:
         return [] if group.limit is None else [Change(end, self.extents[place][1], "")]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _StepEdits:
     """What the controls of one step change."""
 

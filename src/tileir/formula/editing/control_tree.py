@@ -78,7 +78,7 @@ class _Common(TypedDict):
     span: Extent | None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Building:
     formula: Formula
     functions: Mapping[str, Function]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Control:
     """What all controls have.
 

@@ -235,7 +235,7 @@ def _paths(formula: Formula, tree: _Node) -> dict[str, str | None]:
     return {**before, **dict(tree.moved(""))}
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Node:
     """A step, by its path before the edit, or the formula; changed as its text is, it tells the paths after."""
 

@@ -85,7 +85,7 @@ def craft(
     return _Crafting(functions, dtypes).formula(formula)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Scope:
     """What a step can read.
 
@@ -105,7 +105,7 @@ class _Scope:
         return self.names[source.name] if isinstance(source.name, str) else self.lines[source.name - 1]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Crafting:
     """The formula that is being written as Tile."""
 

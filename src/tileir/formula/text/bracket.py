@@ -58,7 +58,7 @@ def parse(text: str, name: str = "<formula>") -> Formula:
     )
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _BracketReader(Reader):
     opening: ClassVar[str] = "<"
     closing: ClassVar[str] = ">"

@@ -150,7 +150,7 @@ class _Counted:
         return stripe.Block(name, indices, (), views, statements, self.kernel.comments, tags=_TAGS)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Body:
     """Statements that are being made."""
 

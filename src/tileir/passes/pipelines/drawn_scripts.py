@@ -172,7 +172,7 @@ def _schedules(step: Pass) -> bool:
     return type(inner).__module__.startswith(SCHEDULES) and inner.name != "thread"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Kernels:
     """Collects the kernels of a program, and changes nothing."""
 

@@ -110,7 +110,7 @@ class Separate:
         return best
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Cut:
     """The values ``low`` to ``high``, exclusive, of an index are inside; as many are outside at each end, or none."""
 

@@ -101,7 +101,7 @@ class SkipZeros:
         return attrs.evolve(kernel, constraints=(*kernel.constraints, *tests), deps=())
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Zeros:
     """What is ``number``, which is 0 or minus infinity, or NaN, wherever some of ``tests`` is negative."""
 

@@ -113,7 +113,7 @@ class _Versioned(ctypes.Structure):
     )
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Given:
     """A capsule that was asked for already, as NumPy takes it."""
 
@@ -218,7 +218,7 @@ def exported(array: Array, place: Place, *, version: object = None, copied: bool
     return capsule
 
 
-@attrs.frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class _Addressed:
     """Memory at an address, as NumPy takes it; ``owner`` is kept alive."""
 

@@ -88,7 +88,7 @@ def steps_of(sketch: Sketch, tree: Tree) -> tuple[Step, ...] | Refused:
     return writer.refusal or tuple(writer.steps)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Writer:
     """Steps so far, and the tree that they make; none are added behind one that refuses."""
 

@@ -111,7 +111,7 @@ def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator
                 yield use, leaf, other, other_leaf
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Place:
     """A use in a leaf below a loop."""
 

@@ -61,7 +61,7 @@ def as_bits(kernel: KernelFunction, dtypes: frozenset[DType]) -> KernelFunction:
     return made
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Bits:
     """Replaces types in the parts of one kernel."""
 

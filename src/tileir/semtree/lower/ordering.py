@@ -74,7 +74,7 @@ def _words(dtype: DType, size: int) -> tuple[DType, bool]:
     return DType.I64, dtype.itemsize > 4 or size >= 1 << 31
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Row:
     """A row of keys, and the network that sorts its words."""
 

@@ -27,7 +27,7 @@ def rule_of(law: Law) -> Rule[Expr]:
     return Rule(law.text, apply)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Terms:
     """Expressions, which are values themselves."""
 

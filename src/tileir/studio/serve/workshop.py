@@ -48,7 +48,7 @@ class Limits:
     memory_bytes: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Worker:
     """A process, started when it is first needed, and again after each end."""
 
@@ -176,7 +176,7 @@ _LANES: Final = 1000
 """Lanes whose last turn is remembered."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Lane:
     """The newest request of a lane."""
 

@@ -36,7 +36,7 @@ _COMPLAINT: Final = 2000
 """So many bytes of what a process complained of before it crashed are told."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _EndedError(Exception):
     """A process is gone, or says nothing any more, in the middle of a case."""
 

@@ -54,7 +54,7 @@ def differences(function: typed.Function, inputs: Mapping[str, Array]) -> dict[s
     return {name: 2.0 * analysis.of(name) for name in function.outputs}
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Analysis:
     """The values of a program, and the errors of those that are inexact."""
 

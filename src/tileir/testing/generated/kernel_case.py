@@ -87,7 +87,7 @@ class KernelCase:
         return to_text(self.kernel)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Statements(Expressions):
     """Makes the statements of one kernel.
 

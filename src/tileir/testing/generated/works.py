@@ -101,7 +101,7 @@ def _buffer(name: str) -> Buffer:
     return Buffer(name, DType.BOOL if flag else DType.I32, (1,) if flag else (SIZE,), role)
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Works:
     """Chooses works that read only what is written on every way.
 

@@ -37,7 +37,7 @@ PATIENCE: Final = 120.0
 """Seconds after which what was interrupted counts as hanging."""
 
 
-@attrs.define
+@attrs.define(repr=False)
 class _Interrupter:
     """Raises at one of the moments that it counts: beginnings of lines and calls in our files."""
 
@@ -134,7 +134,7 @@ OPERATIONS: Final = ("compile", "call", "submit", "step", "close")
 TUNING_SECONDS: Final = 0.3
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Scene:
     """A context, and what is done with it under interrupts."""
 

@@ -189,7 +189,7 @@ def _reach(nest: Nest, index: Index) -> int:
     return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Candidate:
     """A vector index, and what depends on it."""
 

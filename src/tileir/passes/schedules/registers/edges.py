@@ -127,7 +127,7 @@ class Edges:
             yield _Run(row, first, 1 + len(others), tests)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Run:
     """The rows ``first`` to ``first + count - 1``, of which ``tests`` may fail."""
 

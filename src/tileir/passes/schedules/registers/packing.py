@@ -31,7 +31,7 @@ def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
     return frozenset(use for box in boxes for use in box.segment.uses if box.is_inside(use, shapes.get(use.root)))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Box:
     """All points of a segment, also those that its constraints leave out."""
 

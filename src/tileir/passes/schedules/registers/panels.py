@@ -164,7 +164,7 @@ def _tiles(count: int, most: int) -> Iterator[tuple[int, int]]:
         size = min(size, sch.power_of_two_below(max(1, count)))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Rows:
     """Some tiles of ``size`` values each of an index, from ``start`` on."""
 
