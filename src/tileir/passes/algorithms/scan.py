@@ -13,7 +13,6 @@ from tileir.passes.analysis.running import running
 from tileir.passes.base import NOT_MEANT, at_least, selected_kernel, with_temporaries
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.expansion import called_block
-from tileir.passes.schedules.groups.scan import GroupPlan, GroupScanKernels
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 from tileir.schedule.remarks import Refused, refused, remark
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.passes.analysis.running import Running
+    from tileir.passes.schedules.groups.scan import GroupPlan
 
 
 @attrs.frozen
@@ -103,6 +103,8 @@ class Scan:
         """Return the kernels of one scan, and the temporaries between them."""
         plan = self._plan(kernel, found)
         if plan is not None:
+            from tileir.passes.schedules.groups.scan import GroupScanKernels  # processors have no groups
+
             group = GroupScanKernels(kernel, found, plan)
             return self._in_parts(group, group.together, self._parts(found, plan.terms, 1), names)
         builder = ScanKernels(kernel, found)
@@ -135,6 +137,8 @@ class Scan:
         """Return how the threads of a group share a scan; None where its terms are not contiguous, or too few."""
         if self.threads < 2 * self.each or not self._is_contiguous(kernel, found):
             return None
+        from tileir.passes.schedules.groups.scan import GroupPlan  # processors have no groups
+
         wanted = sch.power_of_two_below(max(1, found.steps // self.each))
         threads = min(sch.power_of_two_below(self.threads), max(wanted, _LEAST_THREADS))
         plan = GroupPlan(threads, sch.power_of_two_below(self.each))
