@@ -19,7 +19,7 @@ import numpy as np
 import pyopencl as cl
 
 import tileir
-from tileir.runtime.workspace import holds
+from tileir.runtime.plans.workspace import holds
 from tileir.semtree.launches import executed
 
 COPY = """

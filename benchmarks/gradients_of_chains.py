@@ -24,7 +24,7 @@ import tileir
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.runtime.context import default_context
-from tileir.runtime.placement import place
+from tileir.runtime.plans.placement import place
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import Tensor
 from tileir.tile.ir import Function

@@ -19,8 +19,8 @@ from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
 from tileir.semtree.transform.expansions import ULP
-from tileir.tile.grammar import RANK
 from tileir.tile.ir import UnaryOperator
+from tileir.tile.text.grammar import RANK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -25,8 +25,8 @@ from tileir.driver.executable import Executable, compile  # noqa: A004  the publ
 from tileir.driver.forms import parse, to_text, verify
 from tileir.driver.jit import Jit, evaluate, jit
 from tileir.driver.pending import PendingCall
+from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context, default_context
-from tileir.runtime.disk_cache import DiskCache
 from tileir.runtime.interface import Backend, DeviceInfo, Options
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.ir import Function

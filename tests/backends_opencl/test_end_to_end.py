@@ -18,7 +18,7 @@ from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
 from strategies.opencl_device import device
 from tileir.runtime.events import PendingEvent
-from tileir.tile.printer import to_text
+from tileir.tile.text.printer import to_text
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function
 from tileir.typed.raising.raising import raise_to_tile
@@ -114,7 +114,7 @@ def test_a_process_may_end_while_the_device_works() -> None:
     text = f"""
 import numpy as np, tileir
 from tileir.runtime.events import PendingEvent
-from tileir.tile.printer import to_text
+from tileir.tile.text.printer import to_text
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function
 from tileir.typed.raising.raising import raise_to_tile

@@ -18,7 +18,7 @@ from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.ir import DeclareArray, Region
 from tileir.semtree.rewrite import statements
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.tensor_type import TensorType
 
 SLIDE = """

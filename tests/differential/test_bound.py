@@ -17,8 +17,8 @@ from strategies.tile import Case, assert_equal, cases
 from tileir.core.json.codec import content_hash, from_json, to_json
 from tileir.driver.binding import bind
 from tileir.tile.ir import Function
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 from tileir.tile.traversal import arrays
 
 targets = st.sampled_from(sorted(means.TARGETS))

@@ -11,7 +11,7 @@ from strategies.effort import examples
 from strategies.families import FAMILIES, written
 from strategies.large import large
 from strategies.tile import Case, assert_equal, cases
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 targets = st.sampled_from(sorted(means.TARGETS))
 

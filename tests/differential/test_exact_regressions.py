@@ -9,7 +9,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.driver.checking.check import check_passes
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 
 pytestmark = pytest.mark.once

@@ -17,7 +17,7 @@ from strategies.opencl_device import device
 from strategies.pictures import MODES
 from strategies.tile import assert_equal
 from tileir import ops
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 DTYPES = (np.float32, np.float64, np.int32, np.int16, np.uint8)
 

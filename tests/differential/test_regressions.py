@@ -8,7 +8,7 @@ import pytest
 from strategies import means
 from strategies.tile import assert_equal
 from tileir.core.dtype import DType
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType

@@ -9,7 +9,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.arguments import bind, check_options, tensor_type, tensor_types
 from tileir.runtime.interface import Options
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 
 

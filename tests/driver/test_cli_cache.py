@@ -11,7 +11,7 @@ import pytest
 
 from tileir.driver.cli import main as cli
 from tileir.driver.cli.cache import age_text, size_text
-from tileir.runtime.disk_cache import DiskCache, digest_of
+from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 
 Command = Callable[..., tuple[int, str, str]]
 

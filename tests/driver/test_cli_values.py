@@ -9,7 +9,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.driver.cli.values import destinations, load, save
 from tileir.runtime.array_files import REGISTERED
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 TWO = parse("function (A, S) -> (P, Q) { P = A + S; Q = A * S; }")
 

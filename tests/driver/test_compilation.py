@@ -17,7 +17,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.driver import compilation
 from tileir.driver.compiler import passes_of
 from tileir.passes.schedules.vectors.thread import Thread
-from tileir.runtime.disk_cache import DiskCache
+from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.stripe.ir import Program
 
 TEXT = """function (A[M, K], B[K, N]) -> (C, S) {
@@ -286,7 +286,7 @@ def test_processes_share_programs(tmp_path: Path) -> None:
         "import logging, sys, tileir\n"
         "from pathlib import Path\n"
         "from tileir.driver import compilation\n"
-        "from tileir.runtime.disk_cache import DiskCache\n"
+        "from tileir.runtime.caches.disk_cache import DiskCache\n"
         "compilation.source_digest = lambda package: package\n"
         "logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s')\n"
         "context = tileir.Context(disk_cache=DiskCache(Path(sys.argv[1])))\n"

@@ -14,7 +14,7 @@ from tileir.driver.compilation import Compilation, Request
 from tileir.driver.compiler import passes_of
 from tileir.runtime.interface import DeviceInfo
 from tileir.semtree.ir import Program
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 
 TEXT = "function (A[N], B[N]) -> (C) { C = A + B; }"

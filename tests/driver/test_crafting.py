@@ -13,7 +13,7 @@ import tileir
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.formulas.crafting import craft_file
 from tileir.formula.definitions.function_file import read_functions
-from tileir.runtime.disk_cache import DiskCache
+from tileir.runtime.caches.disk_cache import DiskCache
 
 if TYPE_CHECKING:
     from tileir.formula.editing.given_values import GivenValue

@@ -18,7 +18,7 @@ from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import with_facts
 from tileir.driver.compiler import compile_stages
 from tileir.passes.pipelines.catalog import parse_pipeline
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 from tileir_opencl.run import kernels
 

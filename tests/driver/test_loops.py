@@ -15,8 +15,8 @@ from strategies.loops import arguments, assert_same, functions
 from tileir.core.targets.target import Target
 from tileir.passes.base import run
 from tileir.passes.pipelines.resolution import pipeline_for
-from tileir.runtime.plan import Plan
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.plan import Plan
+from tileir.runtime.plans.resources import Resources
 from tileir.semtree.lower import lowering as to_semtree
 from tileir.stripe.lower import lowering as to_stripe
 from tileir.typed.interpreter import interpret

@@ -7,7 +7,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.runtime.placement import place
+from tileir.runtime.plans.placement import place
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder, Tensor
 from tileir.typed.ir import TensorType

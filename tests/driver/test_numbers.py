@@ -12,8 +12,8 @@ import tileir
 from tileir import DType, TensorType, ops
 from tileir.core.dtype import promote
 from tileir.driver.cli import values as cli_values
-from tileir.runtime.disk_cache import DiskCache
-from tileir.tile.parser import parse
+from tileir.runtime.caches.disk_cache import DiskCache
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 
 Array = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.runtime.context import Context
 from tileir.stripe.text.parser import parse as parse_stripe
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 
 FUNCTION = parse("function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }")

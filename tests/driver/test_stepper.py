@@ -8,7 +8,7 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError, TileError
-from tileir.runtime.plan import Plan
+from tileir.runtime.plans.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from tileir.core.errors import Diagnostic, ParseError, TileError, VerifyError
 from tileir.core.text.lexing import MAX_CHARACTERS, MAX_FAULTS
-from tileir.tile.parser import parse, parse_contraction, parse_expression, parse_polynomial
+from tileir.tile.text.parser import parse, parse_contraction, parse_expression, parse_polynomial
 
 OPEN = "function (A) -> (O) { O = A"
 CLOSE = "; }"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.errors import ParseError, TileError, VerifyError
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 BODY = "function (A[M, N], B[N], X) -> (O) {{ {} }}"
 

@@ -25,7 +25,7 @@ from tileir.testing.programs.contractions import CONTRACTIONS
 from tileir.testing.programs.convolutions import CONVOLUTIONS
 from tileir.testing.programs.loops import LOOPS
 from tileir.testing.programs.moves import MOVES
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared

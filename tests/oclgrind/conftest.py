@@ -10,7 +10,7 @@ import pytest
 
 from strategies.oclgrind import Reports
 from tileir.runtime.interface import Options
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.resources import Resources
 from tileir_opencl import BACKEND
 from tileir_opencl.device.devices import device_of
 from tileir_opencl.run.process import context_of

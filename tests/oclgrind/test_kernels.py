@@ -13,7 +13,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.driver.compiler import compile_stages
 from tileir.runtime.interface import Options
-from tileir.runtime.plan import Plan
+from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Barrier
 from tileir.semtree.launches import runs
 from tileir.semtree.rewrite import rewrite_stmts, with_body
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.core.targets.target import Target
     from tileir.driver.compiler import Stages
     from tileir.runtime.interface import DeviceInfo
-    from tileir.runtime.resources import Resources
+    from tileir.runtime.plans.resources import Resources
     from tileir.semtree.ir import KernelFunction
     from tileir.testing.programs.case import Conformance
 

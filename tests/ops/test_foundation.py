@@ -13,7 +13,7 @@ import tileir
 from tileir import ops
 from tileir.core.ops import Aggregation
 from tileir.ops.shared import foundation
-from tileir.tile.printer import to_text
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

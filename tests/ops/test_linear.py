@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tileir
 from strategies.operations import fault_of, run, sample
 from tileir import ops
-from tileir.tile.printer import to_text
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

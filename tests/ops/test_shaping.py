@@ -13,7 +13,7 @@ import tileir
 from strategies.operations import fault_of, run, sample
 from tileir import ops
 from tileir.semtree.kinds import BufferRole
-from tileir.tile.printer import expression_text, to_text
+from tileir.tile.text.printer import expression_text, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

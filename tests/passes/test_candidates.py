@@ -17,7 +17,7 @@ from tileir.passes.pipelines.catalog import PASSES, pipeline_for
 from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

@@ -17,7 +17,7 @@ from tileir.passes.base import run
 from tileir.passes.rewrites.constant_propagate import ConstantPropagate
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

@@ -12,7 +12,7 @@ from tileir.core.targets.target_file import with_facts
 from tileir.driver.compiler import compile_stages
 from tileir.semtree import ir as sem
 from tileir.semtree.text.printer import to_text as kernel_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 
 MEETING = {

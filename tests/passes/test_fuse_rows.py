@@ -13,7 +13,7 @@ from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

@@ -16,7 +16,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Access, Cast, Constraint, Contraction, Elementwise, Function, Operation, TensorType, Value
 

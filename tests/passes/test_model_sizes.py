@@ -17,7 +17,7 @@ from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.search import best_tiles
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.tensor_type import TensorType
 

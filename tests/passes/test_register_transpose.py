@@ -26,7 +26,7 @@ from tileir.semtree.rewrite import expressions, statements, walk
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program, Special
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

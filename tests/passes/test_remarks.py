@@ -24,7 +24,7 @@ from tileir.passes.recovery import run_without_failing
 from tileir.schedule.remarks import Done, Refused, Remark, Remarks, listening, refused
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared

@@ -31,7 +31,7 @@ from tileir.stripe.lower.lowering import lower
 from tileir.stripe.nesting import main_of
 from tileir.stripe.text.naming import named
 from tileir.stripe.text.printer import location_text, to_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:

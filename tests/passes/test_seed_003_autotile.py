@@ -23,7 +23,7 @@ from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.search import best_tiles, table
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 

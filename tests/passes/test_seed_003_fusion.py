@@ -29,7 +29,7 @@ from tileir.passes.tiling.tile import tiled
 from tileir.stripe.ir import Tags
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

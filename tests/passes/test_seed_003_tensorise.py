@@ -24,7 +24,7 @@ from tileir.passes.tiling.stencil import Stencil, StencilIndex
 from tileir.passes.tiling.tensorise import Tensorise
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 

@@ -20,7 +20,7 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.regions.skip_zeros import SkipZeros
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared

@@ -9,7 +9,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.base import run
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

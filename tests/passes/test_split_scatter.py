@@ -9,7 +9,7 @@ from tileir.passes.algorithms.split_scatter import SplitScatter
 from tileir.passes.base import run
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

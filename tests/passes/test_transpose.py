@@ -24,7 +24,7 @@ from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Buffer, Tags
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 

@@ -20,7 +20,7 @@ from tileir.passes.schedules.vectors.vectorise import Vectorise
 from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

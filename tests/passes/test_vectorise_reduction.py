@@ -19,7 +19,7 @@ from tileir.passes.rewrites.shadow import Shadow
 from tileir.passes.schedules.vectors.vectorise_reduction import VectoriseReduction
 from tileir.stripe.ir import Block, Index, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

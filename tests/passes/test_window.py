@@ -18,7 +18,7 @@ from tileir.passes.analysis.running import terms_of
 from tileir.passes.base import run
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

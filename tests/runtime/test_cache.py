@@ -6,7 +6,7 @@ import time
 import pytest
 
 from strategies.processes import in_forked_child
-from tileir.runtime.cache import Cache
+from tileir.runtime.caches.cache import Cache
 
 
 def test_values_are_kept_and_the_oldest_dropped() -> None:

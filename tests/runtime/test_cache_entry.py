@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileir.runtime.cache_entry import HEADER, BrokenEntryError, decode, encode, table_of
+from tileir.runtime.caches.cache_entry import HEADER, BrokenEntryError, decode, encode, table_of
 
 KEY = hashlib.sha256(b"key").digest()
 OTHER = hashlib.sha256(b"other").digest()

@@ -7,9 +7,9 @@ import pytest
 
 from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
-from tileir.runtime.calls import Calls
 from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import Event
+from tileir.runtime.plans.calls import Calls
 
 
 def waits(calls: Calls, reads: Sequence[object], writes: Sequence[object]) -> tuple[PendingEvent, Sequence[Event]]:

@@ -23,16 +23,16 @@ from strategies.tile import Drawn
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError
 from tileir.runtime.context import Context
-from tileir.runtime.dependencies import dependencies
 from tileir.runtime.interface import Options
-from tileir.runtime.placement import place
-from tileir.runtime.plan import Plan
+from tileir.runtime.plans.dependencies import dependencies
+from tileir.runtime.plans.placement import place
+from tileir.runtime.plans.plan import Plan
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.ir import Branch, Launch, Loop, Program, While
 from tileir.semtree.text.parser import parse_program
 from tileir.semtree.transform.in_place import reuse_in_place
+from tileir.testing.conformance.test_works import LOOP
 from tileir.testing.generated.works import WorksCase, works_case
-from tileir.testing.test_works import LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,9 +237,9 @@ LEFT = """
 import os, sys
 import numpy as np
 from tileir.runtime.context import Context
-from tileir.runtime.plan import Plan
+from tileir.runtime.plans.plan import Plan
 from tileir.semtree.text.parser import parse_program
-from tileir.testing.test_works import LOOP
+from tileir.testing.conformance.test_works import LOOP
 
 context = Context(device_id=sys.argv[1], disk_cache=None)
 device = context.device()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
-from tileir.runtime.dependencies import ancestors, chain, dependencies
+from tileir.runtime.plans.dependencies import ancestors, chain, dependencies
 from tileir.semtree.ir import Buffer, BufferRole, KernelFunction, Launch, Param, ParamAccess, Program
 
 ACCESSES = {"r": ParamAccess.READ, "w": ParamAccess.WRITE, "u": ParamAccess.READ_WRITE}

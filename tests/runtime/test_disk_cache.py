@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tileir
-from tileir.runtime.disk_cache import (
+from tileir.runtime.caches.disk_cache import (
     BLOCK,
     USAGE,
     DiskCache,
@@ -21,7 +21,7 @@ from tileir.runtime.disk_cache import (
     recall,
     remember,
 )
-from tileir.runtime.private_directory import OpenDirectory
+from tileir.runtime.caches.private_directory import OpenDirectory
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are those of POSIX")
 

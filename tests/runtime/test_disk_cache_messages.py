@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import tileir
-from tileir.runtime import disk_cache as module
-from tileir.runtime.disk_cache import BLOCK, USAGE, DiskCache, digest_of, recall, remember
+from tileir.runtime.caches import disk_cache as module
+from tileir.runtime.caches.disk_cache import BLOCK, USAGE, DiskCache, digest_of, recall, remember
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are those of POSIX")
 

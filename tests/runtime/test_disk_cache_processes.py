@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tileir.runtime.disk_cache import BLOCK, USAGE, DiskCache, digest_of
+from tileir.runtime.caches.disk_cache import BLOCK, USAGE, DiskCache, digest_of
 
 SEED: Final = 7
 KILLS: Final = 40
@@ -22,7 +22,7 @@ COMMON: Final = """
 import os, random, signal, sys, time
 from hashlib import sha256
 from pathlib import Path
-from tileir.runtime.disk_cache import DiskCache, digest_of
+from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 """
 
 NURSERY: Final = (
@@ -123,6 +123,6 @@ def test_an_entry_larger_than_the_memory_is_a_miss(tmp_path: Path, monkeypatch: 
     cache, key = DiskCache(tmp_path / "cache"), digest_of("key")
     cache.put("library", key, {"a": b"x"}, {})
     with monkeypatch.context() as patched:
-        patched.setattr("tileir.runtime.disk_cache.decode", full)
+        patched.setattr("tileir.runtime.caches.disk_cache.decode", full)
         assert cache.get("library", key) is None
     assert cache.get("library", key) == {"a": b"x"}

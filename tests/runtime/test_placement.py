@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
-from tileir.runtime.dependencies import ancestors
-from tileir.runtime.placement import SORTED_TEMPORARIES, Place, Placement, _best_gap, place
+from tileir.runtime.plans.dependencies import ancestors
+from tileir.runtime.plans.placement import SORTED_TEMPORARIES, Place, Placement, _best_gap, place
 from tileir.semtree.ir import Buffer, BufferRole, Launch, Program
 
 

@@ -15,8 +15,8 @@ from strategies.plans import SIZE, binary, branches, buffer, expected, operands,
 from tileir.core.errors import BackendError
 from tileir.core.ops import Op
 from tileir.runtime.events import PendingEvent
-from tileir.runtime.plan import MemoryUse, Plan
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.plan import MemoryUse, Plan
+from tileir.runtime.plans.resources import Resources
 from tileir.semtree.ir import BufferRole, Launch, Loop, Program
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tileir.runtime.private_directory import OpenDirectory, UntrustedError, opened
+from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are those of POSIX")
 

@@ -10,7 +10,7 @@ import pytest
 from strategies.devices import executor
 from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.resources import Resources
 
 
 @attrs.define(eq=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tileir.runtime import source_digest as module
-from tileir.runtime.source_digest import source_digest
+from tileir.runtime.caches import source_digest as module
+from tileir.runtime.caches.source_digest import source_digest
 
 OLD = module._STARTED - 100
 

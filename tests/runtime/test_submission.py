@@ -12,8 +12,8 @@ import pytest
 from strategies.asynchronous import DistantDevice, DistantKernel
 from strategies.plans import branches, expected, operands, plan_of, program
 from tileir.runtime.events import PendingEvent
-from tileir.runtime.submission import Submission
-from tileir.runtime.workspace import copied
+from tileir.runtime.plans.submission import Submission
+from tileir.runtime.plans.workspace import copied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,7 @@ from tileir.schedule.tree import Leaf, Loop, Tail, Tree, tree_of
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

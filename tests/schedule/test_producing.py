@@ -14,7 +14,7 @@ from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.schedule.remarks import Remarks, listening
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

@@ -20,7 +20,7 @@ from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.script import Step
 from tileir.stripe.bindings import Binding
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

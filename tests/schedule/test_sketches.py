@@ -28,7 +28,7 @@ from tileir.schedule.search.sketches import Sketch, steps_of
 from tileir.schedule.tree import Tree, tree_of
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

@@ -10,7 +10,7 @@ from tileir.core.dtype import DType
 from tileir.core.integers import network_comparisons
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 
 

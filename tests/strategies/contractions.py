@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

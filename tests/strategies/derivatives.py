@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Op
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission

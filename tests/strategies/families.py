@@ -17,7 +17,7 @@ from strategies.pictures import picture
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared

@@ -9,7 +9,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 

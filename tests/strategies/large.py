@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strategies.tile import Case
 from tileir.core.dtype import DType
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,8 +34,8 @@ from tileir.passes.tiling.thread_inner import ThreadInner
 from tileir.passes.tiling.tile import Tile
 from tileir.passes.tiling.unroll import Unroll
 from tileir.passes.tiling.vectorise_inner import VectoriseInner
-from tileir.runtime.plan import Plan
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.plan import Plan
+from tileir.runtime.plans.resources import Resources
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
 from tileir.typed.ir import TensorType

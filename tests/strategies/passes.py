@@ -18,9 +18,9 @@ from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Direction, Program, Refinement, TensorShape
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.parser import parse_block
-from tileir.testing.index_flow import premature_reads, undefined_reads
-from tileir.testing.index_leaves import stores
-from tileir.testing.index_sets import difference, races
+from tileir.testing.isl.index_flow import premature_reads, undefined_reads
+from tileir.testing.isl.index_leaves import stores
+from tileir.testing.isl.index_sets import difference, races
 from tileir.typed.ir import (
     Access,
     Cast,

@@ -10,8 +10,8 @@ import numpy as np
 from strategies.devices import compiler, executor
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.runtime.plan import Plan
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.plan import Plan
+from tileir.runtime.plans.resources import Resources
 from tileir.semtree.ir import (
     Apply,
     Assign,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.tile.builder import FunctionBuilder
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from tileir.tile.builder import Tensor

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.tile.functions import BUILTINS
-from tileir.tile.grammar import POLYNOMIAL_OPERATORS
 from tileir.tile.ir import (
     Access,
     Assignment,
@@ -34,6 +33,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
+from tileir.tile.text.grammar import POLYNOMIAL_OPERATORS
 from tileir.tile.traversal import index_names
 
 if TYPE_CHECKING:

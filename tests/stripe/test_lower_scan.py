@@ -18,7 +18,7 @@ from tileir.stripe.ir import Block, Direction, Index, Special
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.parser import parse as parse_stripe
 from tileir.stripe.text.printer import to_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed import interpreter
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType

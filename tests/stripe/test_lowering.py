@@ -21,7 +21,7 @@ from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Direction
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed

@@ -12,7 +12,7 @@ from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.generated.exact import sums_exactly
 from tileir.testing.subject import Subject
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

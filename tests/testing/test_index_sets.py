@@ -13,9 +13,9 @@ from tileir.passes.base import map_kernels, run
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.stripe.ir import Block, Index, Program
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.index_leaves import stores
-from tileir.testing.index_sets import difference, races, tuples
-from tileir.tile.parser import parse
+from tileir.testing.isl.index_leaves import stores
+from tileir.testing.isl.index_sets import difference, races, tuples
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

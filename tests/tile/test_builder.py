@@ -14,8 +14,8 @@ from tileir.tile import builder_functions as tf
 from tileir.tile.builder import Dim, FunctionBuilder, Index, Tensor
 from tileir.tile.building.indices import Polynomial
 from tileir.tile.functions import BUILTINS
-from tileir.tile.parser import parse, parse_expression, parse_polynomial
-from tileir.tile.printer import to_text
+from tileir.tile.text.parser import parse, parse_expression, parse_polynomial
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ import tileir
 from tileir.core.errors import TileError
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,11 +15,11 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.json.codec import from_json, to_json
+from tileir.tile.checks.verifier import verify
 from tileir.tile.ir import Constant, Function, Name, Output
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 from tileir.tile.traversal import arrays
-from tileir.tile.verifier import verify
 
 
 def holding(value: ArrayValue | bool | int | float, dims: tuple[str, ...] | None = None) -> Function:

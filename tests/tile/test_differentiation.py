@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tileir.tile.checks.verifier import verify
 from tileir.tile.differentiation import gradient, jvp, vjp
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
-from tileir.tile.verifier import verify
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 
 PRODUCT = parse("function (A[M, K], B[K, N]) -> (C, D) { C[i, j : M, N] = +(A[i, k] * B[k, j]); D = C * C; }")
 

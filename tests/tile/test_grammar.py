@@ -16,9 +16,9 @@ from strategies.tile_text import functions
 from tileir.core.errors import ParseError, VerifyError
 from tileir.core.text.lexing import END, Faults
 from tileir.core.text.span import Source
-from tileir.tile.lexer import Lexer
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
+from tileir.tile.text.lexer import Lexer
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from tileir.tile.ir import Function

@@ -9,7 +9,7 @@ from tileir import evaluate, parse, to_text
 from tileir.core.errors import TileError
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.building.inlining import inline
-from tileir.tile.printer import expression_text
+from tileir.tile.text.printer import expression_text
 
 BODY = parse("""
 function (A[N, M], K[J], Scale, Size) -> (O, A) {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.tile.integers import integers
-from tileir.tile.parser import parse
+from tileir.tile.checks.integers import integers
+from tileir.tile.text.parser import parse
 
 
 @pytest.mark.parametrize(

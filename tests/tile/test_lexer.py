@@ -7,7 +7,7 @@ import pytest
 from tileir.core.errors import ArgumentError
 from tileir.core.text.lexing import END, Faults, Token, TooManyFaultsError, source_of
 from tileir.core.text.span import Source
-from tileir.tile.lexer import FLOAT, INDEX, INTEGER, NAME, Lexer
+from tileir.tile.text.lexer import FLOAT, INDEX, INTEGER, NAME, Lexer
 
 
 def tokens(text: str) -> list[tuple[str, str]]:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from tileir import bind, evaluate
+from tileir.tile.checks.verifier import verify
 from tileir.tile.ir import Constant, Function
 from tileir.tile.low_rank import with_low_rank
-from tileir.tile.verifier import verify
 
 Array = npt.NDArray[Any]
 

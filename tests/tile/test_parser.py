@@ -29,8 +29,8 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
-from tileir.tile.parser import parse, parse_contraction, parse_expression, parse_polynomial
-from tileir.tile.printer import expression_text
+from tileir.tile.text.parser import parse, parse_contraction, parse_expression, parse_polynomial
+from tileir.tile.text.printer import expression_text
 
 A, B, C, D, E = map(Name, "ABCDE")
 i, j, k = map(IndexName, "ijk")

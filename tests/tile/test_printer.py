@@ -9,9 +9,9 @@ from strategies.tile_text import functions
 from tileir.core.text.lexing import END, Faults
 from tileir.core.text.span import Source
 from tileir.tile.ir import FloatLiteral, Function, Unary, UnaryOperator
-from tileir.tile.lexer import Lexer
-from tileir.tile.parser import parse, parse_expression, parse_polynomial
-from tileir.tile.printer import expression_text, to_text
+from tileir.tile.text.lexer import Lexer
+from tileir.tile.text.parser import parse, parse_expression, parse_polynomial
+from tileir.tile.text.printer import expression_text, to_text
 
 
 @examples(300)

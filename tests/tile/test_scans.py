@@ -5,11 +5,11 @@ import pytest
 
 from tileir.core.errors import ParseError, TileError, VerifyError
 from tileir.core.json.codec import from_json, to_json
-from tileir.tile.grammar import MAX_SCANS
+from tileir.tile.checks.verifier import verify
 from tileir.tile.ir import Function, IntLiteral, Scan
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
-from tileir.tile.verifier import verify
+from tileir.tile.text.grammar import MAX_SCANS
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 
 STEP = "function (H[N], X[N]) -> (A) {\n    A = H + X;\n  }"
 HEADER = "function (Xs[T, N], H[N], K) -> (R) {\n"

@@ -9,7 +9,7 @@ import pytest
 import tileir
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder, Tensor
-from tileir.tile.printer import expression_text
+from tileir.tile.text.printer import expression_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

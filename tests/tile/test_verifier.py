@@ -9,6 +9,7 @@ from strategies.effort import examples
 from strategies.tile_text import functions
 from tileir.core.errors import VerifyError
 from tileir.core.ops import Aggregation, Combination
+from tileir.tile.checks.verifier import verify
 from tileir.tile.functions import BUILTINS, builtin
 from tileir.tile.ir import (
     Access,
@@ -30,8 +31,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
-from tileir.tile.parser import parse
-from tileir.tile.verifier import verify
+from tileir.tile.text.parser import parse
 
 A, N, I = Name("A"), Name("N"), IndexName("i")  # noqa: E741  an index
 

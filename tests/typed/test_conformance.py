@@ -4,7 +4,7 @@ import pytest
 
 from tileir.testing.programs.case import Conformance
 from tileir.testing.programs.catalog import CASES
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.simplify.simplifier import simplify

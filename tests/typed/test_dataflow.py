@@ -7,7 +7,7 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import alive, definitions, last_uses, live_after, order, users, with_operands
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function, TensorType, operands

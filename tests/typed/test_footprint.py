@@ -15,7 +15,7 @@ from strategies.tile import Case, cases
 from tileir import craft
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.footprint import MOST_BOXES, Box, footprint
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret

@@ -15,7 +15,7 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.tile import ir as tile
 from tileir.tile.ir import Access, Assignment, Binary, Expr, IndexName, Input, Name, Output, Unary
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.tile.traversal import index_names
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Constant, Contraction, Elementwise, Function, TensorType

@@ -9,7 +9,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Combination
 from tileir.tile.ir import Assignment, Call, FloatLiteral, Function, IndexName, Input, Name, Output
-from tileir.tile.parser import parse, parse_contraction, parse_expression
+from tileir.tile.text.parser import parse, parse_contraction, parse_expression
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

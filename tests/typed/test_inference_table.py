@@ -8,7 +8,7 @@ from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.tile.functions import BUILTINS
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.text.printer import to_text

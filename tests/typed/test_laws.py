@@ -13,7 +13,7 @@ from strategies.tile import Case, assert_equal, cases
 from tileir.core.dtype import DType
 from tileir.core.errors import DivergenceError
 from tileir.core.patterns import Law
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType

@@ -8,7 +8,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import number_type
 from tileir.typed.ir import Constant, TensorType

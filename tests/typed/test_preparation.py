@@ -9,7 +9,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import (

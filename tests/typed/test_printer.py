@@ -6,7 +6,7 @@ from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.core.json.codec import from_json, to_json
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.text.printer import to_text

@@ -16,9 +16,9 @@ from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.testing.programs.case import Array
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
-from tileir.tile.verifier import verify
+from tileir.tile.checks.verifier import verify
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 from tileir.typed.derivatives.functions import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret

@@ -4,9 +4,9 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
-from tileir.tile.verifier import verify
+from tileir.tile.checks.verifier import verify
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Function, TensorType

@@ -4,7 +4,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.testing.programs.elementwise import philox
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType

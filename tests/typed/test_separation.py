@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, Function, TensorType

@@ -16,7 +16,7 @@ from tileir.core.errors import TileError
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule
 from tileir.testing.programs.case import Array
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Cast, Constant, Elementwise, Function, Operation, Reshape, Scan, TensorType, Value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tileir.core.dtype import DType
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.templates import free_upstreams

@@ -17,7 +17,7 @@ from strategies.tuple_reductions import TupleCase, tuple_cases
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, ParseError, TileError, VerifyError
-from tileir.tile.parser import parse as parse_tile
+from tileir.tile.text.parser import parse as parse_tile
 from tileir.typed.derivatives.functions import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import ArrayConstant, Function, Scan

@@ -15,7 +15,7 @@ from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.core.text.advice import dtype_meant, meant
 from tileir.runtime.arrays import to_array
 from tileir.runtime.interface import Options
-from tileir.tile.sizing import sizing_inputs
+from tileir.tile.checks.sizing import sizing_inputs
 from tileir.typed.inference.numbers import number_type
 from tileir.typed.ir import TensorType
 from tileir.typed.numbers import input_values, passed_numbers

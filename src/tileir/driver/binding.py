@@ -16,8 +16,8 @@ from tileir.driver.arguments import integer_of, is_number
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import ir as tile
-from tileir.tile.sizing import sizing_inputs
-from tileir.tile.verifier import verify
+from tileir.tile.checks.sizing import sizing_inputs
+from tileir.tile.checks.verifier import verify
 from tileir.typed.inference.numbers import number_type
 
 if TYPE_CHECKING:

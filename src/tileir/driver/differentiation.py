@@ -15,7 +15,7 @@ from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import differentiation as derived
-from tileir.tile.integers import integers
+from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors

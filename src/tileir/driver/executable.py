@@ -21,7 +21,7 @@ from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.home import Home
-from tileir.runtime.plan import Plan
+from tileir.runtime.plans.plan import Plan
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
     from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
-    from tileir.runtime.plan import MemoryUse
+    from tileir.runtime.plans.plan import MemoryUse
     from tileir.schedule.remarks import Remark
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program as StripeProgram

@@ -61,7 +61,7 @@ def to_text(node: Form) -> str:
     """
     match node:
         case TileFunction():
-            from tileir.tile.printer import to_text as tile_text
+            from tileir.tile.text.printer import to_text as tile_text
 
             return tile_text(node)
         case TypedFunction():

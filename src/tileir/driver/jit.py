@@ -29,8 +29,8 @@ from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Program as StripeProgram
+from tileir.tile.checks.sizing import sizing_inputs
 from tileir.tile.ir import Function
-from tileir.tile.sizing import sizing_inputs
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.ir import Value
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.runtime.devices.home import Home
     from tileir.runtime.devices.overlap import Footprint
     from tileir.runtime.interface import Event
-    from tileir.runtime.plan import Plan
+    from tileir.runtime.plans.plan import Plan
 
 
 @attrs.frozen(eq=False)

@@ -15,7 +15,7 @@ from tileir.core.text.advice import meant
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
-from tileir.tile.parser import parse as parse_tile
+from tileir.tile.text.parser import parse as parse_tile
 from tileir.typed.ir import Function as TypedFunction
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def verify(program: Program) -> None:
     """
     match program:
         case TileFunction():
-            from tileir.tile.verifier import verify as verify_tile
+            from tileir.tile.checks.verifier import verify as verify_tile
 
             verify_tile(program)
         case TypedFunction():

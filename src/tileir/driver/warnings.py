@@ -9,8 +9,8 @@ from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, split, tensor_types
 from tileir.driver.programs import program_of
 from tileir.semtree.ir import BufferRole
+from tileir.tile.checks.unused import allowed, in_order
 from tileir.tile.ir import Function
-from tileir.tile.unused import allowed, in_order
 from tileir.typed.warnings import warnings_for_types
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tileir.driver.compilation import Request
     from tileir.driver.programs import Source
-    from tileir.runtime.plan import MemoryUse
+    from tileir.runtime.plans.plan import MemoryUse
     from tileir.semtree import ir as sem
     from tileir.tile.ir import Statement
 

@@ -13,13 +13,13 @@ from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
-from tileir.runtime.cache import Cache
-from tileir.runtime.calls import Calls
+from tileir.runtime.caches.cache import Cache
+from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.discovery import Registry
-from tileir.runtime.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.runtime.offers import executor_mistakes
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.calls import Calls
+from tileir.runtime.plans.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping

@@ -18,7 +18,7 @@ from tileir.testing.subject import Subject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FOLDER: Final = Path(__file__).parent
+FOLDER: Final = Path(__file__).parent / "conformance"
 AREAS: Final = tuple(sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py")))
 
 PROGRAMS: Final = 2000

@@ -18,7 +18,7 @@ from tileir.testing.batches import run_together
 from tileir.testing.closeness import ulps_apart
 from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.subject import Subject
-from tileir.tile.printer import to_text
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

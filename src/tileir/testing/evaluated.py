@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.driver.jit import evaluate
 from tileir.testing.closeness import check_close
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from tileir.core.ops import OPS, Op
 from tileir.testing.closeness import bound
 from tileir.testing.evaluated import Evaluated
 from tileir.testing.values import small, special, to_cast
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

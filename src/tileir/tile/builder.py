@@ -34,8 +34,8 @@ from tileir.tile.building.indices import Dim, Index, Polynomial
 from tileir.tile.building.recording import Recorder, check_index_name, check_tensor_name, foreign, mistake, same
 from tileir.tile.building.results import ContractionOptions, Indices, Sizes, contraction, declared
 from tileir.tile.building.tensors import Operand, Tensor, value_of
+from tileir.tile.checks.verifier import verify
 from tileir.tile.ir import Attribute, Constant, Constraint, IndexName, Input, Name
-from tileir.tile.verifier import verify
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

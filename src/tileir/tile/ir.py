@@ -264,7 +264,7 @@ class Function(ShownProgram, Whole):
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """What is legal and seldom meant, whatever the shapes are; :func:`tileir.warnings_of` takes types, too."""
-        from tileir.tile.unused import warnings_for_all_shapes  # it imports this module
+        from tileir.tile.checks.unused import warnings_for_all_shapes  # it imports this module
 
         return warnings_for_all_shapes(self)
 

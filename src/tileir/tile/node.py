@@ -11,7 +11,7 @@ class Node(Shown):
     __slots__ = ()
 
     def __str__(self) -> str:
-        from tileir.tile.printer import node_text  # it imports the nodes
+        from tileir.tile.text.printer import node_text  # it imports the nodes
 
         return node_text(self)
 

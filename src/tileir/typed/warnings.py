@@ -17,7 +17,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
 from tileir.poly.inside import axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
-from tileir.tile.unused import allowed, in_order
+from tileir.tile.checks.unused import allowed, in_order
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.values import Number, Tensor
 from tileir.typed.magnitude import magnitude

@@ -15,7 +15,7 @@ from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.placed import predict_on
 from tileir.passes.cost.prediction import ProgramCost, predict
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared

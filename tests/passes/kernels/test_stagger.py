@@ -12,7 +12,7 @@ from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.schedule.nest import Nest
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

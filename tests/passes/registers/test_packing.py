@@ -26,7 +26,7 @@ from tileir.poly.affine import total
 from tileir.schedule.nest import Nest
 from tileir.stripe.ir import Program, TensorShape
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

@@ -7,7 +7,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.passes.tiling.stencil import Stencil, StencilIndex, best_match, matches
 from tileir.stripe.lower.lowering import lower
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 

@@ -12,7 +12,7 @@ import tileir
 from strategies.derivatives import Problem, accept, assert_gradients, gradients, problems, pulled, types_of
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Contraction, Elementwise, TensorType
 from tileir.typed.text.printer import to_text

@@ -12,7 +12,7 @@ import tileir
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.testing.gradients import check_gradients
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.elementwise import PARTIALS
 from tileir.typed.derivatives.functions import gradient
 from tileir.typed.inference.inference import infer

@@ -13,7 +13,7 @@ from strategies.derivatives import pulled, types_of
 from strategies.effort import examples
 from strategies.loops import arguments, assert_same, functions, unrolled
 from tileir.testing.gradients import check_gradients
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret

@@ -11,8 +11,8 @@ from tileir.core.ops import Op
 from tileir.testing.values import Array
 from tileir.tile import builder_functions as tf
 from tileir.tile.builder import FunctionBuilder, Tensor
-from tileir.tile.parser import parse
-from tileir.tile.printer import to_text
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, Elementwise, Function, TensorType

@@ -13,7 +13,7 @@ import tileir
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Combination
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Contraction, Function, TensorType
 from tileir.typed.simplify.simplifier import simplify

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies.derivatives import gradients, pulled, pushed, types_of
 from strategies.effort import examples
 from tileir.core.dtype import DType
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, TensorType

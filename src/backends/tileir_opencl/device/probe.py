@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.runtime.disk_cache import recall, remember
+from tileir.runtime.caches.disk_cache import recall, remember
 from tileir_opencl.device.trial import PASSED, PTX
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from tileir.driver.explain.stages import need_types
 from tileir.driver.programs import output_names, size_of
 from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
+from tileir.tile.checks.unused import in_order
 from tileir.tile.ir import Function
-from tileir.tile.unused import in_order
 
 if TYPE_CHECKING:
     from tileir.core.errors import Diagnostic

@@ -19,7 +19,7 @@ from tileir.formula.definitions.catalogue import default_catalogue, read_file
 from tileir.formula.editing import step_edits
 from tileir.formula.lower.groups import count_of
 from tileir.formula.text.printer import to_text
-from tileir.tile.printer import to_text as tile_text
+from tileir.tile.text.printer import to_text as tile_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

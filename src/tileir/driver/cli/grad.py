@@ -11,7 +11,7 @@ from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.differentiation import gradient
 from tileir.driver.programs import function_of
-from tileir.tile.printer import to_text
+from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from tileir.driver.differentiation import Ties

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tileir.core.dtype import DType
-    from tileir.runtime.plan import Plan
+    from tileir.runtime.plans.plan import Plan
     from tileir.semtree.ir import Program, Work
     from tileir.stripe.ir import Program as StripeProgram
 

@@ -13,7 +13,7 @@ from tileir.core.dtype import DType
 from tileir.driver.arguments import passed_values
 from tileir.driver.compilation import ready
 from tileir.runtime.interface import Options
-from tileir.runtime.workspace import holds
+from tileir.runtime.plans.workspace import holds
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import executed
 

@@ -22,8 +22,8 @@ from tileir.formula.ir import Number
 from tileir.formula.text.reading import LARGEST
 from tileir.formula.text.spelling import fault_of_value
 from tileir.tile import ir as tile
+from tileir.tile.checks.verifier import verify
 from tileir.tile.traversal import walk
-from tileir.tile.verifier import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

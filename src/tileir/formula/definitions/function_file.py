@@ -37,7 +37,7 @@ from tileir.formula.ir import Argument, Boundary, Colour, Number, Step, Value, W
 from tileir.formula.text.parser import parse as parse_formula
 from tileir.formula.text.printer import value_text
 from tileir.tile import ir as tile
-from tileir.tile.parser import parse_unverified
+from tileir.tile.text.parser import parse_unverified
 from tileir.tile.traversal import walk
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import TileError
 from tileir.driver.arguments import tensor_types
 from tileir.studio.views.views import Checked, InputView, faults_of
-from tileir.tile.integers import integers
+from tileir.tile.checks.integers import integers
+from tileir.tile.checks.sizing import sizing_inputs
 from tileir.tile.ir import Contraction
-from tileir.tile.parser import parse
-from tileir.tile.sizing import sizing_inputs
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import attrs
 from tileir.stripe.text.comments import tile_text
 from tileir.studio.design.checking import statement_places
 from tileir.studio.views.views import Region
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.ir import Checkpoint, Constant, Override, Recall, Scan, Upstream
 
 if TYPE_CHECKING:

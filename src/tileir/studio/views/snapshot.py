@@ -15,7 +15,7 @@ from tileir.driver.targets import choice_of, scheduling_target
 from tileir.runtime.context import default_context
 from tileir.studio.views.linking import Origins, origins
 from tileir.studio.views.values import types_of
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from tileir.studio.views.linking import (
     typed_regions,
 )
 from tileir.studio.views.views import Region, StageEntry, StageView
-from tileir.tile.printer import to_text as tile_text
+from tileir.tile.text.printer import to_text as tile_text
 from tileir.typed.text.printer import to_text as typed_text
 
 if TYPE_CHECKING:

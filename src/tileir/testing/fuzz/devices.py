@@ -11,7 +11,7 @@ import numpy as np
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
 from tileir.testing.fuzz.area import THREADS, context, is_there
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from tileir.core.ops import FUNCTIONS
 from tileir.testing.closeness import bound, check_close
 from tileir.testing.fuzz.area import Area, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Elementwise, TensorType

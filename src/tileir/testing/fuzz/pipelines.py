@@ -18,7 +18,7 @@ from tileir.stripe.lower.lowering import lower
 from tileir.testing.fuzz import siblings
 from tileir.testing.fuzz.area import Area, Refused, arrays_of
 from tileir.testing.fuzz.devices import turn_of
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared

@@ -14,7 +14,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.testing.fuzz.area import Area, array_spec, arrays_of
 from tileir.testing.fuzz.devices import INTERPRETER, results_by_device
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 

@@ -21,8 +21,8 @@ from tileir.stripe.text import parser as stripe_parser
 from tileir.stripe.text import printer as stripe_printer
 from tileir.testing.fuzz import formulas, gradients, pipelines, siblings
 from tileir.testing.fuzz.area import Area, Refused
-from tileir.tile import parser as tile_parser
-from tileir.tile import printer as tile_printer
+from tileir.tile.text import parser as tile_parser
+from tileir.tile.text import printer as tile_printer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

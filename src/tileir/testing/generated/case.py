@@ -20,7 +20,7 @@ from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.exact import LARGEST
 from tileir.testing.generated.program import Program
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType

@@ -12,7 +12,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.generated.exact import allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
-from tileir.tile.parser import parse
+from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret

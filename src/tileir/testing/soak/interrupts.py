@@ -19,8 +19,8 @@ import numpy as np
 from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
 from tileir.driver.tuning.search import tune
+from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
-from tileir.runtime.disk_cache import DiskCache
 from tileir.testing.soak.programs import Program, programs
 
 if TYPE_CHECKING:

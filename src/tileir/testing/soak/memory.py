@@ -15,7 +15,7 @@ from tileir.core.errors import TileError
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
-from tileir.runtime.cache import Cache
+from tileir.runtime.caches.cache import Cache
 from tileir.runtime.context import Context
 
 if TYPE_CHECKING:

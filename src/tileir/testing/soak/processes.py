@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
-from tileir.runtime.disk_cache import DiskCache
 from tileir.testing.soak.programs import programs
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.core.errors import TileError
 from tileir.driver.jit import jit
-from tileir.runtime.cache import Cache
+from tileir.runtime.caches.cache import Cache
 from tileir.runtime.context import Context
 from tileir.testing.soak.programs import Program, programs
 

@@ -11,7 +11,7 @@ import attrs
 from tileir.core.integers import quotient, remainder
 from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
-from tileir.tile.grammar import MAX_INTEGER
+from tileir.tile.checks.polynomial_rules import in_polynomial
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -24,7 +24,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
-from tileir.tile.polynomial_rules import in_polynomial
+from tileir.tile.text.grammar import MAX_INTEGER
 from tileir.tile.traversal import index_names, walk
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from tileir.core.text.advice import ELSEWHERE
 from tileir.core.text.names import NameScope
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import methods_at_the_call
-from tileir.tile.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 from tileir.tile.ir import (
     Attribute,
     Call,
@@ -31,6 +30,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
+from tileir.tile.text.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

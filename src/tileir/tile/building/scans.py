@@ -14,7 +14,7 @@ from tileir.tile.building.indices import Dim, size_of
 from tileir.tile.building.recording import Recorder, mistake
 from tileir.tile.building.sizes import sizes_of
 from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
-from tileir.tile.grammar import is_tensor_name
+from tileir.tile.text.grammar import is_tensor_name
 from tileir.tile.traversal import walk
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from tileir.poly.affine import Affine
 from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective
 from tileir.tile import ir as tile
+from tileir.tile.checks.polynomial_rules import in_polynomial
 from tileir.tile.ir import BinaryOperator
-from tileir.tile.polynomial_rules import in_polynomial
 from tileir.tile.traversal import Place, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import check_storage, common_dtype, scalar

@@ -18,8 +18,8 @@ from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
+from tileir.tile.checks.sizing import sizing_inputs
 from tileir.tile.functions import builtin
-from tileir.tile.sizing import sizing_inputs
 from tileir.tile.traversal import dimensions
 from tileir.typed.dims import read_constant
 from tileir.typed.inference.builtins import handler
@@ -51,7 +51,7 @@ def infer(function: tile.Function, arguments: Mapping[str, TensorType], observer
     """Return the typed form of ``function`` for arguments of these dtypes and shapes.
 
     Args:
-        function: One that :func:`tileir.tile.verifier.verify` accepts.
+        function: One that :func:`tileir.tile.checks.verifier.verify` accepts.
         arguments: The type of each input, by name.
         observer: Who is told what is found on the way.
 

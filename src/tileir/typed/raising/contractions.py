@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
-from tileir.tile.grammar import is_index_name
 from tileir.tile.ir import IndexName, IntLiteral, Name
+from tileir.tile.text.grammar import is_index_name
 from tileir.typed.raising.expressions import integer, polynomial
 
 if TYPE_CHECKING:

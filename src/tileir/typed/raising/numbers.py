@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
-from tileir.tile.grammar import is_tensor_name
 from tileir.tile.ir import Assignment, Name
+from tileir.tile.text.grammar import is_tensor_name
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
 from tileir.typed.raising.expressions import application, cast_call, literal
 

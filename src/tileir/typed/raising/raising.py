@@ -15,8 +15,8 @@ from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
-from tileir.tile.grammar import is_tensor_name
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
+from tileir.tile.text.grammar import is_tensor_name
 from tileir.tile.traversal import walk
 from tileir.typed.ir import (
     Argsort,

@@ -11,7 +11,7 @@ from tileir.core.combines import Combine
 from tileir.core.ops import Combination, Op
 from tileir.core.text.lexing import AbandonError
 from tileir.core.text.names import nearest
-from tileir.tile.grammar import AGGREGATIONS, COMBINATIONS
+from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.typed.ir import (
     Access,
     Argsort,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.core.text.span import Span
-    from tileir.tile.constant_parser import ConstantParser
+    from tileir.tile.text.constant_parser import ConstantParser
     from tileir.typed.ir import Function, Operation
     from tileir.typed.tensor_type import Shape
     from tileir.typed.text.cursor import Cursor

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.text import lexing
-from tileir.tile.lexer import FLOAT as FLOAT
-from tileir.tile.lexer import INDEX
-from tileir.tile.lexer import INTEGER as INTEGER
+from tileir.tile.text.lexer import FLOAT as FLOAT
+from tileir.tile.text.lexer import INDEX
+from tileir.tile.text.lexer import INTEGER as INTEGER
 
 if TYPE_CHECKING:
     from tileir.core.text.lexing import Faults

@@ -10,7 +10,7 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
-from tileir.tile.constant_parser import ConstantParser
+from tileir.tile.text.constant_parser import ConstantParser
 from tileir.typed.ir import Function, Value
 from tileir.typed.loops import MAX_NESTING
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral

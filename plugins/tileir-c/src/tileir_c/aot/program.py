@@ -11,7 +11,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.core.text.writer import Writer
-from tileir.runtime.placement import place
+from tileir.runtime.plans.placement import place
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop
 from tileir.semtree.launches import used_buffers
 from tileir.semtree.transform.layout import ALIGNMENT, aligned

@@ -12,13 +12,13 @@ import attrs
 import numpy as np
 
 from tileir.runtime.arrays import fit_as_they_are, formats_of
-from tileir.runtime.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.events import PendingEvent, all_ended
 from tileir.runtime.interface import Condition, PartingExecutor, SequencingExecutor
 from tileir.runtime.offers import decides
-from tileir.runtime.placement import place
-from tileir.runtime.submission import SubmittingWorkspace
-from tileir.runtime.workspace import (
+from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
+from tileir.runtime.plans.placement import place
+from tileir.runtime.plans.submission import SubmittingWorkspace
+from tileir.runtime.plans.workspace import (
     BranchStep,
     ClosableWorkspace,
     Layout,
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array, Format
     from tileir.runtime.events import Failure
     from tileir.runtime.interface import Event, Kernel, Library
-    from tileir.runtime.placement import Placement
-    from tileir.runtime.resources import Resources
-    from tileir.runtime.submission import Submission
-    from tileir.runtime.workspace import AnyStep, Operand, Workspace
+    from tileir.runtime.plans.placement import Placement
+    from tileir.runtime.plans.resources import Resources
+    from tileir.runtime.plans.submission import Submission
+    from tileir.runtime.plans.workspace import AnyStep, Operand, Workspace
     from tileir.semtree.ir import Buffer, Program, Work
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic
-from tileir.tile.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.ir import Call, FloatLiteral, IndexName, IntLiteral, Name
+from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.traversal import Place, expressions, walk_with_depth
 
 if TYPE_CHECKING:

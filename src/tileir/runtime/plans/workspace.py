@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import Buffer as Memory
     from tileir.runtime.interface import Executor, Kernel, KernelSequence, SequencingExecutor
-    from tileir.runtime.placement import Place
+    from tileir.runtime.plans.placement import Place
 
 
 @attrs.frozen(eq=False)

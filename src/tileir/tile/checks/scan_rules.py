@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
-from tileir.tile.scope import Kind
-from tileir.tile.sizing import sizing_inputs
+from tileir.tile.checks.scope import Kind
+from tileir.tile.checks.sizing import sizing_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tileir.tile.checks.scope import Scope
     from tileir.tile.ir import Scan
-    from tileir.tile.scope import Scope
 
 
 def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:

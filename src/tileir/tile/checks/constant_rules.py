@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic
-from tileir.tile.grammar import MAX_INTEGER
+from tileir.tile.checks.scope import Kind
 from tileir.tile.ir import Constant
-from tileir.tile.scope import Kind
+from tileir.tile.text.grammar import MAX_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tileir.tile.checks.scope import Scope
     from tileir.tile.ir import Function
-    from tileir.tile.scope import Scope
 
 
 def check_constant_arrays(function: Function, scope: Scope) -> Iterator[Diagnostic]:

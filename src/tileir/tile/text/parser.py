@@ -13,11 +13,7 @@ from tileir.core.collection import collection_paused
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.tracebacks import at_the_call
-from tileir.tile.constant_parser import ConstantParser
-from tileir.tile.contraction_parser import TENSOR, ContractionParser
-from tileir.tile.cursor import Cursor
-from tileir.tile.expression_parser import ExpressionParser
-from tileir.tile.grammar import MAX_SCANS
+from tileir.tile.checks.verifier import faults_beside, verify
 from tileir.tile.ir import (
     Assignment,
     Attribute,
@@ -28,8 +24,12 @@ from tileir.tile.ir import (
     Output,
     Scan,
 )
-from tileir.tile.lexer import INDEX, NAME
-from tileir.tile.verifier import faults_beside, verify
+from tileir.tile.text.constant_parser import ConstantParser
+from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
+from tileir.tile.text.cursor import Cursor
+from tileir.tile.text.expression_parser import ExpressionParser
+from tileir.tile.text.grammar import MAX_SCANS
+from tileir.tile.text.lexer import INDEX, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core.text.lexing import END, Token
 from tileir.core.text.span import Span
-from tileir.tile.grammar import RESERVED
+from tileir.tile.text.grammar import RESERVED
 
 if TYPE_CHECKING:
     from tileir.core.text.lexing import Faults

@@ -11,7 +11,7 @@ import numpy as np
 from tileir.core.arithmetic import rounded
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.tile.grammar import DIGEST, LONGEST_CONSTANT
+from tileir.tile.text.grammar import DIGEST, LONGEST_CONSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 The method is array dataflow analysis (Feautrier, "Dataflow analysis of array and scalar references", 1991), which isl
 computes exactly for the sizes that a program has. Points that may run in any order are taken in one, since
-:func:`tileir.testing.index_sets.races` tells where that matters.
+:func:`tileir.testing.isl.index_sets.races` tells where that matters.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from tileir.testing.index_leaves import stores, text
+from tileir.testing.isl.index_leaves import stores, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
     from tileir.stripe.ir import Program
-    from tileir.testing.index_leaves import Element, Leaf
+    from tileir.testing.isl.index_leaves import Element, Leaf
 
 
 def undefined_reads(program: Program) -> tuple[str, ...]:

@@ -7,18 +7,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer
-from tileir.tile.constant_printer import value_text
-from tileir.tile.grammar import (
-    AGGREGATIONS,
-    COMBINATIONS,
-    CONDITIONAL_RANK,
-    RANK,
-    UNARY_RANK,
-    UNCHAINED,
-    spell_index,
-    spell_tensor,
-    spell_word,
-)
 from tileir.tile.ir import (
     Access,
     Assignment,
@@ -38,6 +26,18 @@ from tileir.tile.ir import (
     Output,
     Scan,
     Unary,
+)
+from tileir.tile.text.constant_printer import value_text
+from tileir.tile.text.grammar import (
+    AGGREGATIONS,
+    COMBINATIONS,
+    CONDITIONAL_RANK,
+    RANK,
+    UNARY_RANK,
+    UNCHAINED,
+    spell_index,
+    spell_tensor,
+    spell_word,
 )
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 An entry is one file, ``KIND-KEY``, that appears and is replaced as a whole, so that readers, writers and those that
 were killed never see or leave half of one. Trust rests on who owns the directory: see
-:mod:`tileir.runtime.private_directory`. Whatever goes wrong is a miss, never an error of the caller.
+:mod:`tileir.runtime.caches.private_directory`. Whatever goes wrong is a miss, never an error of the caller.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.runtime.cache_entry import BrokenEntryError, decode, encode, table_of
-from tileir.runtime.private_directory import OpenDirectory, UntrustedError, opened
+from tileir.runtime.caches.cache_entry import BrokenEntryError, decode, encode, table_of
+from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +74,7 @@ def cache_directory() -> Path | None:
     """Return where this user's cache is or would be, by environment and platform; None where it is turned off.
 
     There is none for a user whose home does not exist. Beyond that nothing is made or checked: that is what
-    :func:`tileir.runtime.private_directory.opened` does.
+    :func:`tileir.runtime.caches.private_directory.opened` does.
     """
     if os.environ.get(SWITCH_VARIABLE, "").lower() in ("0", "off", "no", "false"):
         return None

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.runtime.disk_cache import cache_log
+from tileir.runtime.caches.disk_cache import cache_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ import numpy as np
 from tileir.core import arithmetic
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.tile.contraction_parser import TENSOR
-from tileir.tile.grammar import DIGEST, MAX_INTEGER
 from tileir.tile.ir import Attribute, Constant, Name
-from tileir.tile.lexer import FLOAT, INDEX, INTEGER, NAME
+from tileir.tile.text.contraction_parser import TENSOR
+from tileir.tile.text.grammar import DIGEST, MAX_INTEGER
+from tileir.tile.text.lexer import FLOAT, INDEX, INTEGER, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

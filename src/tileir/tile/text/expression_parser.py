@@ -1,4 +1,4 @@
-"""Expressions and index polynomials: a Pratt parser over the ranks of :mod:`tileir.tile.grammar`.
+"""Expressions and index polynomials: a Pratt parser over the ranks of :mod:`tileir.tile.text.grammar`.
 
 Pratt, "Top down operator precedence", POPL 1973. Recursion is bounded by ``MAX_DEPTH``.
 """
@@ -12,15 +12,6 @@ import attrs
 
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import AbandonError
-from tileir.tile.grammar import (
-    CONDITIONAL_RANK,
-    MAX_DEPTH,
-    MAX_INTEGER,
-    POLYNOMIAL_OPERATORS,
-    RANK,
-    UNARY_RANK,
-    UNCHAINED,
-)
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -33,14 +24,23 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
-from tileir.tile.lexer import INDEX, NAME
+from tileir.tile.text.grammar import (
+    CONDITIONAL_RANK,
+    MAX_DEPTH,
+    MAX_INTEGER,
+    POLYNOMIAL_OPERATORS,
+    RANK,
+    UNARY_RANK,
+    UNCHAINED,
+)
+from tileir.tile.text.lexer import INDEX, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.lexing import Token
-    from tileir.tile.cursor import Cursor
     from tileir.tile.ir import Expr
+    from tileir.tile.text.cursor import Cursor
 
 _INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in BinaryOperator})
 _POLYNOMIAL_INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in POLYNOMIAL_OPERATORS})

@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel
-from tileir.runtime.workspace import Step, all_of_host, executed, unrolled
+from tileir.runtime.plans.workspace import Step, all_of_host, executed, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
     from tileir.runtime.interface import BoundKernel, Event, Executor
     from tileir.runtime.interface import Buffer as Memory
-    from tileir.runtime.workspace import Layout, Operand, Slot
+    from tileir.runtime.plans.workspace import Layout, Operand, Slot
 
 
 @attrs.frozen(eq=False)

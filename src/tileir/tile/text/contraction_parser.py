@@ -8,15 +8,15 @@ import attrs
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.advice import meant
-from tileir.tile.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Name
-from tileir.tile.lexer import INDEX, NAME
+from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
+from tileir.tile.text.lexer import INDEX, NAME
 
 if TYPE_CHECKING:
     from tileir.core.text.lexing import Token
-    from tileir.tile.cursor import Cursor
-    from tileir.tile.expression_parser import ExpressionParser
     from tileir.tile.ir import Expr
+    from tileir.tile.text.cursor import Cursor
+    from tileir.tile.text.expression_parser import ExpressionParser
 
 TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
 """What to call the name of a tensor where one is expected."""

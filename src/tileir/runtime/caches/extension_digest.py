@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Final
 
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.runtime.source_digest import source_digest
+from tileir.runtime.caches.source_digest import source_digest
 
 _WORD: Final = re.compile(r"[\w-]+")
 _KINDS: Final = (Kind.PASS, Kind.SCHEDULE, Kind.TARGET)

@@ -10,8 +10,8 @@ import pytest
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError
 from tileir.runtime.events import PendingEvent
-from tileir.runtime.plan import Plan
-from tileir.runtime.resources import Resources
+from tileir.runtime.plans.plan import Plan
+from tileir.runtime.plans.resources import Resources
 from tileir.semtree.text.parser import parse_program
 from tileir.testing.gates import BoomError
 from tileir.testing.generated.choices import Seeded

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Combination
+from tileir.tile.checks.sizing import sizing_inputs
 from tileir.tile.ir import Assignment, Binary, BinaryOperator, Call, Conditional, Contraction, Name, Scan, Unary
-from tileir.tile.sizing import sizing_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

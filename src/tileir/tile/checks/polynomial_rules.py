@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tileir.core.errors import Diagnostic
-from tileir.tile.grammar import POLYNOMIAL_OPERATORS
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
@@ -18,6 +17,7 @@ from tileir.tile.ir import (
     Unary,
     UnaryOperator,
 )
+from tileir.tile.text.grammar import POLYNOMIAL_OPERATORS
 from tileir.tile.traversal import children
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.text.lexing import Cursor as CoreCursor
-from tileir.tile.lexer import Lexer
+from tileir.tile.text.lexer import Lexer
 
 if TYPE_CHECKING:
     from tileir.core.text.lexing import Faults

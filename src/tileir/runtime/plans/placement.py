@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.runtime.dependencies import ancestors
+from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import used_buffers
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import attrs
 
 from tileir.core.forking import renew_in_children
-from tileir.runtime.calls import Calls
 from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import PartingExecutor
 from tileir.runtime.offers import is_asynchronous
-from tileir.runtime.placement import ALIGNMENT
+from tileir.runtime.plans.calls import Calls
+from tileir.runtime.plans.placement import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""Tile functions as text: read by a lexer and recursive parsers, and printed."""
