@@ -172,6 +172,18 @@ def test_costs_and_tuning_take_all_stages_that_passes_can_schedule(executable: E
     assert caught.value.diagnostics[0].code == "TIL712"
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_costs_are_those_of_every_form_of_a_program(executable: Executable, tmp_path: Path, stage: str) -> None:
+    program = getattr(executable, stage)
+    text, data = tmp_path / "program.txt", tmp_path / "program.json"
+    text.write_text(tileir.to_text(program), encoding="utf-8")
+    data.write_bytes(tileir.to_json(program))
+    expected = tileir.explain(program, ARRAYS)
+    assert expected.kernels
+    for source in (tileir.to_text(program), tileir.to_json(program), text, data):
+        assert tileir.explain(source, ARRAYS).kernels == expected.kernels
+
+
 def test_a_typed_function_is_a_function_of_tile_where_one_is_needed(executable: Executable) -> None:
     bound = tileir.bind(executable.typed, A=ARRAYS["A"])
     _same(tileir.evaluate(bound, [ARRAYS["B"]]))

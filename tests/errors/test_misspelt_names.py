@@ -87,3 +87,8 @@ def test_the_name_that_may_be_meant_is_told(kind: str) -> None:
     assert "did you mean" in str(caught.value)
     told = str(caught.value).split("did you mean", 1)[1]
     assert meant in told.splitlines()[0]
+
+
+def test_products_by_an_operator_of_python_are_told_how_to_be_written() -> None:
+    with pytest.raises(tileir.ParseError, match=r"there is no operator '@'; a product of matrices is O\[i, j : M, N\]"):
+        tileir.parse("function (X) -> (A) { A = X @ X; }")

@@ -11,7 +11,6 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, fail
 from tileir.core.json.codec import format_of, from_json
-from tileir.core.text.advice import meant
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -151,9 +150,11 @@ def _from_json(text: str, kinds: Iterable[type[Program]]) -> Program:
     classes = {format_of(kind): kind for kind in kinds}
     kind = classes.get(named) if isinstance(named, str) else None
     if kind is None:
-        found = meant(named, classes) if isinstance(named, str) else None
+        import difflib  # for faults only, and slow to load
+
         listed = f"expected {'one of ' * (len(classes) > 1)}{', '.join(classes)}"
-        raise fail("TIL602", f"$.format is {named!r:.80}; {listed if found is None else f'did you mean {found}?'}")
+        alike = difflib.get_close_matches(str(named)[:64], classes, 1, 0.9)  # all begin alike
+        raise fail("TIL602", f"$.format is {named!r:.80}; {f'did you mean {alike[0]}?' if alike else listed}")
     program: Program = from_json(text, kind)
     return checked(program)
 

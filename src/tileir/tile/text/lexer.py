@@ -126,6 +126,8 @@ def _advice(word: str) -> str:
             return "there is no operator '%'; write mod(a, b)"
         case "!":
             return "there is no operator '!'; write logical_not(a)"
+        case "@":
+            return "there is no operator '@'; a product of matrices is O[i, j : M, N] = +(A[i, k] * B[k, j])"
         case "#" | "$":
             return f"'{first}' needs a name right after it; a comment starts with //"
         case _:
