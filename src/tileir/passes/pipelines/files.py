@@ -35,6 +35,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "inline": "fusion.inline",
         "inline_stencil": "fusion.inline_stencil",
         "join_border": "regions.join_border",
+        "join_parts": "regions.join_parts",
         "join_strips": "regions.join_strips",
         "localise": "rewrites.localise",
         "locate_block": "placement.locate",
@@ -78,6 +79,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "vectorise_reduction": "schedules.vectors.vectorise_reduction",
         "vectorise_short": "schedules.vectors.vectorise_short",
         "window": "algorithms.window",
+        "write_through": "rewrites.write_through",
     }
 )
 """Modules below ``tileir.passes``, by the names of the passes."""

@@ -1,0 +1,80 @@
+"""Temporaries that lie in outputs: copies of several parts go, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning, programs
+from tileir import ops
+from tileir.core.dtype import DType
+from tileir.passes.base import run
+from tileir.passes.rewrites.write_through import WriteThrough
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.ir import Program
+from tileir.stripe.lower.lowering import lower
+from tileir.tile.builder import FunctionBuilder
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
+
+
+def joined(shapes: list[tuple[int, ...]], axis: int, *, more: str = "", dtype: DType = DType.F32) -> Program:
+    """Return a concatenation; ``more`` says what else is made of the parts, or of the whole."""
+    builder = FunctionBuilder()
+    inputs = [
+        builder.input(f"X{number}", *(f"X{number}_{place}" for place in range(len(shape))))
+        for number, shape in enumerate(shapes)
+    ]
+    whole = ops.concatenate(inputs, axis)
+    results = {"Y": whole}
+    if more == "read":
+        results["Z"] = whole * 2.0
+    if more == "half":
+        results["Z"] = ops.concatenate(inputs[:4], axis)
+    if more == "twice":
+        results["Z"] = ops.concatenate([whole, *inputs], axis)
+    types = {f"X{number}": TensorType(dtype, shape) for number, shape in enumerate(shapes)}
+    return lower(infer(builder.build(**results), types))
+
+
+@pytest.mark.parametrize(("parts", "copies"), [(3, 0), (5, 1), (9, 2), (17, 5)])
+def test_each_element_is_copied_once(parts: int, copies: int) -> None:
+    program = joined([(3, 2)] * parts, 1)
+    after = run((WriteThrough(),), program)
+    assert len(program.main.blocks) - len(after.main.blocks) == copies
+    assert len(after.memory) == len(after.inputs) + len(after.outputs)
+    assert_same_meaning(program, after)
+
+
+def test_a_chain_without_copies_stays() -> None:
+    program = joined([(3, 2)] * 4, 1)
+    assert run((WriteThrough(),), program) is program
+
+
+@st.composite
+def concatenations(draw: st.DrawFn) -> Program:
+    rank, parts = draw(st.integers(1, 3)), draw(st.integers(2, 21))
+    axis = draw(st.integers(0, rank - 1))
+    sizes = [draw(st.integers(1, 4)) for _ in range(rank)]
+    shapes = [(*sizes[:axis], draw(st.integers(1, 4)), *sizes[axis + 1 :]) for _ in range(parts)]
+    dtype = draw(st.sampled_from((DType.F32, DType.I8, DType.F64)))
+    kinds = ("", "half", "twice", "read") if dtype.is_float else ("", "half", "twice")
+    return joined(shapes, axis, more=draw(st.sampled_from(kinds)), dtype=dtype)
+
+
+@given(concatenations())
+@examples(60)
+def test_concatenations_keep_their_meaning(program: Program) -> None:
+    after = run((WriteThrough(),), program)
+    verify(after)
+    assert_same_meaning(program, after)
+
+
+@given(programs(12))
+@examples(60)
+def test_programs_keep_their_meaning(program: Program) -> None:
+    after = run((WriteThrough(),), program)
+    verify(after)
+    assert_same_meaning(program, after)
