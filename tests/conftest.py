@@ -31,9 +31,10 @@ TABLES = frozenset(
     }
 )
 """Tests with a row for each of hundreds of programs, which are compiled alike on all versions of Python."""
-WHOLE = ("architecture", "core", "driver", "runtime", "tile")
+WHOLE = ("runtime", "tile")
 """Folders of tests of what leans on the language and its standard library: ``--part`` leaves nothing of them out."""
 CACHE = pytest.StashKey[str]()
+OTHERS = pytest.StashKey[frozenset[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,11 +51,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("TILEIR_CACHE", None)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of other parts before they are imported, which takes longer than the tests of many."""
+    if OTHERS not in config.stash:
+        files = (path.relative_to(HERE).as_posix() for path in HERE.rglob("test_*.py"))
+        config.stash[OTHERS] = files_outside(config.getoption("part"), files, WHOLE)
+    if collection_path.is_relative_to(HERE) and collection_path.relative_to(HERE).as_posix() in config.stash[OTHERS]:
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out other parts; and with the profile ``brief`` nine tenths of long tables, and what is tested once."""
+    """Leave out, with the profile ``brief``, nine tenths of long tables, and what is tested once."""
     ours = [item for item in items if item.path.is_relative_to(HERE)]  # and not those of the installed kit
-    left = files_outside(config.getoption("part"), (item.path.relative_to(HERE).as_posix() for item in ours), WHOLE)
-    dropped = {item.nodeid for item in ours if item.path.relative_to(HERE).as_posix() in left}
+    dropped: set[str] = set()
     if config.getoption("hypothesis_profile") == BRIEF:
         rows = [item for item in ours if item.path.relative_to(HERE).as_posix() in TABLES]
         dropped.update(item.nodeid for number, item in enumerate(rows) if number % 10)
