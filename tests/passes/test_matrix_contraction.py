@@ -217,6 +217,20 @@ def test_tiles_are_smaller_where_processors_would_be_idle() -> None:
     assert [found[0].tile[:2] for found in tiles] == [(64, 64), (32, 32), (16, 16)]
 
 
+@pytest.mark.parametrize(("depth", "stages_of_copies"), [(256, 3), (2048, 4), (8192, 8)])
+def test_few_groups_copy_far_ahead_for_long_sums(depth: int, stages_of_copies: int) -> None:
+    shapes = {"A": (16, depth), "B": (depth, 32)}
+    found = stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA, groups=4))
+    local = [s for s in statements(kernel(found).body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL]
+    assert sum(array.size for array in local) == stages_of_copies * (16 + 32) * 64
+
+
+def test_copies_far_ahead_keep_the_meaning() -> None:
+    shapes = {"A": (16, 2048), "B": (2048, 32)}
+    found = stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA, groups=4))
+    check(found, arrays(shapes, DType.F16))
+
+
 def test_f32_is_rounded_only_for_fast_mathematics() -> None:
     target = attrs.evolve(TARGET, approximate=False, pipeline="gpu", group_width=32)
     types = {"A": TensorType(DType.F32, (64, 64)), "B": TensorType(DType.F32, (64, 64))}

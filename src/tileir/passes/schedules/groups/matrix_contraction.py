@@ -118,7 +118,15 @@ class MatrixContraction:
             fitting.append(sized)
             if not _reads_local(plan):
                 break
-        return min(fitting, key=lambda each: self._cost(nest, each)) if fitting else strongest(said)
+        best = min(fitting, key=lambda each: self._cost(nest, each), default=None)
+        return strongest(said) if best is None else self._far_ahead(nest, best)
+
+    def _far_ahead(self, nest: Nest, plan: Plan) -> Plan:
+        """Return the plan with more copies under way where few groups do long sums: these wait for memory alone."""
+        if plan.stages < max(2, self.stages) or _groups(nest, plan) > _FEW * self.groups:
+            return plan
+        most = min(_AHEAD_BYTES, self.local_bytes) // plan.stage_bytes
+        return attrs.evolve(plan, stages=max(plan.stages, min(most, plan.steps // _LONG)))
 
     def _fitting(self, nest: Nest, plan: Plan) -> Plan | Refused:
         """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
@@ -226,6 +234,15 @@ _SHORTEST: Final = 6
 
 _WASTE: Final = 3
 """Less than one of so many steps of a reduction may lie behind its end for the sake of deeper tiles."""
+
+_FEW: Final = 4
+"""Groups for each of those that keep the device busy, beside which there is local memory for more stages."""
+
+_AHEAD_BYTES: Final = 48 * 1024
+"""Bytes that a group copies ahead where it waits for memory alone."""
+
+_LONG: Final = 8
+"""Steps of a sum for each of its stages that make copying further ahead worth a longer beginning."""
 
 _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
