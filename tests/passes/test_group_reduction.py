@@ -123,3 +123,78 @@ def test_the_meaning_stays(
     found = run_program(kernels, arrays, ALL_CHECKS)
     for name, expected in interpret(program, arrays).items():
         np.testing.assert_array_equal(found[name], expected)
+
+
+DEPTHWISE = {
+    "nhwc": "function (A[N, H, W, C], K[C, I, J]) -> (O) "
+    "{{ O[n, o, p, c : N, {out}, C] = +(A[n, {o}, {p}, c] * K[c, i, j]); }}",
+    "nchw": "function (A[N, C, H, W], K[C, I, J]) -> (O) "
+    "{{ O[n, c, o, p : N, C, {out}] = +(A[n, c, {o}, {p}] * K[c, i, j]); }}",
+}
+
+
+def depthwise(
+    layout: str, size: tuple[int, int, int, int], window: tuple[int, int], stride: int, dilation: int, pad: int
+) -> tuple[str, dict[str, tuple[int, ...]]]:
+    """Return a convolution of one channel at a time, and the shapes of its inputs; sizes are N, H, W, C."""
+    batch, height, width, channels = size
+    outs = ", ".join(
+        str((extent + 2 * pad - dilation * (taps - 1) - 1) // stride + 1)
+        for extent, taps in zip((height, width), window, strict=True)
+    )
+    places = {name: f"{stride}*{name} + {dilation}*{tap} - {pad}" for name, tap in (("o", "i"), ("p", "j"))}
+    order = (batch, height, width, channels) if layout == "nhwc" else (batch, channels, height, width)
+    return DEPTHWISE[layout].format(out=outs, **places), {"A": order, "K": (channels, *window)}
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [(DType.F32, 4), (DType.F16, 8)])
+def test_windows_of_one_channel_are_read_in_vectors_of_channels(dtype: DType, lanes: int) -> None:
+    text, shapes = depthwise("nhwc", (4, 16, 32, 64), (3, 3), 1, 1, 1)
+    types = {name: TensorType(dtype, shape) for name, shape in shapes.items()}
+    (found,) = compile_stages(text, types, TARGET, passes=(*fused(TARGET), GroupReduction())).sem.kernels
+    assert found.group == (256,)
+    assert barriers(found) == 1  # behind the copy of the weights; sums are merged by no tree
+    assert local_elements(found) == 9 * (64 + lanes)  # rows of the copy lie in different banks
+    assert f"{dtype.value}x{lanes} A_0 = A[" in to_text(found)
+    assert "ramp" not in to_text(found)
+
+
+def test_windows_along_contiguous_rows_have_a_thread_for_each_output() -> None:
+    text, shapes = depthwise("nchw", (2, 32, 64, 4), (3, 3), 1, 1, 1)
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    (found,) = compile_stages(text, types, TARGET, passes=(*fused(TARGET), GroupReduction())).sem.kernels
+    assert (found.grid, found.group, barriers(found)) == ((8, 4, 2), (256,), 0)
+
+
+@given(
+    layout=st.sampled_from(sorted(DEPTHWISE)),
+    size=st.tuples(st.integers(1, 3), st.integers(3, 9), st.integers(3, 9), st.integers(1, 20)),
+    window=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.integers(1, 2),
+    dilation=st.integers(1, 2),
+    pad=st.integers(1, 2),
+    threads=st.sampled_from([8, 64, 256]),
+    local_bytes=st.sampled_from([0, 1024, 48 * 1024]),
+    dtype=st.sampled_from([DType.I32, DType.F32, DType.I8]),
+)
+@examples(60)
+def test_windows_of_one_channel_keep_their_meaning(
+    layout: str,
+    size: tuple[int, int, int, int],
+    window: tuple[int, int],
+    stride: int,
+    dilation: int,
+    pad: int,
+    threads: int,
+    local_bytes: int,
+    dtype: DType,
+) -> None:
+    text, shapes = depthwise(layout, size, window, stride, dilation, pad)
+    types = {name: TensorType(dtype, shape) for name, shape in shapes.items()}
+    step = GroupReduction(threads, local_bytes=local_bytes)
+    stages = compile_stages(text, types, TARGET, passes=(*fused(TARGET), step))
+    rng = np.random.default_rng(1)
+    values = {name: rng.integers(-3, 4, shape).astype(dtype.numpy) for name, shape in shapes.items()}
+    verify_program(stages.sem)
+    found = run_program(stages.sem, values, ALL_CHECKS)["O"]
+    np.testing.assert_array_equal(found, interpret(stages.stripe, values)["O"])

@@ -18,6 +18,8 @@ from tileir.schedule.nest import emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from tileir.schedule.nest import Nest, Use
     from tileir.stripe import ir as stripe
 
@@ -28,7 +30,9 @@ class GroupReduction:
 
     Where inputs are contiguous along a reduction index, neighbouring threads go along it, and several outputs share a
     group where that index is short. Where they are contiguous along an output, neighbouring threads take neighbouring
-    outputs, and rows of threads parts of the reduction where outputs are few.
+    outputs, and rows of threads parts of the reduction where outputs are few. Where they are many, as those of windows
+    over one channel are, a thread has all of one, and groups copy the weights that their threads share. The inputs that
+    most outputs have elements of their own of decide between the two.
 
     Attributes:
         threads: Threads of a group.
@@ -52,9 +56,10 @@ class GroupReduction:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions scheduled."""
-        return map_kernels(program, self._kernel)
+        sizes = {r.name: r.shape.elements for r in program.main.refinements}
+        return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
-    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+    def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
         nest = unscheduled_reduction(kernel)
         if isinstance(nest, Refused):
             return nest
@@ -62,20 +67,22 @@ class GroupReduction:
             return why
         if is_product_of_panels(nest):
             return refused("TR401")
+        elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
         plan = self._along_reduction(nest)
         if isinstance(plan, Refused):
-            first, plan = plan, self._along_outputs(nest)
+            first, plan = plan, self._along_outputs(nest, elements)
             if isinstance(plan, Refused):
                 return strongest((first, plan))
         facts = (("threads", plan.threads), ("lanes", plan.lanes), ("along_outputs", plan.along_outputs))
-        return Done((emit(build(nest, plan), kernel),), facts)
+        return Done((emit(build(nest, plan, elements), kernel),), facts)
 
     def _along_reduction(self, nest: Nest) -> Plan | Refused:
         """Plan for inputs that are contiguous along a reduction index; refused where they are not."""
         segment = sch.the_reduction(nest)
         reads = sch.reads_of(nest, segment)
-        loops = [i for i in segment.loops if i.range > 1 and any(u.stride(i.name) == 1 for u in reads)]
-        if not loops:
+        streamed = _streamed(nest, reads)
+        loops = [i for i in segment.loops if i.range > 1 and any(u.stride(i.name) == 1 for u in streamed)]
+        if not loops or any(_slides(nest, use, loops) for use in streamed):
             return refused("TR403")
         loop = max(loops, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range))
         lanes = self._lanes(nest, loop, reads)
@@ -97,22 +104,24 @@ class GroupReduction:
         threads = max(power_of_two_from(wanted), min(self.width, power_of_two_from(vectors)))
         return min(most, sch.power_of_two_below(threads))
 
-    def _along_outputs(self, nest: Nest) -> Plan | Refused:
+    def _along_outputs(self, nest: Nest, elements: Collection[str]) -> Plan | Refused:
         """Plan for inputs that are contiguous along an output index; refused where they are not."""
         segment = sch.the_reduction(nest)
         reads = sch.reads_of(nest, segment)
-        uses = (*reads, *sch.written_uses(nest))
+        streamed = _streamed(nest, reads)
+        uses = (*streamed, *sch.written_uses(nest))
         columns = [
             i
             for i in nest.indices
             if i.range > 1
-            and any(u.stride(i.name) == 1 for u in reads)
+            and any(u.stride(i.name) == 1 for u in streamed)
             and all(u.stride(i.name) in (0, 1) for u in uses)
         ]
         if not columns:
             return refused("TR405")
         column = max(columns, key=lambda i: i.range)
-        lanes = self._lanes(nest, column, (*reads, *sch.written_uses(nest), *sch.read_uses(nest)))
+        along = (u for u in (*reads, *sch.read_uses(nest)) if u.stride(column.name) == 1)
+        lanes = self._lanes(nest, column, (*streamed, *sch.written_uses(nest), *along), streamed)
         while column.range % lanes:
             lanes //= 2
         loop = max(segment.loops, key=lambda i: i.range)
@@ -127,12 +136,41 @@ class GroupReduction:
         if rows == 1:
             beside = sch.power_of_two_below(min(self.threads, power_of_two_from(vectors)))
         unroll = max(1, min(self.vectors, loop.range // rows))
-        return Plan(loop, column, rows, beside, lanes, unroll, along_outputs=True)
+        plan = Plan(loop, column, rows, beside, lanes, unroll, along_outputs=True)
+        return self._with_rows(nest, plan, elements) if rows == 1 else plan
 
-    def _lanes(self, nest: Nest, index: stripe.Index, uses: tuple[Use, ...]) -> int:
+    def _with_rows(self, nest: Nest, plan: Plan, elements: Collection[str]) -> Plan:
+        """Return a plan whose groups take several rows of outputs too, and copy what all of them read again."""
+        (written, *_) = sch.written_uses(nest)
+        others = [i for i in nest.indices if i is not plan.column and i.range > 1]
+        row = min(others, key=lambda i: abs(written.stride(i.name)), default=None)
+        if row is None:
+            return plan
+        down = min(sch.power_of_two_below(self.threads // plan.beside), sch.power_of_two_below(row.range))
+        outputs = product(i.range for i in nest.indices)
+        while down > 1 and outputs // (plan.width * down) < self.groups:
+            down //= 2
+        return self._with_stages(nest, attrs.evolve(plan, row=row, down=down), elements) if down > 1 else plan
+
+    def _with_stages(self, nest: Nest, plan: Plan, elements: Collection[str]) -> Plan:
+        """Return a plan with the inputs that a group's rows share and that lie crosswise, as far as they fit."""
+        segment, left, staged = sch.the_reduction(nest), self.local_bytes // _STAGED, []
+        for use in sch.reads_of(nest, segment):
+            moving = [i for i in nest.indices if use.stride(i.name)]
+            size = plan.shape(segment).local_bytes(use)
+            if use.root in elements and moving == [plan.column] and use.stride(moving[0].name) != 1 and size <= left:
+                staged.append(use)
+                left -= size
+        return attrs.evolve(plan, staged=tuple(staged))
+
+    def _lanes(self, nest: Nest, index: stripe.Index, uses: tuple[Use, ...], streamed: tuple[Use, ...] = ()) -> int:
+        """Return the lanes of aligned accesses along an index: as wide as one of ``streamed`` where outputs are few."""
         if index.name in sch.constrained_indices(nest):
             return 1
-        lanes = sch.vector_lanes(self.vector_bytes, sch.widest_access(nest), self.max_lanes)
+        terms = product(i.range for i in sch.the_reduction(nest).loops)
+        narrow = streamed and terms >= _MANY
+        widest = max(u.dtype.itemsize for u in streamed) if narrow else sch.widest_access(nest)
+        lanes = sch.vector_lanes(self.vector_bytes, widest, self.max_lanes)
         return sch.aligned_lanes(uses, index.name, min(lanes, sch.power_of_two_below(index.range)))
 
     def _within_local_memory(self, nest: Nest, elements: int, threads: int) -> int:
@@ -143,6 +181,19 @@ class GroupReduction:
         return threads
 
 
+def _streamed(nest: Nest, reads: tuple[Use, ...]) -> tuple[Use, ...]:
+    """Return the inputs that most outputs have elements of their own of: what they read decides about the time."""
+    moved = {use: product(i.range for i in nest.indices if use.stride(i.name)) for use in reads}
+    most = max(moved.values(), default=0)
+    return tuple(use for use in reads if moved[use] * _REUSE > most)
+
+
+def _slides(nest: Nest, use: Use, loops: Sequence[stripe.Index]) -> bool:
+    """Return whether neighbouring outputs read neighbours, as the terms of one do, and there are more of them."""
+    terms = max(i.range for i in loops)
+    return any(use.stride(i.name) == 1 and i.range > terms for i in nest.indices)
+
+
 def is_product_of_panels(nest: Nest) -> bool:
     """Return whether a nest reads two tensors, each of them again for many outputs: tiles of both should be reused."""
     reads = sch.reads_of(nest, sch.the_reduction(nest))
@@ -150,6 +201,12 @@ def is_product_of_panels(nest: Nest) -> bool:
     moving = {use for use in still if any(use.stride(i.name) for i in nest.indices)}
     return len(moving) >= 2
 
+
+_STAGED = 4
+"""Inputs that a group copies take one of so many parts of local memory at most: several groups are to fit."""
+
+_MANY = 32
+"""Sums of so many terms are stored seldom: wide accesses for what is read count more."""
 
 _REUSE = 8
 """An input that so many outputs read is worth keeping near."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
 from tileir.schedule.allocations import allocation, identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
@@ -14,7 +15,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tileir.core.text.names import NameScope
 
@@ -31,6 +32,9 @@ class Plan:
         lanes: Lanes of a vector.
         unroll: Vectors that a thread loads at a time, into accumulators of their own.
         along_outputs: Whether lanes and neighbouring threads run along ``column``, not along ``loop``.
+        row: Another output index of which a group takes ``down`` values at a time, by threads of their own.
+        down: See ``row``.
+        staged: Inputs that a group copies to local memory, where all its threads read them.
 
     """
 
@@ -41,11 +45,28 @@ class Plan:
     lanes: int
     unroll: int
     along_outputs: bool
+    row: stripe.Index | None = None
+    down: int = 1
+    staged: tuple[Use, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Values of ``column`` that a group takes."""
+        return self.beside * (self.lanes if self.along_outputs else 1)
+
+    def shape(self, segment: Segment) -> TileShape:
+        """Return how far staged inputs reach: over all of the reduction, and the columns of a group."""
+        extents = {i.name: i.range for i in segment.loops}
+        if self.column is None:
+            return TileShape(extents)
+        return TileShape(
+            {**extents, self.column.name: min(self.width, self.column.range)}, self.column.name, self.lanes
+        )
 
 
-def build(nest: Nest, plan: Plan) -> Node:
-    """Return the tree of a kernel."""
-    return _Builder.of(nest, plan).kernel()
+def build(nest: Nest, plan: Plan, elements: Mapping[str, int]) -> Node:
+    """Return the tree of a kernel; ``elements`` is the size of the tensor behind each input that is staged."""
+    return _Builder.of(nest, plan, elements).kernel()
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -71,14 +92,16 @@ class _Builder:
     names: NameScope
     part: stripe.Index  # the thread along the loop
     place: stripe.Index  # the thread along the column
+    above: stripe.Index  # the thread along the row
     lane: stripe.Index
     grid: tuple[stripe.Index, ...]
     values: dict[str, Affine]
     ends: tuple[Affine, ...]
     accumulators: tuple[_Accumulator, ...]
+    elements: Mapping[str, int]
 
     @classmethod
-    def of(cls, nest: Nest, plan: Plan) -> _Builder:
+    def of(cls, nest: Nest, plan: Plan, elements: Mapping[str, int]) -> _Builder:
         """Choose names, the grid and the memory of a kernel."""
         names = nest.taken_names()
         stem = "output" if plan.column is None else plan.column.name
@@ -89,7 +112,7 @@ class _Builder:
         values: dict[str, Affine] = {}
         ends: list[Affine] = []
         if plan.column is not None:
-            width = plan.beside * (plan.lanes if plan.along_outputs else 1)
+            width = plan.width
             groups = -(-plan.column.range // width)
             group = sch.index(names.fresh(f"{stem}_group"), groups, Binding.GRID)
             grid = [group if i.name == plan.column.name else i for i in grid]
@@ -97,6 +120,13 @@ class _Builder:
             values[plan.column.name] = first + sch.part(lane) if plan.along_outputs else first
             if groups * width > plan.column.range:
                 ends.append(plan.column.range - 1 - first)
+        above = sch.index(names.fresh("row_thread"), plan.down, Binding.THREAD)
+        if plan.row is not None:
+            group = sch.index(names.fresh(f"{plan.row.name}_group"), -(-plan.row.range // plan.down), Binding.GRID)
+            grid = [group if i.name == plan.row.name else i for i in grid]
+            values[plan.row.name] = sch.part(group, plan.down) + sch.part(above)
+            if plan.row.range % plan.down:
+                ends.append(plan.row.range - 1 - values[plan.row.name])
         segment = sch.the_reduction(nest)
         writes = [use for use in segment.uses if use.direction.writes]
         kept = plan.lanes if plan.along_outputs else 1
@@ -110,7 +140,9 @@ class _Builder:
             )
             for use in writes
         )
-        return cls(nest, plan, names, part, place, lane, sch.present(grid), values, tuple(ends), accumulators)
+        return cls(
+            nest, plan, names, part, place, above, lane, sch.present(grid), values, tuple(ends), accumulators, elements
+        )
 
     def kernel(self) -> Node:
         """Return the tree."""
@@ -119,17 +151,20 @@ class _Builder:
         own = tuple(allocation(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations)
         start, end = [self._output(s) for s in before], [self._output(s) for s in after]
         private = tuple(m for a in self.accumulators for m in (a.wide, a.narrow))
-        parts = self._parts(reduction)
+        stages = self._stages(reduction)
+        parts = self._parts(self._from_stages(reduction, stages))
+        fills = self._fills(reduction, stages)
         if self.plan.threads == 1:
             merge = [self._merge(a, self._narrow(a, a.narrow.name)) for a in self.accumulators]
             children = (*parts, *start, *merge, *end)
-            return Node(self.grid, children=(self._team(None, children, (*own, *private)),))
-        shared = tuple(a.shared for a in self.accumulators)
+            team = self._team(None, children, (*own, *private))
+            return Node(self.grid, tuple(stages.values()), (*fills, team))
+        shared = (*stages.values(), *(a.shared for a in self.accumulators))
         share = [
             self._copied(self._narrow(a, a.narrow.name), self._shared(a, sch.part(self.part)))
             for a in self.accumulators
         ]
-        steps = [self._team(self.part, (*parts, *share), private)]
+        steps = [*fills, self._team(self.part, (*parts, *share), private)]
         half = self.plan.threads // 2
         while half:
             steps.append(self._halve(half))
@@ -152,8 +187,38 @@ class _Builder:
     ) -> Node:
         """Return what the threads ``parts`` of each output do, or the first one only."""
         part = () if parts is None else (parts,)
-        indices = (*part, self.place) if self.plan.along_outputs else (self.place, *part)
+        indices = (*part, self.above, self.place) if self.plan.along_outputs else (self.place, *part)
         return Node(sch.present(indices), memory, tuple(children), constraints=self.ends)
+
+    def _staging(self, segment: Segment) -> Staging:
+        plan = self.plan
+        tested = frozenset(name for constraint in segment.constraints for name in constraint.indices)
+        indices = (*self.nest.indices, *segment.loops)
+        threads = plan.threads * plan.down * plan.beside
+        return Staging(plan.shape(segment), indices, tested, threads, 1, 1, self.elements, self.names)
+
+    def _stages(self, segment: Segment) -> dict[Use, stripe.Refinement]:
+        """Return the local memory of each input that is staged."""
+        staging = self._staging(segment)
+        return {use: staging.memory(use) for use in self.plan.staged}
+
+    def _fills(self, segment: Segment, stages: dict[Use, stripe.Refinement]) -> list[Node]:
+        """Return the copies of inputs to local memory."""
+        column, starts = self.plan.column, {i.name: Affine() for i in segment.loops}
+        if column is not None:
+            group = next((i for i in self.grid if i.name in self.values[column.name].indices), None)
+            starts[column.name] = Affine() if group is None else sch.part(group, self.plan.width)
+        staging = self._staging(segment)
+        return [staging.fill(use, stage, starts) for use, stage in stages.items()]
+
+    def _from_stages(self, segment: Segment, stages: dict[Use, stripe.Refinement]) -> Segment:
+        """Return a reduction that reads local memory where there is a copy."""
+        places = {i.name: Affine.index(i.name) for i in segment.loops}
+        if self.plan.column is not None:
+            places[self.plan.column.name] = sch.part(self.place, self._kept) + self._lane_place
+        staging = self._staging(segment)
+        uses = (staging.staged(u, stages[u], places) if u in stages else u for u in segment.uses)
+        return attrs.evolve(segment, uses=tuple(uses))
 
     def _output(self, segment: Segment) -> Node:
         """Return a segment that runs once for each output."""
