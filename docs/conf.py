@@ -15,7 +15,11 @@ project = "tileir"
 author = "The tileir developers"
 release = metadata.version("tileir")
 
-extensions = ["myst_parser", "sphinx.ext.doctest"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+napoleon_use_ivar = True
 myst_enable_extensions = ["deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
 myst_substitutions = {
