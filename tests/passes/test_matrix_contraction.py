@@ -180,6 +180,7 @@ def test_instructions_do_not_need_asynchronous_copies() -> None:
     [
         (PRODUCT, {"A": (32, 64), "B": (64, 32)}, DType.F64),
         (PRODUCT, {"A": (32, 64), "B": (64, 8)}, DType.F16),
+        (PRODUCT, {"A": (7, 64), "B": (64, 32)}, DType.F16),
         (PRODUCT, {"A": (32, 2), "B": (2, 32)}, DType.F16),
         (PRODUCT.replace("+(", ">("), {"A": (32, 32), "B": (32, 32)}, DType.F16),
         (PRODUCT.replace("*", "+"), {"A": (32, 32), "B": (32, 32)}, DType.F16),
@@ -223,6 +224,14 @@ def test_few_groups_copy_far_ahead_for_long_sums(depth: int, stages_of_copies: i
     found = stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA, groups=4))
     local = [s for s in statements(kernel(found).body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL]
     assert sum(array.size for array in local) == stages_of_copies * (16 + 32) * 64
+
+
+@pytest.mark.parametrize("rows", [8, 9, 15])
+def test_rows_that_fill_half_a_tile_are_enough(rows: int) -> None:
+    shapes = {"A": (rows, 64), "B": (64, 48)}
+    found = stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA))
+    assert products(found)
+    check(found, arrays(shapes, DType.F16))
 
 
 def test_copies_far_ahead_keep_the_meaning() -> None:

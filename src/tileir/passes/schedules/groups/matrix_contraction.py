@@ -133,8 +133,9 @@ class MatrixContraction:
         fragment, loop = plan.fragment, plan.loop
         if loop.range * _SHORTEST < fragment.mnk[2]:
             return refused("TR433", index=loop.name, range=loop.range, depth=fragment.mnk[2], least=_SHORTEST)
-        if min(_tallest(plan), plan.right.index.range) < _LEAST:
-            return refused("TR432", rows=_tallest(plan), columns=plan.right.index.range, least=_LEAST)
+        rows, columns = _tallest(plan), plan.right.index.range
+        if rows < _FEWEST or columns < _LEAST:
+            return refused("TR432", rows=rows, columns=columns, least=_FEWEST if rows < _FEWEST else _LEAST)
         sized = self._sized(nest, plan)
         if sized is None and _reads_local(plan):
             return refused("TR436", instruction=fragment.name)
@@ -224,7 +225,10 @@ _SUM_BYTES: Final = 512
 """Most bytes of sums that a thread holds in registers."""
 
 _LEAST: Final = 16
-"""Fewer rows or columns than so many leave most of an instruction unused."""
+"""Rows of the smallest tiles; fewer columns than so many leave most of an instruction unused."""
+
+_FEWEST: Final = 8
+"""Fewer rows than so many leave most of an instruction unused."""
 
 _NARROW: Final = 64
 """Contiguous outputs that are fewer are better rows of a tile, which may lie in several lines."""
