@@ -74,6 +74,13 @@ def test_rows_that_are_not_the_same_are_not_shared() -> None:
     assert len(run((JoinParts(most_bytes=0),), program).main.blocks) == 3
 
 
+def test_rows_that_begin_elsewhere_are_not_shared() -> None:
+    shapes = {"A": (9, 24), "B": (9, 24), "Y": (11, 24)}
+    program = scheduled([copy("A", 9, 24, row=2), copy("B", 9, 24), copy("A", 9, 24, row=2)], shapes)
+    after = run((JoinParts(most_bytes=0),), program)
+    assert_same_meaning(program, after)
+
+
 @st.composite
 def parts(draw: st.DrawFn) -> Program:
     """Copies into one tensor, some on top of others, and some after each other."""

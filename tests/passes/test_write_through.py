@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from strategies.passes import assert_same_meaning, programs
+from strategies.passes import assert_same_meaning, program_of, programs
 from tileir import ops
 from tileir.core.dtype import DType
 from tileir.passes.base import run
@@ -39,7 +39,7 @@ def joined(shapes: list[tuple[int, ...]], axis: int, *, more: str = "", dtype: D
     return lower(infer(builder.build(**results), types))
 
 
-@pytest.mark.parametrize(("parts", "copies"), [(3, 0), (5, 1), (9, 2), (17, 5)])
+@pytest.mark.parametrize(("parts", "copies"), [(3, 0), (5, 1), (9, 2), (17, 5), (24, 8)])
 def test_each_element_is_copied_once(parts: int, copies: int) -> None:
     program = joined([(3, 2)] * parts, 1)
     after = run((WriteThrough(),), program)
@@ -50,6 +50,22 @@ def test_each_element_is_copied_once(parts: int, copies: int) -> None:
 
 def test_a_chain_without_copies_stays() -> None:
     program = joined([(3, 2)] * 4, 1)
+    assert run((WriteThrough(),), program) is program
+
+
+def test_an_output_that_is_written_meanwhile_is_left_alone() -> None:
+    shapes = {"A": (4,), "B": (4,), "Z": (8,), "T": (8,), "Y": (8,)}
+    blocks = [
+        f"""block [i:{size}]:{size} (
+            in {source}[i] fp32:I(1):(1):4 B
+            out {into}[i + {start}]:assign fp32:I(1):(1):4 B
+        ) {{
+          0: $x = load({source})
+          1: {into} = store($x)
+        }}"""
+        for source, into, start, size in (("A", "T", 0, 4), ("Z", "Y", 0, 8), ("B", "T", 4, 4), ("T", "Y", 0, 8))
+    ]
+    program = program_of(blocks, shapes, ("Y",))
     assert run((WriteThrough(),), program) is program
 
 
