@@ -252,5 +252,21 @@ def test_products_and_sums_are_fused_only_where_the_program_says_so() -> None:
     assert "fma" not in listing
 
 
+@pytest.mark.parametrize(("dtype", "short"), [("f16", True), ("bf16", False), ("f32", False)])
+def test_exponentials_are_instructions_where_f16_keeps_all_of_their_digits(dtype: str, short: bool) -> None:
+    listing = tileir.compile("function (A[N]) -> (B) { B = exp(A); }", [f"{dtype}[64]"], device="cuda.sm_90a").listing(
+        "ptx"
+    )
+    assert ("ex2.approx" in listing) is short
+    assert ("fma" in listing) is not short
+
+
+def test_maxima_of_f32_are_instructions() -> None:
+    text = "function (A[N], B[N]) -> (C) { C = max(A, B); }"
+    listing = tileir.compile(text, ["f32[64]", "f32[64]"], device="cuda.sm_90a").listing("ptx")
+    assert "max.NaN.f32" in listing
+    assert "setp" not in listing
+
+
 def test_there_are_at_most_so_many_blocks() -> None:
     assert math.prod(blocks(kernel(grid=(3, 5, 7)))) == 105

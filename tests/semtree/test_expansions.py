@@ -268,6 +268,18 @@ def test_native_operations_stay() -> None:
     assert expand_kernel(native, frozenset({Op.EXP})) is native
 
 
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32])
+def test_rounded_operations_stay_in_f32_where_the_result_is_in_f16(dtype: DType) -> None:
+    kernel = kernel_of(Op.EXP, dtype, 8, 8)
+    done = expand_kernel(kernel, frozenset(), rounded=frozenset({Op.EXP}))
+    left = [n for s in statements(done.body) for root in expressions(s) for n in walk(root) if _is_exponential(n)]
+    assert [node.type for node in left] == ([Type(DType.F32, 8)] if dtype is DType.F16 else [])
+
+
+def _is_exponential(node: Expr) -> bool:
+    return isinstance(node, Apply) and node.op is Op.EXP
+
+
 def test_nested_functions_and_every_place_of_an_expression() -> None:
     i = Var("i", Type(DType.I64))
     offset = Cast(exp(Const(0.0, F32)), Type(DType.I64))

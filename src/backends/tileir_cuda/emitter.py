@@ -22,12 +22,12 @@ from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
+from tileir_cuda.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials
 from tileir_cuda.products import OF_WARPS
 from tileir_cuda.remainders import remainders
 from tileir_cuda.shared_memory import SharedMemory
 from tileir_cuda.statements import CudaStatements
 from tileir_cuda.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
-from tileir_llvm.capabilities import CAPABILITIES
 from tileir_llvm.conversions import integer
 from tileir_llvm.emitter import FAST_MATH, coordinates, promises, symbol
 from tileir_llvm.expressions import Environment
@@ -65,14 +65,16 @@ def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_
         BackendError: TIL804, a kernel needs what cards lack.
 
     """
-    module = ModuleText(FAST_MATH if fast_math else "", remainder=_PREFIX)
+    flags = FAST_MATH if fast_math else ""
+    module = ModuleText(flags, remainder=_PREFIX, extrema=True, exponential=EXPONENTIAL)
     for number, kernel in enumerate(kernels):
         verify(kernel)
         _check(kernel, architecture)
         plain = without_instructions(kernel, _spelt(kernel, architecture), copies=False, folds=True)
-        ready = legalise(stored_as_bits(expand_kernel(plain, NATIVE)), CAPABILITIES)
+        ready = legalise(stored_as_bits(expand_kernel(plain, NATIVE, rounded=ROUNDED)), CAPABILITIES)
         module.functions.append(_kernel(module, ready, symbol(number, kernel)))
     module.functions.extend(remainders("".join(module.functions), _PREFIX))
+    module.functions.extend(exponentials("".join(module.functions)))
     last = f"attributes #1 = {{ {_ATTRIBUTES} noinline }}\nattributes #{CONVERGENT} = {{ convergent nounwind }}"
     return module.text(last)
 

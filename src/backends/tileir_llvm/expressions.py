@@ -136,7 +136,7 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
     args = tuple([evaluate(env, arg, index=index) for arg in expr.args])
     if not args[0].type.dtype.is_float:
         return apply_integer(env.out, op, args, index=index)
-    if op not in NATIVE:
+    if op not in NATIVE and not (op is Op.EXP and env.out.module.exponential):
         message = f"the LLVM back end has no {op.value}; expand it before"
         raise BackendError((Diagnostic("TIL804", message),))
     return apply_float(env.out, op, args)

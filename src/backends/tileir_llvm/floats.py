@@ -28,26 +28,30 @@ _INTRINSICS: Final[Mapping[Op, str]] = MappingProxyType(
         Op.CEIL: "ceil",
         Op.ROUND: "roundeven",
         Op.TRUNC: "trunc",
+        Op.MAX: "maximum",
+        Op.MIN: "minimum",
         Op.FMA: "fma",
     }
 )
 
-NATIVE: Final = frozenset({*_INSTRUCTIONS, *_INTRINSICS, *FLOAT_COMPARISON, Op.IDENT, Op.MAX, Op.MIN, Op.COND})
+NATIVE: Final = frozenset({*_INSTRUCTIONS, *_INTRINSICS, *FLOAT_COMPARISON, Op.IDENT, Op.COND})
 """The float operations that :func:`apply_float` knows; all others are expanded before."""
 
 
 def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
-    """Compute an operation of :data:`NATIVE` on floats of one type."""
+    """Compute an operation of :data:`NATIVE`, or an exponential that is rounded to f16, on floats of one type."""
     if op is Op.IDENT:
         return args[0]
     kind = args[0].type
     if op in FLOAT_COMPARISON:
         comparison = f"fcmp {FLOAT_COMPARISON[op]} {register(kind)} {args[0].text}, {args[1].text}"
         return Value(out.pure(comparison), kind.with_dtype(DType.BOOL))
-    if op in (Op.MAX, Op.MIN):
+    if op in (Op.MAX, Op.MIN) and not out.module.extrema:
         return _extremum(out, op, *args)
     if op is Op.MOD and out.module.remainder:
-        return _remainder(out, *args)
+        return _by_function(out, f"{out.module.remainder}.{suffix(Type(kind.dtype))}", args)
+    if op is Op.EXP:
+        return _by_function(out, out.module.exponential, args)
     spelt = register(kind)
     if op in _INSTRUCTIONS:
         instruction = f"{_INSTRUCTIONS[op]} {out.module.float_flags}{spelt}"
@@ -57,18 +61,14 @@ def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
     return Value(out.call(spelt, function, *operands, flags=out.module.float_flags), kind)
 
 
-def _remainder(out: FunctionText, left: Value, right: Value) -> Value:
-    """Return the remainder of each lane by the function that the module has for it."""
-    element = Type(left.type.dtype)
-    name, spelt = f"{out.module.remainder}.{suffix(element)}", register(element)
-    pairs = [(left, right)]
-    if left.type.lanes > 1:
-        pairs = [(lane_of(out, left, lane), lane_of(out, right, lane)) for lane in range(left.type.lanes)]
-    results = [
-        Value(out.pure(f"call {spelt} @{name}({spelt} {dividend.text}, {spelt} {divisor.text})"), element)
-        for dividend, divisor in pairs
-    ]
-    return results[0] if left.type.lanes == 1 else joined(out, results)
+def _by_function(out: FunctionText, name: str, args: tuple[Value, ...]) -> Value:
+    """Return what a function of the module gives for each lane."""
+    element, lanes = Type(args[0].type.dtype), args[0].type.lanes
+    spelt = register(element)
+    each = [args] if lanes == 1 else [tuple(lane_of(out, arg, lane) for arg in args) for lane in range(lanes)]
+    operands = (", ".join(f"{spelt} {arg.text}" for arg in one) for one in each)
+    results = [Value(out.pure(f"call {spelt} @{name}({given})"), element) for given in operands]
+    return results[0] if lanes == 1 else joined(out, results)
 
 
 def _extremum(out: FunctionText, op: Op, left: Value, right: Value) -> Value:

@@ -47,6 +47,8 @@ class ModuleText:
         float_flags: The fast-math flags of float operations, each followed by a blank.
         scheduled: Whether the kernels say themselves what is computed side by side, and in which order.
         remainder: What the functions for remainders of floats are called, where ``frem`` is not exact; else empty.
+        extrema: Whether the device has instructions for maxima and minima that keep NaN.
+        exponential: What the function for exponentials is called that will be rounded to f16; empty where none come.
         globals: Variables of the module.
         declarations: The functions that are called.
         functions: The texts of the functions.
@@ -57,6 +59,8 @@ class ModuleText:
     float_flags: str = ""
     scheduled: bool = False
     remainder: str = ""
+    extrema: bool = False
+    exponential: str = ""
     globals: list[str] = attrs.field(factory=list, init=False)
     declarations: dict[str, None] = attrs.field(factory=dict, init=False)
     functions: list[str] = attrs.field(factory=list, init=False)

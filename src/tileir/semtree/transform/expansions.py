@@ -20,7 +20,7 @@ from tileir.semtree.analysis.census import census
 from tileir.semtree.dots import fragment_of, plain_dot
 from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric
 from tileir.semtree.functions.draft import Draft, Expansion, Term
-from tileir.semtree.ir import Apply, Const, Dot, Var
+from tileir.semtree.ir import Apply, Cast, Const, Dot, Var
 from tileir.semtree.rewrite import (
     children,
     expressions,
@@ -98,13 +98,20 @@ def _widened(draft: Draft, term: Term) -> Term:
     return draft.let("wide", term.cast(DType.F32))
 
 
-def expand_kernel(kernel: KernelFunction, native: frozenset[Op], dots: frozenset[str] = frozenset()) -> KernelFunction:
+def expand_kernel(
+    kernel: KernelFunction,
+    native: frozenset[Op],
+    dots: frozenset[str] = frozenset(),
+    *,
+    rounded: frozenset[Op] = frozenset(),
+) -> KernelFunction:
     """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
 
-    So are dot products, but for those by the fragments ``dots`` (:func:`tileir.semtree.dots.fragment_of`). The
+    So are dot products, but for those by the fragments ``dots`` (:func:`tileir.semtree.dots.fragment_of`). Operations
+    of ``rounded`` stay, in f32, where the result is in f16: a back end has them with more digits than that keeps. The
     declarations stand immediately before the statement that needs them.
     """
-    wanted = _Wanted(EXPANDED - native, dots)
+    wanted = _Wanted(EXPANDED - native, dots, rounded)
     found = census(kernel)
     if found.dots <= dots and wanted.operations.isdisjoint({op for op, _, _ in found.operations}):
         return kernel
@@ -132,6 +139,14 @@ class _Wanted:
 
     operations: frozenset[Op]
     native_dots: frozenset[str]
+    rounded: frozenset[Op] = frozenset()
+
+    def leaves(self, expr: Expr) -> bool:
+        """Return whether a node rounds an operation to f16 that the back end has with as many digits."""
+        inner = expr.operand if isinstance(expr, Cast) else None
+        if not isinstance(inner, Apply) or inner.op not in self.rounded:
+            return False
+        return (inner.type.dtype, expr.type.dtype) == (DType.F32, DType.F16)
 
     def includes(self, expr: Expr) -> bool:
         """Return whether a node is expanded, whatever is below it."""
@@ -142,9 +157,16 @@ class _Wanted:
 
 def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
     """Replace what is wanted inside ``expr``, operands first; equal operations are computed once."""
+    if wanted.leaves(expr):
+        (inner,) = children(expr)
+        args = tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(inner))
+        return with_children(expr, (with_children(inner, args),))
     new = with_children(expr, tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(expr)))
     if not wanted.includes(new):
         return new
+    if isinstance(new, Apply) and new.op in wanted.rounded and new.type.dtype is DType.F16:
+        wide = new.type.with_dtype(DType.F32)
+        return Cast(Apply(new.op, tuple(Cast(arg, wide) for arg in new.args)), new.type)
     if new not in done:
         draft = Draft(scope)
         args = tuple(arg if isinstance(arg, Var | Const) else draft.let("x", Term(arg)).expr for arg in children(new))
