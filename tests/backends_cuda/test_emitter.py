@@ -268,5 +268,17 @@ def test_maxima_of_f32_are_instructions() -> None:
     assert "setp" not in listing
 
 
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
+def test_attention_is_one_kernel_of_products(name: str) -> None:
+    builder = tileir.FunctionBuilder()
+    inputs = [builder.input(each, f"S{each}", f"D{each}") for each in "QKV"]
+    function = builder.build(O=tileir.ops.scaled_dot_product_attention(*inputs, causal=True))
+    executable = tileir.compile(function, ["bf16[300, 64]"] * 3, device=f"cuda.{name}")
+    assert len(executable.sem.kernels) == 1
+    listing = executable.listing("ptx")
+    assert "mma.sync.aligned.m16n8k16" in listing
+    assert ".local " not in listing  # sums are in registers
+
+
 def test_there_are_at_most_so_many_blocks() -> None:
     assert math.prod(blocks(kernel(grid=(3, 5, 7)))) == 105

@@ -106,6 +106,9 @@ def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
         flattened(block, ("A",), ("B",), (Buffer("C", b""),))
 
 
+ATTENDED = 'fragment="mma_m16n8k16_f16", rows=32, tall=16, keys=32'
+
+
 @pytest.mark.parametrize(
     ("good", "bad", "code", "words"),
     [
@@ -182,6 +185,11 @@ def test_nonsense_gives_diagnostics_and_no_crash(block: Block) -> None:
         ("(local) = zero()", "(local) = order(T)", "TIL512", "the parameter descending"),
         ("(local) = zero()", "(local) = order(T, descending=2)", "TIL512", "the parameter descending"),
         ("(local) = zero()", "(local) = order(T, descending=1)", "TIL512", "order needs rows"),
+        ("(local) = zero()", "(local) = attend(T, T, T)", "TIL512", "the name of a fragment"),
+        ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=-1.0)", "TIL512", "a float above 0"),
+        ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0, more=1)", "TIL512", "unexpected"),
+        ("(local) = zero()", f"(local) = attend(T, T, {ATTENDED}, scale=1.0)", "TIL512", "queries, keys and values"),
+        ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0)", "TIL512", "two axes"),
         ("(local) = zero()", "(O) = zero()", "TIL512", "aggregates"),
         ("(local) = zero()", "(Q) = zero()", "TIL503", "no refinement"),
         # annotations

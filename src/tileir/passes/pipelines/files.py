@@ -25,6 +25,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "distribute": "schedules.groups.distribute",
         "forward": "rewrites.forward",
         "fuse": "fusion.fuse",
+        "fuse_attention": "fusion.attention",
         "fusion": "fusion.fuse",
         "group_contraction": "schedules.groups.group_contraction",
         "group_elementwise": "schedules.groups.group_elementwise",

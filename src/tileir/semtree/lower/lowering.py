@@ -22,6 +22,7 @@ from tileir.semtree.lower.loops import thread_count
 from tileir.semtree.lower.repeats import lower_loop
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
+from tileir.stripe.attending import attending_of
 from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import local_memory
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.target import Target
     from tileir.semtree.lower.threads import GroupLowering
+    from tileir.stripe.attending import Attending
 
 _OVERHANG: Final = 1 << 20
 """Indices may pass the end of what they run over by so much before a test turns them away."""
@@ -200,8 +202,13 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         views[refinement.source] = View(parameter.name, Affine(), refinement.shape)
     target = _with_wide_index(block, parameters.values(), target)
     blocks = BlockLowering(target, names)
-    threads = thread_count(block)
-    grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
+    attending = attending_of(block)
+    if attending is not None:
+        threads = attending.threads
+        grid, body = _of_attention(blocks, block, views, attending)
+    else:
+        threads = thread_count(block)
+        grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
     return sem.KernelFunction(
         name,
         tuple(p.build() for p in parameters.values()),
@@ -219,6 +226,15 @@ def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:
     from tileir.semtree.lower.threads import GroupLowering
 
     return GroupLowering(blocks, threads)
+
+
+def _of_attention(
+    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], attending: Attending
+) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
+    """Return grid and body of a kernel of attention, which processors do without."""
+    from tileir.semtree.lower.attention import attention_kernel
+
+    return attention_kernel(blocks, block, views, attending)
 
 
 def _in_order(block: stripe.Block) -> list[stripe.Refinement]:

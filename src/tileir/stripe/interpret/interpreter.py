@@ -15,7 +15,9 @@ import numpy as np
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.number_system import REAL
+from tileir.stripe.attending import ATTEND
 from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.attending import attended
 from tileir.stripe.interpret.lanes import Lanes, interfere
 from tileir.stripe.interpret.memory import Elements, Hidden, Memory, View, check_axis, check_offsets
 from tileir.stripe.interpret.plan import plan_block
@@ -336,7 +338,7 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     """
     if special.name == "prefetch":
         return
-    if special.name not in ("copy", "fill", "order", "zero", "transpose"):
+    if special.name not in ("copy", "fill", "order", "zero", "transpose", ATTEND):
         message = f"the special {special.name!r} has no meaning outside a back end: lower it before interpretation"
         raise fail("TIL512", message)
     target = views[special.outputs[0]]
@@ -344,6 +346,9 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     check_offsets(special.outputs[0], offsets, target.memory)
     if target.memory.written is not None:
         target.memory.written[offsets] = True
+    if special.name == ATTEND:
+        _attend(special, views)
+        return
     if special.inputs:
         source = views[special.inputs[0]]
         check_offsets(special.inputs[0], source.offsets(), source.memory)
@@ -358,6 +363,20 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     target.memory.data[offsets] = target.memory.numbers.constant(
         0 if value is None or isinstance(value, str) else value, target.shape.dtype
     )
+
+
+def _attend(special: Special, views: Mapping[str, View]) -> None:
+    """Execute a special whose views are matrices, by the axes that have several elements."""
+    matrices = []
+    for name in special.inputs:
+        view = views[name]
+        offsets = view.offsets()
+        check_offsets(name, offsets, view.memory)
+        matrices.append(view.memory.data[offsets].reshape([size for size in view.shape.sizes if size > 1]))
+    target = views[special.outputs[0]]
+    numbers, offsets = target.memory.numbers, target.offsets()
+    found = attended(numbers, special, views[special.inputs[0]].shape.dtype, *matrices)
+    target.memory.data[offsets] = numbers.cast(found, target.shape.dtype).reshape(offsets.shape)
 
 
 def _copy(source: View, target: View) -> None:

@@ -1,0 +1,258 @@
+"""Attention found in a program by what it computes: sums of values weighted by the softmax of scores.
+
+Scores are products of queries and keys, scaled by a constant, and minus infinity outside of a band. How the program
+says so, in how many kernels, and by which of the equal forms of a softmax, makes no difference.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.ops import Aggregation, Op
+from tileir.passes.fusion.row_expressions import (
+    ALONG,
+    Call,
+    Elements,
+    Number,
+    Place,
+    Reduced,
+    Sum,
+    index_values,
+    is_product,
+)
+from tileir.poly.affine import Affine
+from tileir.schedule.remarks import Refused, refused
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.passes.fusion.row_expressions import Element
+
+_BLIND: Final = Number(-math.inf)
+_COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op.CMP_GT: (-1, 1)}
+"""Comparisons of a with b as ``sign * (b - a) - step >= 0``."""
+
+
+@attrs.frozen
+class Scores:
+    """What is weighted: ``scale`` times a sum of products, where all ``seen`` are 0 or more, else minus infinity."""
+
+    product: Sum
+    scale: float = 1.0
+    seen: tuple[Affine, ...] = ()
+
+
+@attrs.frozen
+class Attention:
+    """Attention in a program.
+
+    Attributes:
+        queries: A view of one element, in the indices of ``kernel``, :data:`ALONG` for keys and ``feature``.
+        keys: Another one.
+        values: Another one.
+        results: What is written.
+        kernel: The kernel that weights values.
+        feature: The index along which queries and keys are multiplied, and how many they are.
+        rows: The index that numbers queries.
+        columns: The index that numbers columns of the result.
+        length: How many keys there are.
+        scores: What is weighted.
+        zeros: Whether queries that see nothing give zeros; else they give NaN.
+        finite: Whether values are finite, or results do not matter.
+        kernels: The numbers of all kernels of it, in order.
+
+    """
+
+    queries: stripe.Refinement
+    keys: stripe.Refinement
+    values: stripe.Refinement
+    results: stripe.Refinement
+    kernel: stripe.Block
+    feature: tuple[str, int]
+    rows: str
+    columns: str
+    length: int
+    scores: Scores
+    zeros: bool
+    finite: bool
+    kernels: tuple[int, ...]
+
+
+def attentions(kernels: tuple[stripe.Block, ...], outputs: frozenset[str]) -> Iterator[tuple[int, Attention | Refused]]:
+    """Yield each kernel that weights by a softmax, with the attention that it is part of, or why it is part of none.
+
+    Args:
+        kernels: The kernels of a program without loops, in order.
+        outputs: Memory that others see.
+
+    """
+    elements = Elements(kernels)
+    for number, kernel in enumerate(kernels):
+        if not is_product(kernel):
+            continue
+        loads = [view for view in kernel.refinements if view.direction is stripe.Direction.IN]
+        for weights, values in (loads, loads[::-1]):
+            found = _attention(elements, number, weights, values, outputs)
+            if found is not None:
+                yield number, found
+                break
+
+
+def _attention(
+    elements: Elements, number: int, weights: stripe.Refinement, values: stripe.Refinement, outputs: frozenset[str]
+) -> Attention | Refused | None:
+    kernel = elements.kernels[number]
+    reduced = [i for i in kernel.indices if not any(i.name in a.indices for a in _output(kernel).access)]
+    if len(reduced) != 1 or any(not index.is_plain for index in kernel.indices):
+        return None
+    key = {reduced[0].name: Affine.index(ALONG)}
+    elements.begin()
+    softmax = _softmax(elements.at(weights.source, tuple(each.substitute(key) for each in weights.access)))
+    if softmax is None:
+        return None
+    scores = _scores(softmax[0])
+    if scores is None:
+        return refused("TR442")
+    product = elements.kernels[scores.product.number]
+    inside = dict(scores.product.values)
+    features = [index for index in product.indices if index.name not in inside]
+    views = [view for view in product.refinements if view.direction is stripe.Direction.IN]
+    factors = [attrs.evolve(v, access=tuple(each.substitute(inside) for each in v.access)) for v in views]
+    factors.sort(key=lambda view: _moves(view, ALONG))
+    rows = _rows_of(kernel, weights, values)
+    columns = [i.name for i in kernel.indices if _moves(values, i.name) and not _moves(weights, i.name)]
+    if len(features) != 1 or rows is None or len(columns) != 1:
+        return refused("TR443")
+    if [_moves(view, ALONG) for view in factors] != [False, True] or _moves(factors[1], rows):
+        return refused("TR443")
+    finite = "finite" in kernel.tags
+    result, more = _result(elements, number)
+    members = tuple(sorted({*elements.seen, number, *more}))
+    if _are_used(elements.kernels, members, result, outputs):
+        return refused("TR441")
+    return Attention(
+        factors[0], factors[1], attrs.evolve(values, access=tuple(each.substitute(key) for each in values.access)),
+        result, kernel, (features[0].name, features[0].range), rows, columns[0], reduced[0].range, scores,
+        softmax[1], finite, members,
+    )  # fmt: skip
+
+
+def _softmax(element: Element) -> tuple[Element, bool] | None:
+    """Return the scores of a softmax, and whether rows in which all of them are minus infinity give zeros."""
+    match element:
+        case Call(op=Op.DIV, args=(Call(op=Op.EXP, args=(Call(op=Op.SUB, args=(scores, greatest)),)) as power, total)):
+            pass
+        case _:
+            return None
+    top, sums = Reduced(Aggregation.MAX, scores), Reduced(Aggregation.SUM, power)
+    if (greatest, total) == (top, sums):
+        return scores, False
+    held = _guarded(top, -math.inf, 0.0)
+    if greatest in held and total == sums:
+        return scores, False
+    return (scores, True) if greatest in held and total in _guarded(sums, 0.0, 1.0) else None
+
+
+def _guarded(element: Element, found: float, instead: float) -> tuple[Element, ...]:
+    """Return the forms of an element with ``instead`` in place of ``found``."""
+    pairs = ((element, Number(found)), (Number(found), element))
+    return tuple(Call(Op.COND, (Call(Op.CMP_EQ, pair), Number(instead), element)) for pair in pairs)
+
+
+def _scores(element: Element) -> Scores | None:
+    match element:
+        case Sum():
+            return Scores(element)
+        case Call(op=Op.MUL, args=(inner, Number(value))) | Call(op=Op.MUL, args=(Number(value), inner)):
+            return _scaled(_scores(inner), value)
+        case Call(op=Op.DIV, args=(inner, Number(value))) if value:
+            return _scaled(_scores(inner), 1.0 / value)
+        case Call(op=Op.COND, args=(test, inner, other)) if other == _BLIND:
+            scores, seen = _scores(inner), _tests(test)
+            return None if scores is None or seen is None else attrs.evolve(scores, seen=(*scores.seen, *seen))
+        case _:
+            return None
+
+
+def _scaled(scores: Scores | None, factor: float) -> Scores | None:
+    """Return scores times a factor, which leaves what is not seen at minus infinity."""
+    positive = 0.0 < factor < math.inf
+    return attrs.evolve(scores, scale=scores.scale * factor) if scores is not None and positive else None
+
+
+def _tests(element: Element) -> tuple[Affine, ...] | None:
+    """Return affines that are 0 or more exactly where an element is true."""
+    match element:
+        case Call(op=op, args=(Place(left), Place(right))) if op in _COMPARED:
+            sign, step = _COMPARED[op]
+            return ((right - left) * sign - step,)
+        case Call(op=op, args=(Place(left), Number(value))) if op in _COMPARED:
+            sign, step = _COMPARED[op]
+            return ((left * -1 + int(value)) * sign - step,) if value == int(value) else None
+        case Call(op=Op.BIT_AND, args=(left, right)):
+            first, second = _tests(left), _tests(right)
+            return None if first is None or second is None else (*first, *second)
+        case _:
+            return None
+
+
+def _rows_of(kernel: stripe.Block, weights: stripe.Refinement, values: stripe.Refinement) -> str | None:
+    """Return the longest index that moves weights and no values."""
+    free = [i for i in kernel.indices if _moves(weights, i.name) and not _moves(values, i.name)]
+    return max(free, key=lambda index: index.range).name if free else None
+
+
+def _moves(view: stripe.Refinement, index: str) -> bool:
+    return any(index in access.indices for access in view.access)
+
+
+def _output(kernel: stripe.Block) -> stripe.Refinement:
+    return next(view for view in kernel.refinements if view.direction.writes)
+
+
+def _result(elements: Elements, number: int) -> tuple[stripe.Refinement, tuple[int, ...]]:
+    """Return where a kernel's sums end, and the kernel that only converts them, if there is one."""
+    kernels, output = elements.kernels, _output(elements.kernels[number])
+    readers = [
+        n for n, k in enumerate(kernels) if any(v.source == output.source and v.direction.reads for v in k.refinements)
+    ]
+    if len(readers) == 1 and elements.writers(output.source) == (number,):
+        after = kernels[readers[0]]
+        kinds = [type(statement) for statement in after.statements]
+        views = {view.direction: view for view in after.refinements}
+        if kinds == [stripe.Load, stripe.Convert, stripe.Store] and len(after.refinements) == 2:
+            values = index_values(after, views[stripe.Direction.IN], output.access)
+            last = views.get(stripe.Direction.OUT)
+            if values is not None and last is not None and len(values) == len(after.indices):
+                access = tuple(each.substitute(values) for each in last.access)
+                return attrs.evolve(last, access=access), (readers[0],)
+    return output, ()
+
+
+def _are_used(
+    kernels: tuple[stripe.Block, ...], members: tuple[int, ...], result: stripe.Refinement, outputs: frozenset[str]
+) -> bool:
+    """Return whether something else than ``members`` uses what they write, or changes what they read meanwhile."""
+    inner: set[str] = set()
+    read: set[str] = set()
+    for number in members:
+        for view in kernels[number].refinements:
+            (inner if view.direction.writes else read).add(view.source)
+    inner.discard(result.source)
+    read -= inner
+    if inner & outputs or result.source in read:
+        return True
+    for number, kernel in enumerate(kernels):
+        if number in members:
+            continue
+        for view in kernel.refinements:
+            between = members[0] < number < members[-1]
+            if view.source in inner or (
+                between and (view.source == result.source or (view.direction.writes and view.source in read))
+            ):
+                return True
+    return False

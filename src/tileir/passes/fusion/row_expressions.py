@@ -1,0 +1,235 @@
+"""What elements of temporaries are, as expressions of coordinates: kernels that write whole tensors, seen through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from tileir.core.ops import Aggregation, Op
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ALONG: Final = "%along"
+"""Stands for the index along which rows are aggregated; no index of a block can have this name."""
+
+
+@attrs.frozen
+class Number:
+    """A constant."""
+
+    value: float = attrs.field(eq=repr)
+
+
+@attrs.frozen
+class Place:
+    """A coordinate."""
+
+    affine: Affine
+
+
+@attrs.frozen
+class Call:
+    """An operation, conversions between floats left out."""
+
+    op: Op
+    args: tuple[Element, ...]
+
+
+@attrs.frozen
+class Reduced:
+    """An aggregate of ``body`` over :data:`ALONG`."""
+
+    aggregation: Aggregation
+    body: Element
+
+
+@attrs.frozen
+class Sum:
+    """A sum of products that kernel ``number`` makes, with the values of its indices that are not reduced."""
+
+    number: int
+    values: tuple[tuple[str, Affine], ...]
+
+
+@attrs.frozen
+class Unknown:
+    """Anything else: an element of memory."""
+
+    name: str
+    coordinates: tuple[Affine, ...]
+
+
+Element: TypeAlias = Number | Place | Call | Reduced | Sum | Unknown
+
+_MOST: Final = 64
+"""So many elements are looked at for one expression; what is larger is no row of scores."""
+
+
+@attrs.define
+class Elements:
+    """Finds what elements are.
+
+    Attributes:
+        kernels: The kernels of a program, in order.
+        seen: The numbers of those that were seen through.
+
+    """
+
+    kernels: tuple[stripe.Block, ...]
+    seen: set[int] = attrs.field(factory=set)
+    _writers: dict[str, list[int]] = attrs.field(factory=dict, init=False)
+    _found: dict[tuple[str, tuple[Affine, ...]], Element] = attrs.field(factory=dict, init=False)
+    _left: int = attrs.field(default=_MOST, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for number, kernel in enumerate(self.kernels):
+            for view in kernel.refinements:
+                if view.direction.writes:
+                    self._writers.setdefault(view.source, []).append(number)
+
+    def begin(self) -> None:
+        """Forget which kernels were seen through."""
+        self.seen.clear()
+        self._found.clear()
+        self._left = _MOST
+
+    def writers(self, name: str) -> tuple[int, ...]:
+        """Return the numbers of the kernels that write a tensor."""
+        return tuple(self._writers.get(name, ()))
+
+    def at(self, name: str, coordinates: tuple[Affine, ...]) -> Element:
+        """Return what element of a tensor stands at coordinates."""
+        if (name, coordinates) not in self._found:
+            self._found[name, coordinates] = self._looked_up(name, coordinates)
+        return self._found[name, coordinates]
+
+    def _looked_up(self, name: str, coordinates: tuple[Affine, ...]) -> Element:
+        unknown = Unknown(name, coordinates)
+        writers = self._writers.get(name, [])
+        self._left -= 1
+        if len(writers) != 1 or self._left < 0:
+            return unknown
+        kernel = self.kernels[writers[0]]
+        outputs = [view for view in kernel.refinements if view.direction.writes]
+        values = None if len(outputs) != 1 else index_values(kernel, outputs[0], coordinates)
+        if values is None:
+            return unknown
+        found = self._of_kernel(writers[0], outputs[0], values)
+        if found is None:
+            return unknown
+        self.seen.add(writers[0])
+        return found
+
+    def _of_kernel(self, number: int, output: stripe.Refinement, values: dict[str, Affine]) -> Element | None:
+        kernel = self.kernels[number]
+        reduced = [index.name for index in kernel.indices if index.name not in values]
+        if not output.merges:
+            return None if reduced else self._stored(kernel, values)
+        if is_product(kernel):
+            return Sum(number, tuple(sorted(values.items())))
+        kinds = {type(statement) for statement in kernel.statements}
+        around = any(ALONG in affine.indices for affine in values.values())
+        if len(reduced) != 1 or around or not kinds <= {stripe.Load, stripe.Convert, stripe.Store}:
+            return None
+        body = self._stored(kernel, {**values, reduced[0]: Affine.index(ALONG)})
+        return None if body is None or output.aggregation is None else Reduced(output.aggregation, body)
+
+    def _stored(self, kernel: stripe.Block, values: Mapping[str, Affine]) -> Element | None:
+        """Return what a kernel stores where its indices have values."""
+        scalars: dict[str, Element] = {}
+        dtypes: dict[str, bool] = {}
+        views = {view.name: view for view in kernel.refinements}
+        for statement in kernel.statements:
+            match statement:
+                case stripe.Load(source=source, into=into, index=None):
+                    view = views[source]
+                    scalars[into] = self.at(view.source, tuple(each.substitute(values) for each in view.access))
+                    dtypes[into] = view.shape.dtype.is_float
+                case stripe.LoadIndex(affine=affine, into=into, dtype=dtype):
+                    scalars[into], dtypes[into] = Place(affine.substitute(values)), dtype.is_float
+                case stripe.Constant(into=into, value=value, dtype=dtype):
+                    scalars[into], dtypes[into] = Number(float(value)), dtype.is_float
+                case stripe.Convert(input=name, into=into, dtype=dtype) if dtypes[name] and dtype.is_float:
+                    scalars[into], dtypes[into] = scalars[name], True
+                case stripe.Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
+                    found = tuple(scalars[name] for name in inputs)
+                    scalars[into] = (None if dtype.is_float else _moved(op, found)) or _signed(op, found)
+                    dtypes[into] = dtype.is_float
+                case stripe.Store(source=name, index=None):
+                    return scalars[name]
+                case _:
+                    return None
+        return None
+
+
+def _moved(op: Op, args: tuple[Element, ...]) -> Place | None:
+    """Return a sum or difference of coordinates and whole numbers as one coordinate; None for anything else."""
+    affines = []
+    for arg in args:
+        match arg:
+            case Place(affine):
+                affines.append(affine)
+            case Number(value) if value == int(value):
+                affines.append(Affine.constant(int(value)))
+            case _:
+                return None
+    match op, affines:
+        case Op.ADD, [left, right]:
+            return Place(left + right)
+        case Op.SUB, [left, right]:
+            return Place(left - right)
+        case _:
+            return None
+
+
+def _signed(op: Op, args: tuple[Element, ...]) -> Element:
+    """Return an operation, of which the negation of a constant is one."""
+    match op, args:
+        case Op.NEG, (Number(value),):
+            return Number(-value)
+        case _:
+            return Call(op, args)
+
+
+def is_product(kernel: stripe.Block) -> bool:
+    """Return whether a kernel adds up products of two tensors, in a dtype that it may convert them to."""
+    kinds = [type(statement) for statement in kernel.statements if not isinstance(statement, stripe.Convert)]
+    products = [s for s in kernel.statements if isinstance(s, stripe.Intrinsic)]
+    outputs = [view for view in kernel.refinements if view.direction.writes]
+    return (
+        kinds == [stripe.Load, stripe.Load, stripe.Intrinsic, stripe.Store]
+        and products[0].op is Op.MUL
+        and len(outputs) == 1
+        and outputs[0].aggregation is Aggregation.SUM
+        and len(kernel.refinements) == 3
+        and not kernel.constraints
+        and all(s.index is None for s in kernel.statements if isinstance(s, stripe.Load | stripe.Store))
+    )
+
+
+def index_values(
+    kernel: stripe.Block, output: stripe.Refinement, coordinates: Iterable[Affine]
+) -> dict[str, Affine] | None:
+    """Return the values of a flat kernel's indices where it writes an element; None where that is not plain to see."""
+    if kernel.constraints or kernel.blocks or any(not index.is_plain for index in kernel.indices):
+        return None
+    coordinates = tuple(coordinates)
+    if len(coordinates) != len(output.access):
+        return None
+    ranges, values = kernel.ranges, {}
+    for access, dim, coordinate in zip(output.access, output.shape.dims, coordinates, strict=True):
+        if dim.size != 1:
+            return None
+        if access.is_constant:
+            if access != coordinate:
+                return None
+            continue
+        name = access.indices[0]
+        if access != Affine.index(name) or name in values or name not in ranges:
+            return None
+        values[name] = coordinate
+    return values

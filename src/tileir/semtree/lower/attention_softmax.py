@@ -1,0 +1,183 @@
+"""The softmax of attention tile by tile: masks, running maxima and sums, weights, and what is divided in the end."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.attention_threads import Threads
+from tileir.semtree.matrices import PLAIN
+from tileir.stripe.attending import QUAD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.semtree.lower.attention_tiles import Matrix, Panel
+
+_WIDE: Final = sem.Type(DType.F32)
+
+WORDS: Final = ("scores", "shared", "top", "total", "factor", "less")
+"""The arrays: scores; what the threads of a row tell each other; and of each row of a thread the greatest score so far,
+the sum of weights, what that is to be scaled by, and what is added to scores before the exponential.
+"""
+
+
+@attrs.frozen(eq=False, repr=False)
+class Softmax(Threads):
+    """What threads do with scores.
+
+    Attributes:
+        matrices: Queries, keys, values and the result.
+        stages: Tiles of queries, keys, values and weights in local memory.
+        names: Of the arrays of :data:`WORDS`.
+        results: The sums of a thread, by panels of values.
+
+    """
+
+    matrices: list[Matrix]
+    stages: tuple[tuple[Panel, ...], ...]
+    names: dict[str, str]
+    results: tuple[str, ...]
+
+    def _masked(self, place: Affine) -> tuple[sem.Stmt, ...]:
+        """Return what makes scores minus infinity that a query does not see; nothing where it sees the whole tile."""
+        plan, keys = self.plan, self.matrices[1]
+        tests: list[tuple[Affine, Callable[[Affine, Affine], Affine]]] = []
+        last = plan.keys - 1
+        if keys.rows % plan.keys:
+            tests.append((keys.rows - 1 - last - place, lambda _, key: keys.rows - 1 - key))
+        if (after := plan.after) is not None:
+            tests.append((self.first + after - last - place, lambda query, key: query + after - key))
+        if (before := plan.before) is not None:
+            tests.append((place - (self.first + (plan.rows - 1)) + before, lambda query, key: key - query + before))
+        if not tests:
+            return ()
+        zero = self._number(0)
+        whole = self._all([self._op(Op.CMP_LT, self.blocks.offsets.scalar(test), zero) for test, _ in tests], Op.BIT_OR)
+
+        def mask(slot_row: Affine, column: Affine, element: sem.Expr) -> sem.Stmt:
+            query, key = self.first + slot_row, place + column
+            seen = [self._op(Op.CMP_GE, self.blocks.offsets.scalar(test(query, key)), zero) for _, test in tests]
+            score = sem.Subscript(self.names["scores"], element, _WIDE)
+            chosen = self._op(Op.COND, self._all(seen, Op.BIT_AND), score, sem.Const(-math.inf, _WIDE))
+            return sem.Assign(score, chosen)
+
+        return (sem.If(whole, (self._each(self.plan.keys, lambda row, _, column, at: (mask(row, column, at),)),)),)
+
+    def _shared_maxima(self) -> tuple[sem.Stmt, ...]:
+        """Return what finds the greatest scores of a thread, row by row, and tells the others of the row."""
+        factor, slot = self.names["factor"], self.blocks.counter("slot")
+        least = self._unrolled(slot, self.slots, sem.Assign(self._held("factor", slot), sem.Const(-math.inf, _WIDE)))
+
+        def merge(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
+            target = sem.Subscript(factor, self.blocks.offsets.scalar(number), _WIDE)
+            return (sem.Assign(target, self._op(Op.MAX, target, sem.Subscript(self.names["scores"], at, _WIDE))),)
+
+        return (least, self._each(self.plan.keys, merge), self._told("factor"))
+
+    def _told_by(self, slot: sem.Var, op: Op) -> sem.Expr:
+        """Return the aggregate of what the threads of a row told."""
+        places = [self._slot_row(slot) * QUAD + number for number in range(QUAD)]
+        told = [sem.Subscript(self.names["shared"], self.blocks.offsets.scalar(place), _WIDE) for place in places]
+        return self._op(op, self._op(op, told[0], told[1]), self._op(op, told[2], told[3]))
+
+    def _told(self, word: str) -> sem.Stmt:
+        """Return what puts a number of each row of a thread where the others of the row see it."""
+        slot = self.blocks.counter("slot")
+        place = self._slot_row(slot) * QUAD + Affine.index(self.quad.name)
+        target = sem.Subscript(self.names["shared"], self.blocks.offsets.scalar(place), _WIDE)
+        return self._unrolled(slot, self.slots, sem.Assign(target, self._held(word, slot)))
+
+    def _running(self) -> sem.Stmt:
+        """Return what updates running maxima, and scales what has been added up."""
+        slot, scale = self.blocks.counter("slot"), sem.Const.of(self.plan.scale, _WIDE)
+        top, total, factor, less = (self._held(word, slot) for word in ("top", "total", "factor", "less"))
+        new = sem.Var(self.blocks.names.fresh("greatest"), _WIDE)
+        grown = self._op(Op.EXP, self._op(Op.MUL, self._op(Op.SUB, top, self._finite(new)), scale))
+        return self._unrolled(
+            slot, self.slots,
+            sem.Declare(new, self._op(Op.MAX, top, self._told_by(slot, Op.MAX))),
+            sem.Assign(factor, grown),
+            sem.Assign(top, new),
+            sem.Assign(less, self._op(Op.NEG, self._op(Op.MUL, self._finite(new), scale))),
+            sem.Assign(total, self._op(Op.MUL, total, factor)),
+        )  # fmt: skip
+
+    def _weights(self) -> tuple[sem.Stmt, ...]:
+        """Return what turns scores into weights, adds these up, and scales the sums of values."""
+        dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale, _WIDE)
+        narrow = sem.Type(dtype)
+
+        def weigh(row: Affine, number: Affine, column: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
+            score, slot = sem.Subscript(self.names["scores"], at, _WIDE), self.blocks.offsets.scalar(number)
+            less, total = (sem.Subscript(self.names[word], slot, _WIDE) for word in ("less", "total"))
+            exponent = self._op(Op.FMA, score, scale, less)
+            weight = sem.Var(self.blocks.names.fresh("weight"), narrow)
+            power: sem.Expr = sem.Cast(self._op(Op.EXP, exponent), sem.Type(DType.F16))
+            panel = self.stages[3][0]
+            place = self.blocks.offsets.swizzled(row * panel.width + column, *panel.swizzle, PLAIN)
+            return (
+                sem.Declare(weight, power if dtype is DType.F16 else sem.Cast(power, narrow)),
+                sem.Assign(total, self._op(Op.ADD, total, sem.Cast(weight, _WIDE))),
+                sem.Assign(sem.Subscript(panel.array, place, narrow), weight),
+            )
+
+        def scaled(name: str) -> Callable[[Affine, Affine, Affine, sem.Expr], tuple[sem.Stmt, ...]]:
+            def scale_one(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
+                factor = sem.Subscript(self.names["factor"], self.blocks.offsets.scalar(number), _WIDE)
+                target = sem.Subscript(name, at, _WIDE)
+                return (sem.Assign(target, self._op(Op.MUL, target, factor)),)
+
+            return scale_one
+
+        sums = [self._each(panel.width, scaled(name)) for name, panel in zip(self.results, self.stages[2], strict=True)]
+        return (self._each(self.plan.keys, weigh), *sums)
+
+    def _finish(self) -> tuple[sem.Stmt, ...]:
+        """Return what divides by the sums of weights and stores the results."""
+        slot, result = self.blocks.counter("slot"), self.matrices[3]
+        whole = sem.Var(self.blocks.names.fresh("sum"), _WIDE)
+        divisor: sem.Expr = whole
+        if self.plan.zeros:
+            zero, one = (sem.Const(value, _WIDE) for value in (0.0, 1.0))
+            divisor = self._op(Op.COND, self._op(Op.CMP_EQ, whole, zero), one, whole)
+        inverse = self._unrolled(
+            slot, self.slots,
+            sem.Declare(whole, self._told_by(slot, Op.ADD)),
+            sem.Assign(self._held("factor", slot), self._op(Op.DIV, sem.Const(1.0, _WIDE), divisor)),
+        )  # fmt: skip
+        stores = []
+        for name, panel in zip(self.results, self.stages[2], strict=True):
+
+            def store(
+                row: Affine, number: Affine, column: Affine, at: sem.Expr, name: str = name, start: int = panel.first
+            ) -> tuple[sem.Stmt, ...]:
+                kind = sem.Type(DType.F32, 2)
+                factor = sem.Subscript(self.names["factor"], self.blocks.offsets.scalar(number), _WIDE)
+                value: sem.Expr = self._op(Op.MUL, sem.Subscript(name, at, kind), sem.Broadcast(factor, 2))
+                narrow = sem.Type(result.dtype, 2)
+                value = value if narrow == kind else sem.Cast(value, narrow)
+                query = self.first + row
+                place = self.blocks.offsets.scalar(result.offset + query * result.stride + column + start)
+                assign = sem.Assign(sem.Subscript(result.array, place, narrow), value)
+                if result.rows % self.plan.rows == 0:
+                    return (assign,)
+                inside = self._op(Op.CMP_LT, self.blocks.offsets.scalar(query), self._number(result.rows))
+                return (sem.If(inside, (assign,)),)
+
+            stores.append(self._each(panel.width, store, pairs=True))
+        return (sem.Barrier(), self._told("total"), sem.Barrier(), inverse, *stores)
+
+    def _finite(self, value: sem.Expr) -> sem.Expr:
+        """Return a maximum, and 0 instead of minus infinity, from which nothing can be subtracted."""
+        blind = self._op(Op.CMP_EQ, value, sem.Const(-math.inf, _WIDE))
+        return self._op(Op.COND, blind, sem.Const(0.0, _WIDE), value)
+
+    def _held(self, word: str, slot: sem.Var) -> sem.Subscript:
+        return sem.Subscript(self.names[word], slot, _WIDE)

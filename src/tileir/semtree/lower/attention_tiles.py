@@ -1,0 +1,122 @@
+"""Tiles of attention: how they lie in local memory, who copies them, and which elements of sums a thread holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.matrices import PLAIN
+from tileir.stripe.attending import panels
+
+if TYPE_CHECKING:
+    from tileir.semtree.lower.block import BlockLowering
+
+_COPIED: Final = 16
+_LINE: Final = 128
+
+
+@attrs.frozen
+class Matrix:
+    """A view of memory: rows, one after the other, of neighbours.
+
+    Attributes:
+        array: The parameter.
+        offset: Its first element.
+        rows: How many there are.
+        stride: Elements from one row to the next.
+        columns: Elements of a row.
+        dtype: Of these.
+
+    """
+
+    array: str
+    offset: Affine
+    rows: int
+    stride: int
+    columns: int
+    dtype: DType
+
+
+@attrs.frozen
+class Panel:
+    """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks."""
+
+    array: str
+    dtype: DType
+    first: int
+    width: int
+    rows: int
+
+    @property
+    def swizzle(self) -> tuple[int, int]:
+        """Shift and mask."""
+        piece = _COPIED // self.dtype.itemsize
+        pieces = self.width // piece
+        apart = max(1, _LINE // (self.width * self.dtype.itemsize))
+        return (self.width * apart // piece).bit_length() - 1, (pieces - 1) * piece
+
+    def declaration(self) -> sem.Stmt:
+        """Return the declaration of its array."""
+        return sem.DeclareArray(self.array, self.dtype, self.rows * self.width, sem.Region.LOCAL)
+
+
+def tile(blocks: BlockLowering, name: str, dtype: DType, rows: int, columns: int) -> tuple[Panel, ...]:
+    """Return the panels of a tile."""
+    return tuple(
+        Panel(blocks.names.fresh(f"{name}_stage"), dtype, first, width, rows) for first, width in panels(columns)
+    )
+
+
+def operand(blocks: BlockLowering, panel: Panel, row: Affine, *, across: bool, column: int = 0) -> sem.MatrixOperand:
+    """Return the operand that begins at a row of a panel; ``across`` where its rows are rows of the operand."""
+    start = blocks.offsets.scalar(row * panel.width + column)
+    strides = (panel.width, 1) if across else (1, panel.width)
+    return sem.MatrixOperand(sem.Subscript(panel.array, start, sem.Type(panel.dtype)), strides, *panel.swizzle)
+
+
+def copies(
+    blocks: BlockLowering, matrix: Matrix, staged: tuple[Panel, ...], first: Affine, threads: int, thread: sem.Var
+) -> tuple[sem.Stmt, ...]:
+    """Return what begins to copy rows from ``first`` on, a piece of a row at a time; rows beyond become zeros."""
+    result: list[sem.Stmt] = []
+    for panel in staged:
+        lanes = _COPIED // panel.dtype.itemsize
+        across = panel.width // lanes
+        at_once = min(threads // across, panel.rows)
+        column, row = (blocks.counter(f"{panel.array}_{word}") for word in ("column", "row"))
+        constant = blocks.offsets.constant
+        result += [
+            sem.Declare(column, sem.Apply(Op.MUL, (sem.Apply(Op.MOD, (thread, constant(across))), constant(lanes)))),
+            sem.Declare(row, sem.Apply(Op.DIV, (thread, constant(across)))),
+        ]
+        more = blocks.counter("more")
+        place = Affine.of({row.name: 1, more.name: at_once})
+        inner = _copy(blocks, matrix, panel, (first + place, place, Affine.index(column.name)), lanes)
+        if panel.rows > at_once:
+            inner = sem.For(more, constant(0), constant(panel.rows // at_once), 1, (inner,), sem.LoopKind.UNROLL)
+        else:
+            result.append(sem.Declare(more, constant(0)))
+        if at_once * across < threads:
+            inner = sem.If(sem.Apply(Op.CMP_LT, (thread, constant(at_once * across))), (inner,))
+        result.append(inner)
+    return (*result, sem.AsyncCommit())
+
+
+def _copy(
+    blocks: BlockLowering, matrix: Matrix, panel: Panel, place: tuple[Affine, Affine, Affine], lanes: int
+) -> sem.Stmt:
+    row, own, column = place
+    kind = sem.Type(panel.dtype, lanes)
+    there = blocks.offsets.swizzled(own * panel.width + column, *panel.swizzle, PLAIN)
+    target = sem.Subscript(panel.array, there, kind)
+    source = matrix.offset + row * matrix.stride + column + panel.first
+    copy = sem.AsyncCopy(target, sem.Subscript(matrix.array, blocks.offsets.scalar(source), kind))
+    if matrix.rows % panel.rows == 0:
+        return copy
+    test = sem.Apply(Op.CMP_LT, (blocks.offsets.scalar(row), blocks.offsets.constant(matrix.rows)))
+    return sem.If(test, (copy,), (sem.Assign(target, sem.Const(0.0, kind)),))

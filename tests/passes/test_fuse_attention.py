@@ -1,0 +1,198 @@
+"""Attention in one kernel: found in whatever form a program says it, and equal to what the program computes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from tileir import FunctionBuilder, ops
+from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
+from tileir.driver.compiler import compile_stages
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.fusion.attention import FuseAttention
+from tileir.schedule.remarks import Remarks, listening
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.ir import For, LoopKind, MatrixMultiply
+from tileir.semtree.rewrite import statements
+from tileir.stripe.attending import ATTEND, Attending
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.ir import Special
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from tileir.driver.compiler import Stages
+    from tileir.stripe.ir import Program
+    from tileir.tile.ir import Function
+
+FRAGMENTS = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16")
+TARGET = Target(
+    index_dtype=DType.I32, group_threads=256, alignment=256, vector_bytes=16, async_copies=True, fragments=FRAGMENTS
+)
+BY_HAND = """function (Q[S, D], K[T, D], V[T, E]) -> (O) {{
+    Z[s, t : S, T] = +(Q[s, d] * K[t, d]);
+    X = {scores};
+    M[s, 0 : S, 1] = >(X[s, t]);
+    P = exp(X - M);
+    L[s, 0 : S, 1] = +(P[s, t]);
+    W = P / L;
+    O[s, e : S, E] = +(W[s, t] * V[t, e]);
+}}"""
+WINDOW = "cond(index(Z, 1) <= index(Z, 0) + 3, cond(index(Z, 0) - 9 < index(Z, 1), Z * 0.5, -1e999), -1e999)"
+
+
+def attention(
+    *shapes: tuple[int, ...], dtype: DType = DType.F16, **options: Any
+) -> tuple[Function, dict[str, TensorType]]:
+    """Return the program of the operation, and the types of its inputs."""
+    builder = FunctionBuilder()
+    names = "QKV"
+    inputs = [
+        builder.input(name, *(f"{name}{n}" for n in range(len(s)))) for name, s in zip(names, shapes, strict=True)
+    ]
+    result = ops.scaled_dot_product_attention(*inputs, **options)
+    return builder.build(O=result), {name: TensorType(dtype, s) for name, s in zip(names, shapes, strict=True)}
+
+
+def stages(source: Function | str, types: dict[str, TensorType], **options: int) -> Stages:
+    return compile_stages(source, types, TARGET, passes=(FuseAttention(FRAGMENTS, **options), Accumulate()))
+
+
+def specials(program: Program | None) -> list[Special]:
+    assert program is not None
+    return [s for block in program.main.blocks for s in block.statements if isinstance(s, Special)]
+
+
+def values(types: dict[str, TensorType], seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    random = np.random.default_rng(seed)
+    return {name: random.standard_normal(t.shape).astype(t.dtype.numpy) for name, t in types.items()}
+
+
+def check(source: Function | str, types: dict[str, TensorType], **options: int) -> Attending:
+    """Check that a program becomes one kernel that is right at every stage, without races and undefined values."""
+    found = stages(source, types, **options)
+    assert found.flat is not None
+    assert found.passed is not None
+    (special,) = specials(found.passed)
+    assert special.name == ATTEND
+    assert len(found.sem.kernels) == 1
+    given_values = values(types)
+    wanted = interpret(found.flat, given_values)
+    # Weights are rounded to the dtype before they are divided by their sum, not after.
+    limit = {DType.F16: 4e-3, DType.BF16: 3e-2}[next(iter(types.values())).dtype]
+    for result in (interpret(found.passed, given_values), run_program(found.sem, given_values, checks=ALL_CHECKS)):
+        for name, array in wanted.items():
+            np.testing.assert_allclose(result[name].astype(float), array.astype(float), atol=limit, rtol=limit)
+    return Attending.of(special)
+
+
+@examples(10)
+@given(st.data())
+def test_attention_of_any_sizes_is_one_kernel(data: st.DataObject) -> None:
+    draw = data.draw
+    queries, keys = draw(st.integers(2, 70)), draw(st.integers(2, 90))
+    width, columns = (draw(st.sampled_from((16, 32, 48, 64))) for _ in range(2))
+    heads, shared = draw(st.sampled_from(((1, 1), (2, 2), (4, 2), (2, 1))))
+    dtype, causal = draw(st.sampled_from((DType.F16, DType.BF16))), draw(st.booleans())
+    source, types = attention(
+        (1, heads, queries, width), (1, shared, keys, width), (1, shared, keys, columns), dtype=dtype, causal=causal
+    )
+    plan = check(source, types, groups=draw(st.sampled_from((1, 1000))))
+    assert plan.after == (0 if causal else None)
+
+
+def test_wide_heads_have_fewer_rows() -> None:
+    plan = check(*attention((40, 128), (33, 128), (33, 128)))
+    assert (plan.tall, plan.keys) != (32, 64)
+
+
+@pytest.mark.parametrize(("scores", "before", "after"), [("Z", None, None), ("Z * 0.5", None, None), (WINDOW, 8, 3)])
+def test_softmax_by_hand_is_found(scores: str, before: int | None, after: int | None) -> None:
+    types = {name: TensorType(DType.F16, (40, 32)) for name in "QKV"}
+    plan = check(BY_HAND.format(scores=scores), types)
+    assert (plan.before, plan.after) == (before, after)
+    assert not plan.finite
+
+
+def test_queries_that_see_nothing_give_zeros_where_the_program_says_so() -> None:
+    scores = "cond(index(Z, 1) <= index(Z, 0) - 5, Z, -1e999)"
+    text = BY_HAND.format(scores=scores).replace("exp(X - M)", "exp(X - cond(M == -1e999, 0.0, M))")
+    text = text.replace("P / L", "P / cond(L == 0.0, 1.0, L)")
+    types = {name: TensorType(DType.F16, (40, 16)) for name in "QKV"}
+    assert check(text, types).zeros
+
+
+def test_queries_that_see_nothing_give_nan_otherwise() -> None:
+    types = {name: TensorType(DType.F16, (40, 16)) for name in "QKV"}
+    check(BY_HAND.format(scores="cond(index(Z, 1) <= index(Z, 0) - 5, Z, -1e999)"), types)
+
+
+def test_tiles_that_nobody_sees_are_not_visited() -> None:
+    def loop(**options: Any) -> For:
+        found = stages(*attention((256, 64), (256, 64), (256, 64), **options))
+        return next(
+            s
+            for s in found.sem.kernels[0].body
+            if isinstance(s, For)
+            and s.kind is LoopKind.SERIAL
+            and any(isinstance(inner, MatrixMultiply) for inner in statements(s.body))
+        )
+
+    assert str(loop().end) == "i32(4)"
+    assert str(loop(causal=True).end) == "end"  # it depends on the queries of the group
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (BY_HAND.format(scores="Z * 0.5").replace("-> (O)", "-> (O, W)"), "TR441"),
+        (BY_HAND.format(scores="Z * -0.5"), "TR442"),
+        (BY_HAND.format(scores="tanh(Z)"), "TR442"),
+        (BY_HAND.format(scores="cond(index(Z, 1) <= 2 * index(Z, 0), Z, -1e999)"), "TR442"),
+    ],
+)
+def test_other_programs_are_left_alone_with_a_remark(text: str, code: str) -> None:
+    types = {name: TensorType(DType.F16, (48, 32)) for name in "QKV"}
+    remarks = Remarks()
+    with listening(remarks):
+        found = stages(text, types)
+    assert found.passed is not None
+    assert found.flat is not None
+    assert specials(found.passed) == []
+    assert len(found.passed.kernels) == len(found.flat.kernels)
+    assert code in [made.code for made in remarks.all()]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "code"),
+    [
+        (((40, 64), (40, 64), (40, 64)), DType.F32, "TR429"),
+        (((40, 24), (40, 24), (40, 32)), DType.F16, "TR435"),
+        (((40, 256), (40, 256), (40, 32)), DType.F16, "TR435"),
+        (((40, 20), (40, 20), (40, 32)), DType.F16, "TR443"),
+    ],
+)
+def test_what_instructions_do_not_fit_is_left_alone(
+    shapes: tuple[tuple[int, ...], ...], dtype: DType, code: str
+) -> None:
+    source, types = attention(*shapes, dtype=dtype)
+    remarks = Remarks()
+    with listening(remarks):
+        found = stages(source, types)
+    assert specials(found.passed) == []
+    assert code in [made.code for made in remarks.all()]
+
+
+def test_what_follows_may_use_the_result() -> None:
+    builder = FunctionBuilder()
+    inputs = [builder.input(name, "S", "D") for name in "QKV"]
+    result = ops.scaled_dot_product_attention(*inputs)
+    types = {name: TensorType(DType.F16, (48, 32)) for name in "QKV"}
+    found = stages(builder.build(O=result, twice=ops.softmax(result)), types)
+    assert len(specials(found.passed)) == 1  # what follows uses the result alone
