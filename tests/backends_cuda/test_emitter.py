@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tileir
-from strategies.fragment_kernels import product_by
+from strategies.fragment_kernels import held_product_by, product_by
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.core.fragments import FRAGMENTS
@@ -226,6 +226,15 @@ def test_every_fragment_has_an_instruction_or_is_computed_by_threads(name: str, 
     else:
         assert "wgmma" not in text  # the right operand has no swizzle here
     ptx(text, HOPPER)
+
+
+@pytest.mark.parametrize("name", OF_WARPS)
+def test_what_threads_hold_stays_in_registers(name: str) -> None:
+    fragment = FRAGMENTS[name]
+    listing = ptx(emit([held_product_by(fragment, (32, 16, 2 * fragment.mnk[2]))], HOPPER), HOPPER)
+    assert listing.count("mma.sync") == 16  # two products, each of two by two by two
+    assert ".local " not in listing
+    assert listing.count("bar.sync") == 1  # the kernel's own
 
 
 def test_arrays_of_a_thread_are_in_registers() -> None:

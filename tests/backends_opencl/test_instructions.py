@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pytest
 
-from strategies.fragment_kernels import arrays_for, product_by
+from strategies.fragment_kernels import arrays_for, held_arrays_for, held_product_by, product_by
 from strategies.opencl_source import FEATURES, POCL, run
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
@@ -85,6 +85,19 @@ def test_fragments_without_a_statement_are_computed_by_threads(feature: str) -> 
     run(kernels, arrays)
     for given, sums in zip(arrays, expected, strict=True):
         np.testing.assert_array_equal(given[0], sums)
+
+
+def test_what_threads_hold_is_passed_on_or_goes_through_local_memory() -> None:
+    row = FRAGMENTS["mma_m16n8k16_f16"]
+    kernel = held_product_by(row, (16, 8, 32))
+    written = emit([kernel], PTX)
+    assert "vload4(0, (const __private uint *)" in written
+    assert written.count("mma.sync") == 1  # one function, which is called twice
+    features = attrs.evolve(FEATURES[POCL], ptx=False)
+    assert "asm" not in emit([kernel], features)
+    arrays, expected = held_arrays_for(row, (16, 8, 32), seed=5)
+    run([kernel], [arrays], features=features)
+    np.testing.assert_array_equal(arrays[0], expected)
 
 
 @pytest.mark.parametrize("name", [name for name in GROUPS if "product" in name or "copies" in name])

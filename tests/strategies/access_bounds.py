@@ -104,6 +104,9 @@ class _Checker:
             yield from self.operand(operand, extents, place)
 
     def operand(self, operand: MatrixOperand, extents: tuple[int, int], place: Place) -> Iterator[str]:
+        if operand.held:
+            yield from self.inside(operand.start.array, operand.start.offset, operand.held - 1, place)
+            return
         reach = sum((extent - 1) * stride for extent, stride in zip(extents, operand.strides, strict=True))
         array, offset = operand.start.array, operand.start.offset
         if not operand.mask:

@@ -25,8 +25,10 @@ from tileir_llvm.text import Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tileir.core.fragments import Fragment
     from tileir.semtree.ir import Expr, MatrixMultiply, MatrixOperand
     from tileir_llvm.expressions import Environment
+    from tileir_llvm.memory import Place
 
 ROWS: Final = 16
 """Rows of the left operand, and columns of the right one, that are loaded at a time."""
@@ -111,7 +113,11 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
     fragment = FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
     lane = apply_integer(env.out, Op.MOD, (thread_number(env, group), integer(fragment.threads, _INDEX)), index=True)
-    left = _Fragments.of(env, stmt.left, shared[stmt.left.start.array], lane, step, height, right=False)
+    left: _Held | _Fragments
+    if stmt.left.held:
+        left = _Held.of(env, stmt)
+    else:
+        left = _Fragments.of(env, stmt.left, shared[stmt.left.start.array], lane, step, height, right=False)
     right = _Fragments.of(env, stmt.right, shared[stmt.right.start.array], lane, step, width, right=True)
     count = fragment.sums.held
     sums = accumulators(env, stmt, 0, height // rows * (width // columns) * count)
@@ -124,6 +130,57 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
                 pair = b[column // 2][:2] if column % 2 == 0 else b[column // 2][2:]
                 sums[at : at + count] = _product(env, stmt.fragment, a[row], pair, sums[at : at + count])
     keep(env, stmt, 0, sums)
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Held:
+    """Takes fragments of the left operand from a private array, where they lie as instructions want them.
+
+    Attributes:
+        env: What names mean.
+        place: The array.
+        start: The first element.
+        dtype: Of its elements.
+        fragment: The instruction.
+        across: How many fragments a row of them has.
+
+    """
+
+    env: Environment
+    place: Place
+    start: Offset
+    dtype: DType
+    fragment: Fragment
+    across: int
+
+    @classmethod
+    def of(cls, env: Environment, stmt: MatrixMultiply) -> _Held:
+        """Look at the left operand of a product."""
+        start, fragment = stmt.left.start, FRAGMENTS[stmt.fragment]
+        offset = offset_of(env, start.offset)
+        assert isinstance(offset, Offset)
+        across = stmt.tile[2] // fragment.mnk[2]
+        return cls(env, env.arrays[start.array], offset, start.type.dtype, fragment, across)
+
+    def at(self, row: int, step: int) -> list[str]:
+        """Return the words of the fragment at a row and a step."""
+        layout = self.fragment.a.layout
+        assert layout is not None
+        number = row // self.fragment.mnk[0] * self.across + step // self.fragment.mnk[2]
+        lanes = _WORD // self.dtype.itemsize
+        return [self._word(number * layout.held + place, lanes) for place in range(0, layout.held, lanes)]
+
+    def _word(self, distance: int, lanes: int) -> str:
+        kind = Type(self.dtype, lanes)
+        offset = attrs.evolve(self.start, distance=self.start.distance + distance, step=1, lanes=lanes)
+        word = self.env.out.pure(f"bitcast {register(kind)} {load(self.env.out, self.place, offset, kind).text} to i32")
+        return rounded(self.env, word) if self.dtype is DType.F32 else word
+
+
+def rounded(env: Environment, word: str) -> str:
+    """Return a word of f32 as TF32."""
+    value = env.out.pure(f"bitcast i32 {word} to float")
+    return env.out.call("i32", "llvm.nvvm.f2tf32.rna", ("float", value))
 
 
 def _product(env: Environment, fragment: str, left: list[str], right: list[str], sums: list[Value]) -> list[Value]:
@@ -203,7 +260,7 @@ class _Fragments:
     def at(self, row: int, step: int) -> list[str]:
         """Return the four words of sixteen rows from ``row`` and the steps from ``step`` on."""
         words = self._by_rows(row, step) if self.by_rows else self._by_elements(row, step)
-        return [self._rounded(word) for word in words] if self.dtype is DType.F32 else words
+        return [rounded(self.env, word) for word in words] if self.dtype is DType.F32 else words
 
     def _by_rows(self, row: int, step: int) -> list[str]:
         """Return the four matrices of eight by sixteen bytes that make up the fragments.
@@ -264,11 +321,6 @@ class _Fragments:
             return elements[0]
         high = self.env.out.pure(f"shl i32 {elements[1]}, 16")
         return self.env.out.pure(f"or i32 {elements[0]}, {high}")
-
-    def _rounded(self, word: str) -> str:
-        """Return a word of f32 as TF32."""
-        value = self.env.out.pure(f"bitcast i32 {word} to float")
-        return self.env.out.call("i32", "llvm.nvvm.f2tf32.rna", ("float", value))
 
     def _address(self, place: Value, distance: int) -> Value:
         """Return the address in shared memory of the element at a place that is known but for ``distance``."""

@@ -141,14 +141,18 @@ class MatrixOperand(Node):
     With a ``fold`` (piece, row, rows), powers of two, each ``rows`` rows of ``row`` elements lie as columns of pieces,
     one column after the other: before it is swizzled, the bits of ``p`` that number the row move below those that
     number the piece in it.
+
+    With ``held``, threads hold the operand in private arrays, each so many elements from ``start`` on: those of one
+    fragment after the other, row by row, as the layout of the fragment's operand says. Strides are 0 then.
     """
 
-    form: ClassVar[str] = "{start} strides({strides})[ swizzle({shift}, {mask})][ fold({fold})]"
+    form: ClassVar[str] = "{start} strides({strides})[ swizzle({shift}, {mask})][ fold({fold})][ held({held})]"
     start: Subscript = attrs.field(metadata=_READ)
     strides: tuple[int, int]
     shift: int = 0
     mask: int = 0
     fold: tuple[int, int, int] = (0, 0, 0)
+    held: int = 0
 
 
 @attrs.frozen(cache_hash=True, repr=False)

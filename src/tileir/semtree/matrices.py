@@ -8,9 +8,10 @@ the elements that the fragment's layout says. Operands in f32 may be rounded to 
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core.fragments import FRAGMENTS
+from tileir.core.fragments import FRAGMENTS, NOTHING, Where
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
@@ -19,14 +20,18 @@ from tileir.semtree.ir import (
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
+    Barrier,
     Cast,
     Const,
     Declare,
+    DeclareArray,
     For,
     GridIndex,
     GridLevel,
     Instruction,
     MatrixMultiply,
+    MatrixOperand,
+    Region,
     Subscript,
     Type,
     Var,
@@ -38,7 +43,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tileir.semtree.ir import Expr, KernelFunction, MatrixOperand, Stmt
+    from tileir.core.fragments import Layout
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 PLAIN: Final = (0, 0, 0)
 """The fold of arrays that lie row by row."""
@@ -58,12 +64,27 @@ def held(stmt: MatrixMultiply) -> int:
     return stmt.tile[0] * stmt.tile[1] // fragment.threads
 
 
+def held_of_left(stmt: MatrixMultiply) -> int | None:
+    """Return how many elements of the left operand a thread can hold; None where the instruction takes none so."""
+    fragment = FRAGMENTS[stmt.fragment]
+    layout = fragment.a.layout
+    if fragment.a.where is not Where.REGISTER or layout is None or NOTHING in (*layout.threads, *layout.elements):
+        return None
+    return layout.held * (stmt.tile[0] // fragment.mnk[0]) * (stmt.tile[2] // fragment.mnk[2])
+
+
+def waits(stmt: Stmt) -> bool:
+    """Return whether threads wait at a statement for others: at a barrier, or for what these hold of an operand."""
+    return isinstance(stmt, Barrier) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
+
+
 def without_instructions(
     kernel: KernelFunction, spelt: Collection[str] = (), *, copies: bool = True, folds: bool = False
 ) -> KernelFunction:
     """Return an equal kernel without asynchronous copies and products of matrices; itself where it has none.
 
-    Copies happen at once, and each thread computes the sums that it holds.
+    Copies happen at once, and each thread computes the sums that it holds; operands that threads hold go through local
+    memory.
 
     Args:
         kernel: The kernel.
@@ -95,21 +116,68 @@ class _Product:
     def __init__(self, stmt: MatrixMultiply, kernel: KernelFunction, names: NameScope) -> None:
         self.stmt, self.names, self.index = stmt, names, Type(kernel.index)
         self.fragment = FRAGMENTS[stmt.fragment]
+        self.group = prod(kernel.group)
         number: Expr = Const(0, self.index)
         for axis in reversed(range(len(kernel.group))):
             own = GridIndex(GridLevel.LOCAL, axis, self.index)
             number = self._sum(own, self._times(number, kernel.group[axis]))
         self.lane = Apply(Op.MOD, (number, self._constant(self.fragment.threads)))
+        self.team = Apply(Op.DIV, (number, self._constant(self.fragment.threads)))
 
     def statements(self) -> tuple[Stmt, ...]:
-        """Return loops over tiles, and in each over the elements that a thread holds."""
+        """Return what computes the sums of a thread."""
         stmt, lane = self.stmt, Var(self.names.fresh("lane"), self.index)
-        (rows, columns, _), (height, width, depth) = self.fragment.mnk, stmt.tile
-        layout = self.fragment.sums
-        tile_row, tile_column, step = (self._counter(n) for n in ("row", "column", "step"))
-        extents = [(tile_row, height // rows), (tile_column, width // columns)]
-        places: dict[str, Expr] = {"m": self._times(tile_row, rows), "n": self._times(tile_column, columns)}
-        place: Expr = self._sum(self._times(tile_row, width // columns), tile_column)
+        if not stmt.left.held:
+            return (Declare(lane, self.lane), self._product(lane, stmt.left))
+        own = self._own(lane)
+        product = self._product(lane, self._shared(own[0]))
+        return (Declare(lane, self.lane), *own, Barrier(), product, Barrier())
+
+    def _own(self, lane: Var) -> tuple[DeclareArray, Stmt]:
+        """Return a local array, and what puts there what a thread holds of the left operand, teams one behind another.
+
+        Each team has its own rows, as long as the product is deep.
+        """
+        (height, _, depth), left = self.stmt.tile, self.stmt.left
+        assert self.fragment.a.layout is not None  # the verifier saw to it
+        teams = self.group // self.fragment.threads
+        array = DeclareArray(self.names.fresh("held"), left.start.type.dtype, teams * height * depth, Region.LOCAL)
+        extents, places, place = self._held(self.fragment.a.layout, ("m", "k"), lane)
+        there = self._sum(self._times(places["m"], depth), places["k"])
+        target = Subscript(array.name, self._sum(there, self._times(self.team, height * depth)), left.start.type)
+        value = Subscript(left.start.array, self._sum(place, left.start.offset), left.start.type)
+        return array, self._loops(extents, Assign(target, value))
+
+    def _shared(self, array: DeclareArray) -> MatrixOperand:
+        """Return the left operand as it lies in a local array."""
+        height, _, depth = self.stmt.tile
+        start = Subscript(array.name, self._times(self.team, height * depth), self.stmt.left.start.type)
+        return MatrixOperand(start, (depth, 1))
+
+    def _product(self, lane: Var, left: MatrixOperand) -> Stmt:
+        """Return loops over tiles, and in each over the elements that a thread holds."""
+        stmt, step = self.stmt, self._counter("step")
+        extents, places, place = self._held(self.fragment.sums, ("m", "n"), lane)
+        target = Subscript(stmt.accumulators.array, self._sum(place, stmt.accumulators.offset), stmt.accumulators.type)
+        a, b = self._element(left, places["m"], step), self._element(stmt.right, step, places["n"])
+        return self._loops([*extents, (step, stmt.tile[2])], Assign(target, self._added(a, b, target)))
+
+    def _loops(self, extents: list[tuple[Var, int]], body: Stmt) -> Stmt:
+        for counter, extent in reversed(extents):
+            body = For(counter, self._constant(0), self._constant(extent), 1, (body,))
+        return body
+
+    def _held(
+        self, layout: Layout, axes: tuple[str, str], lane: Var
+    ) -> tuple[list[tuple[Var, int]], dict[str, Expr], Expr]:
+        """Return loops over the elements that a thread holds; their rows and columns, by axis; and where they are."""
+        units, sizes = ([each["mnk".index(axis)] for axis in axes] for each in (self.fragment.mnk, self.stmt.tile))
+        counters = [self._counter(name) for name in ("row", "column")]
+        extents = [(counter, size // unit) for counter, size, unit in zip(counters, sizes, units, strict=True)]
+        places: dict[str, Expr] = {
+            axis: self._times(counter, unit) for axis, counter, unit in zip(axes, counters, units, strict=True)
+        }
+        place: Expr = self._sum(self._times(counters[0], extents[1][1]), counters[1])
         for run in reversed(layout.element_runs()):
             counter = self._counter("element")
             extents.append((counter, run.extent))
@@ -120,12 +188,7 @@ class _Product:
             if run.start + run.count < len(layout.threads):
                 digit = Apply(Op.MOD, (digit, self._constant(run.extent)))
             places[run.axis] = self._sum(places[run.axis], self._times(digit, 1 << run.bit))
-        target = Subscript(stmt.accumulators.array, self._sum(place, stmt.accumulators.offset), stmt.accumulators.type)
-        a, b = self._element(stmt.left, places["m"], step), self._element(stmt.right, step, places["n"])
-        body: tuple[Stmt, ...] = (Assign(target, self._added(a, b, target)),)
-        for counter, extent in reversed((*extents, (step, depth))):
-            body = (For(counter, self._constant(0), self._constant(extent), 1, body),)
-        return (Declare(lane, self.lane), *body)
+        return extents, places, place
 
     def _added(self, a: Expr, b: Expr, total: Expr) -> Expr:
         if total.type.dtype.is_float:

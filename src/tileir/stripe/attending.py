@@ -61,7 +61,7 @@ class Attending:
 
     def local_bytes(self, dtype: DType, features: int, columns: int) -> int:
         """Return how much local memory a group needs."""
-        tiles = self.rows * features + self.keys * (features + columns) + self.rows * self.keys
+        tiles = self.rows * features + self.keys * (features + columns)
         return tiles * dtype.itemsize + self.rows * QUAD * 4
 
     def parameters(self) -> tuple[tuple[str, TagValue], ...]:

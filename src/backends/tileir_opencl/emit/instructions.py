@@ -76,7 +76,11 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> 
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
     lane = out.names.fresh("lane")
     out.writer.line(f"const uint {lane} = {_number(group)} % {fragment.threads};")
-    left = _Fragments.of(env, stmt.left, lane, step, height, right=False)
+    left: _Held | _Fragments
+    if stmt.left.held:
+        left = _Held(env, stmt, env.arrays[stmt.left.start.array])
+    else:
+        left = _Fragments.of(env, stmt.left, lane, step, height, right=False)
     right = _Fragments.of(env, stmt.right, lane, step, width, right=True)
     first = evaluate(env, stmt.accumulators.offset)
     sums = env.arrays[stmt.accumulators.array].pointer
@@ -90,6 +94,28 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> 
                 at = (row * (width // columns) + column) * count
                 pair = f"{b[column // 2]}.{'lo' if column % 2 == 0 else 'hi'}"
                 out.writer.line(f"{function}({sums} + {first.at(PRODUCT)} + {at}, {a[row]}, {pair});")
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Held:
+    """Takes fragments of the left operand from a private array, where they lie as instructions want them."""
+
+    env: Environment
+    stmt: MatrixMultiply
+    place: Place
+
+    def at(self, row: int, step: int) -> str:
+        """Return the variable with the fragment at a row and a step: four words."""
+        out, (height, _, depth) = self.env.out, FRAGMENTS[self.stmt.fragment].mnk
+        number = row // height * (self.stmt.tile[2] // depth) + step // depth
+        first = evaluate(self.env, self.stmt.left.start.offset).at(PRODUCT)
+        distance = number * (_ROW_BYTES // self.place.dtype.itemsize)
+        words = f"vload4(0, (const __private uint *)({self.place.pointer} + {first} + {distance}))"
+        name = out.names.fresh("held")
+        if self.place.dtype is DType.F32:
+            words = f"{_rounder(out)}({words})"
+        out.writer.line(f"const uint4 {name} = {words};")
+        return name
 
 
 def _number(group: tuple[int, ...]) -> str:

@@ -19,7 +19,7 @@ from tileir.semtree.ir import (
     Region,
     Type,
 )
-from tileir.semtree.matrices import COPIED_BYTES, PLAIN, held
+from tileir.semtree.matrices import COPIED_BYTES, PLAIN, held, held_of_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,8 +95,29 @@ def _product_faults(stmt: MatrixMultiply, fragment: Fragment, place: Scoped) -> 
         yield Diagnostic("TIL554", f"sums are held in private arrays, and {sums.array!r} is none")
     elif isinstance(sums.offset, Const) and not 0 <= int(sums.offset.value) <= array.size - size:
         yield Diagnostic("TIL553", f"a thread holds {size} sums, and {sums.array!r} has {array.size} elements")
+    if stmt.right.held:
+        yield Diagnostic("TIL551", f"the right operand of a product lies in memory, and {right.array!r} is held")
+    if stmt.left.held:
+        yield from _held_faults(stmt, place)
     for operand, kind in ((stmt.left, fragment.a), (stmt.right, fragment.b)):
-        yield from _operand_faults(operand, kind, place)
+        if not operand.held:
+            yield from _operand_faults(operand, kind, place)
+
+
+def _held_faults(stmt: MatrixMultiply, place: Scoped) -> Iterator[Diagnostic]:
+    operand, count = stmt.left, held_of_left(stmt)
+    start, array = operand.start, place.meaning(operand.start)
+    if count is None:
+        yield Diagnostic("TIL551", f"the fragment {stmt.fragment} takes no operand that threads hold")
+    elif operand.held != count:
+        yield Diagnostic("TIL551", f"a thread holds {count} elements of {start.array!r}, not {operand.held}")
+    if (*operand.strides, operand.shift, operand.mask, *operand.fold) != (0, 0, 0, 0, *PLAIN):
+        yield Diagnostic("TIL551", f"threads hold {start.array!r}: it has no strides, swizzle and fold")
+    if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
+        yield Diagnostic("TIL554", f"operands are held in private arrays, and {start.array!r} is none")
+    elif isinstance(start.offset, Const) and not 0 <= int(start.offset.value) <= array.size - operand.held:
+        message = f"a thread holds {operand.held} elements, and {start.array!r} has {array.size}"
+        yield Diagnostic("TIL553", message)
 
 
 def _operand_faults(operand: MatrixOperand, kind: Operand, place: Scoped) -> Iterator[Diagnostic]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 import numpy as np
 
 from tileir.semtree.interpret.evaluation import COPIES, SHARED, ExpressionCompiler, Frame
-from tileir.semtree.interpret.instructions import copying, multiplying, waiting
+from tileir.semtree.interpret.instructions import Action, Steps, copying, exchanging, multiplying, waiting
 from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.ir import (
     Assign,
@@ -26,17 +26,14 @@ from tileir.semtree.ir import (
     Region,
     Var,
 )
+from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from tileir.core.number_system import NumberSystem
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
-
-Action: TypeAlias = "Callable[[Frame], None]"
-Steps: TypeAlias = "Callable[[Frame], Generator[Stmt, None, None]]"
-"""Runs statements, and yields each barrier that it reaches."""
 
 
 @attrs.define
@@ -144,7 +141,7 @@ class StatementCompiler:
         return choose
 
     def stepped_body(self, stmts: tuple[Stmt, ...]) -> Steps:
-        """Return the generator that runs statements and yields each barrier that it reaches."""
+        """Return the generator that runs statements and yields each one at which threads wait for others."""
         steps = tuple(self._steps(stmt) for stmt in stmts)
 
         def run_all(frame: Frame) -> Generator[Stmt, None, None]:
@@ -156,7 +153,9 @@ class StatementCompiler:
     def _steps(self, stmt: Stmt) -> Steps:
         if isinstance(stmt, Barrier):
             return _meeting(stmt)
-        if isinstance(stmt, For | If) and any(isinstance(inner, Barrier) for inner in statements((stmt,))):
+        if isinstance(stmt, MatrixMultiply) and waits(stmt):
+            return exchanging(self.expressions, stmt, self.kernel)
+        if isinstance(stmt, For | If) and any(map(waits, statements((stmt,)))):
             return self._stepped_loop(stmt) if isinstance(stmt, For) else self._stepped_branch(stmt)
         return _at_once(self._action(stmt))
 

@@ -10,17 +10,19 @@ from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES
 from tileir.semtree.interpret.memory import poisoned
-from tileir.semtree.matrices import folded_place, held
+from tileir.semtree.matrices import folded_place, held, held_of_left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
-    from tileir.core.fragments import Fragment
+    from tileir.core.fragments import Fragment, Layout
     from tileir.semtree.interpret.evaluation import ExpressionCompiler, Frame
     from tileir.semtree.interpret.memory import Array, Memory
-    from tileir.semtree.ir import AsyncCopy, KernelFunction, MatrixMultiply, MatrixOperand
+    from tileir.semtree.ir import AsyncCopy, KernelFunction, MatrixMultiply, MatrixOperand, Stmt
 
 Action: TypeAlias = "Callable[[Frame], None]"
+Steps: TypeAlias = "Callable[[Frame], Generator[Stmt, None, None]]"
+"""Runs statements, and yields each one at which threads wait for others."""
 
 
 def copying(expressions: ExpressionCompiler, stmt: AsyncCopy) -> Action:
@@ -62,22 +64,69 @@ def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: K
 
     It reads both operands as a whole, for any of the threads may fetch any part of them.
     """
-    fragment, (height, width, depth), size = FRAGMENTS[stmt.fragment], stmt.tile, held(stmt)
-    own_rows, own_columns = (_places(fragment, axis, extent) for axis, extent in (("m", height), ("n", width)))
-    sums, start = expressions.slot(stmt.accumulators.array), expressions.evaluator(stmt.accumulators.offset)
-    left, right = _reader(expressions, stmt.left, (height, depth)), _reader(expressions, stmt.right, (depth, width))
+    left, add = _reader(expressions, stmt.left, (stmt.tile[0], stmt.tile[2])), _adding(expressions, stmt, kernel)
+    return lambda frame: add(frame, left(frame))
+
+
+def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: KernelFunction) -> Steps:
+    """Return the generator that adds to a thread's elements of a product whose left operand threads hold.
+
+    All threads say what they hold before any of them multiplies, and have multiplied before any of them says more.
+    """
+    add, number, fragment = _adding(expressions, stmt, kernel), _numbering(kernel), FRAGMENTS[stmt.fragment]
+    layout, count, (height, _, depth) = fragment.a.layout, held_of_left(stmt), stmt.tile
+    assert layout is not None
+    assert count is not None
+    rows, columns = (_places(fragment, layout, axis, extent) for axis, extent in (("m", height), ("k", depth)))
+    memory, start = expressions.slot(stmt.left.start.array), expressions.evaluator(stmt.left.start.offset)
+    told: dict[int, Array] = {}
+
+    def exchange(frame: Frame) -> Generator[Stmt, None, None]:
+        array: Memory = frame[memory]
+        first, thread = start(frame), number(frame)
+        if not 0 <= first <= len(array.data) - count:
+            raise array.outside(kernel.name, first, first + count - 1)
+        there = slice(first, first + count)
+        if expressions.watched:
+            array.reads(there, frame[AGENT])
+        told[thread] = array.data[there].copy()
+        yield stmt
+        left = np.empty((height, depth), array.data.dtype)
+        team = thread - thread % fragment.threads
+        for lane in range(fragment.threads):
+            own = told[team + lane].reshape(len(rows[lane]), len(columns[lane]), -1)
+            left[rows[lane][:, None], columns[lane][None]] = own
+        add(frame, left)
+        yield stmt
+
+    return exchange
+
+
+def _numbering(kernel: KernelFunction) -> Callable[[Frame], int]:
+    """Return what numbers the threads of a group."""
     extents = (*kernel.group, 1, 1)[:3]
+    return lambda frame: int(frame[3] + extents[0] * (frame[4] + extents[1] * frame[5]))
+
+
+def _adding(
+    expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: KernelFunction
+) -> Callable[[Frame, Array], None]:
+    """Return the closure that multiplies a left operand, and adds what a thread holds of the product."""
+    fragment, (height, width, depth), size = FRAGMENTS[stmt.fragment], stmt.tile, held(stmt)
+    layout, number = fragment.sums, _numbering(kernel)
+    own_rows, own_columns = (_places(fragment, layout, axis, extent) for axis, extent in (("m", height), ("n", width)))
+    sums, start = expressions.slot(stmt.accumulators.array), expressions.evaluator(stmt.accumulators.offset)
+    right = _reader(expressions, stmt.right, (depth, width))
     numbers, dtype = expressions.numbers, stmt.accumulators.type.dtype
 
-    def multiply(frame: Frame) -> None:
-        x, y, z = frame[3:6]
-        lane = (x + extents[0] * (y + extents[1] * z)) % fragment.threads
+    def add(frame: Frame, left: Array) -> None:
+        lane = number(frame) % fragment.threads
         array: Memory = frame[sums]
         first = start(frame)
         if not 0 <= first <= len(array.data) - size:
             raise array.outside(kernel.name, first, first + size - 1)
         there = slice(first, first + size)
-        product = numbers.product(left(frame), right(frame), dtype)
+        product = numbers.product(left, right(frame), dtype)
         own = product[own_rows[lane][:, None], own_columns[lane][None]].reshape(-1)
         if expressions.watched:
             array.reads(there, frame[AGENT])
@@ -86,12 +135,12 @@ def multiplying(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: K
             array.writes(there, frame[AGENT], new)
         array.data[there] = new
 
-    return multiply
+    return add
 
 
-def _places(fragment: Fragment, axis: str, extent: int) -> Array:
+def _places(fragment: Fragment, layout: Layout, axis: str, extent: int) -> Array:
     """Return where each thread's elements lie along an axis of a tile: [threads, fragments, elements]."""
-    layout, unit = fragment.sums, fragment.mnk["mnk".index(axis)]
+    unit = fragment.mnk["mnk".index(axis)]
     inside = [[layout.at(axis, lane, n) for n in range(layout.held)] for lane in range(fragment.threads)]
     places: Array = np.array(inside)[:, None] + np.arange(0, extent, unit)[None, :, None]
     return places

@@ -21,6 +21,7 @@ from tileir.semtree.interpret.execution import StatementCompiler
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Checks, Clock, Memory, WatchedMemory, poisoned
 from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
 from tileir.semtree.launches import executed
+from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from tileir.core.number_system import NumberSystem
     from tileir.semtree.interpret.evaluation import Frame
-    from tileir.semtree.interpret.execution import Action, Steps
+    from tileir.semtree.interpret.instructions import Action, Steps
     from tileir.semtree.interpret.memory import Array
     from tileir.semtree.ir import Buffer, KernelFunction, Param, Program, Stmt
 
@@ -100,7 +101,7 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
     verify(kernel)
     compiler = StatementCompiler(kernel, checks, numbers)
     names = tuple(compiler.expressions.slot(param.name) for param in kernel.params)
-    parallel = math.prod(kernel.group) > 1 and any(isinstance(stmt, Barrier) for stmt in statements(kernel.body))
+    parallel = any(map(waits, statements(kernel.body)))
     action = None if parallel else compiler.body(kernel.body)
     steps = compiler.stepped_body(kernel.body) if parallel else None
     return CompiledKernel(kernel, checks, numbers, compiler.expressions.frame_size, names, action, steps)
@@ -163,7 +164,8 @@ class CompiledKernel:
                 raise fail(
                     "TIL555", f"kernel {self.kernel.name!r}: the threads of a group do not meet at the same barrier"
                 )
-            clock.stretch += 1
+            if isinstance(reached[0], Barrier):  # those that exchange operands order nothing in memory
+                clock.stretch += 1
 
 
 def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:

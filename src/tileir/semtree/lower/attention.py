@@ -71,7 +71,6 @@ class _Builder(Softmax):
             tile(blocks, "queries", dtype, plan.rows, queries.columns),
             tile(blocks, "keys", dtype, plan.keys, keys.columns),
             tile(blocks, "values", dtype, plan.keys, values.columns),
-            tile(blocks, "weights", dtype, plan.rows, plan.keys),
         )
         thread, team, row, quad = (blocks.counter(word) for word in ("tid", "team", "own_row", "quad"))
         return cls(
@@ -98,12 +97,13 @@ class _Builder(Softmax):
         )
 
     def _declarations(self) -> tuple[sem.Stmt, ...]:
-        wide = DType.F32
-        sizes = {"scores": self.plan.tall * self.plan.keys // self.fragment.threads}
+        wide, scores = DType.F32, self.scores
+        sizes = {"scores": scores}
         arrays = [
             sem.DeclareArray(self.names[word], wide, sizes.get(word, self.slots))
             for word in ("scores", "top", "total", "factor", "less")
         ]
+        weights = sem.DeclareArray(self.names["weights"], self.matrices[0].dtype, scores)
         sums = [
             sem.DeclareArray(name, wide, panel.width * self.plan.tall // self.fragment.threads)
             for name, panel in zip(self.results, self.stages[2], strict=True)
@@ -117,7 +117,7 @@ class _Builder(Softmax):
         )  # fmt: skip
         stages = [panel.declaration() for stage in self.stages for panel in stage]
         zeros = [self._zeros(each.name, each.size) for each in sums]
-        return (*stages, shared, *arrays, *sums, start, *zeros)
+        return (*stages, shared, *arrays, weights, *sums, start, *zeros)
 
     def _range(self, tiles: int) -> tuple[sem.Expr, sem.Expr]:
         """Return the tiles of keys that the queries of a group see, of all that there are."""
@@ -138,12 +138,11 @@ class _Builder(Softmax):
         """Return what is done for a tile of keys."""
         place = Affine.index(step.name) * self.plan.keys
         more = self._op(Op.CMP_LT, self.blocks.offsets.scalar(Affine.index(step.name) + 1), end)
-        scores = self.plan.tall * self.plan.keys // self.fragment.threads
         return (
             sem.AsyncWait(0),
             sem.Barrier(),  # keys are there, and nobody reads the values before any more
             *self._copies(2, 2, place),
-            self._zeros(self.names["scores"], scores),
+            self._zeros(self.names["scores"], self.scores),
             *self._products_of_keys(),
             *self._masked(place),
             *self._shared_maxima(),
@@ -152,7 +151,6 @@ class _Builder(Softmax):
             sem.If(more, self._copies(1, 1, place + self.plan.keys)),
             self._running(),
             *self._weights(),
-            sem.Barrier(),
             *self._products_of_values(),
         )
 
@@ -170,17 +168,19 @@ class _Builder(Softmax):
         )
 
     def _products_of_values(self) -> tuple[sem.Stmt, ...]:
-        rows = Affine.index(self.team.name) * self.plan.tall
+        kind = sem.Type(self.matrices[0].dtype)
+        weights = sem.MatrixOperand(
+            sem.Subscript(self.names["weights"], self._number(0), kind), (0, 0), held=self.scores
+        )
         return tuple(
             sem.MatrixMultiply(
                 self.fragment.name,
-                (self.plan.tall, right.width, left.width),
+                (self.plan.tall, right.width, self.plan.keys),
                 sem.Subscript(name, self._number(0), _WIDE),
-                operand(self.blocks, left, rows, across=True),
-                operand(self.blocks, right, Affine.constant(left.first), across=True),
+                weights,
+                operand(self.blocks, right, Affine(), across=True),
             )
             for name, right in zip(self.results, self.stages[2], strict=True)
-            for left in self.stages[3]
         )
 
     def _copies(self, matrix: int, stage: int, first: Affine) -> tuple[sem.Stmt, ...]:

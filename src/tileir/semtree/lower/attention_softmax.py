@@ -12,7 +12,6 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_threads import Threads
-from tileir.semtree.matrices import PLAIN
 from tileir.stripe.attending import QUAD
 
 if TYPE_CHECKING:
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
 
 _WIDE: Final = sem.Type(DType.F32)
 
-WORDS: Final = ("scores", "shared", "top", "total", "factor", "less")
-"""The arrays: scores; what the threads of a row tell each other; and of each row of a thread the greatest score so far,
-the sum of weights, what that is to be scaled by, and what is added to scores before the exponential.
+WORDS: Final = ("scores", "weights", "shared", "top", "total", "factor", "less")
+"""The arrays: scores, and weights made of them; what the threads of a row tell each other; and of each row of a thread
+the greatest score so far, the sum of weights, what that is to be scaled by, and what is added to scores before the
+exponential.
 """
 
 
@@ -34,7 +34,7 @@ class Softmax(Threads):
 
     Attributes:
         matrices: Queries, keys, values and the result.
-        stages: Tiles of queries, keys, values and weights in local memory.
+        stages: Tiles of queries, keys and values in local memory.
         names: Of the arrays of :data:`WORDS`.
         results: The sums of a thread, by panels of values.
 
@@ -112,20 +112,18 @@ class Softmax(Threads):
     def _weights(self) -> tuple[sem.Stmt, ...]:
         """Return what turns scores into weights, adds these up, and scales the sums of values."""
         dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale, _WIDE)
-        narrow = sem.Type(dtype)
+        wide, narrow = sem.Type(DType.F32, 2), sem.Type(dtype, 2)
 
-        def weigh(row: Affine, number: Affine, column: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
-            score, slot = sem.Subscript(self.names["scores"], at, _WIDE), self.blocks.offsets.scalar(number)
+        def weigh(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
+            scores, slot = sem.Subscript(self.names["scores"], at, wide), self.blocks.offsets.scalar(number)
             less, total = (sem.Subscript(self.names[word], slot, _WIDE) for word in ("less", "total"))
-            exponent = self._op(Op.FMA, score, scale, less)
-            weight = sem.Var(self.blocks.names.fresh("weight"), narrow)
-            power: sem.Expr = sem.Cast(self._op(Op.EXP, exponent), sem.Type(DType.F16))
-            panel = self.stages[3][0]
-            place = self.blocks.offsets.swizzled(row * panel.width + column, *panel.swizzle, PLAIN)
+            exponents = self._op(Op.FMA, scores, sem.Broadcast(scale, 2), sem.Broadcast(less, 2))
+            pair = sem.Var(self.blocks.names.fresh("weights"), narrow)
+            powers: sem.Expr = sem.Cast(self._op(Op.EXP, exponents), sem.Type(DType.F16, 2))
             return (
-                sem.Declare(weight, power if dtype is DType.F16 else sem.Cast(power, narrow)),
-                sem.Assign(total, self._op(Op.ADD, total, sem.Cast(weight, _WIDE))),
-                sem.Assign(sem.Subscript(panel.array, place, narrow), weight),
+                sem.Declare(pair, powers if dtype is DType.F16 else sem.Cast(powers, narrow)),
+                sem.Assign(total, self._op(Op.ADD, total, sem.Reduce(Op.ADD, sem.Cast(pair, wide)))),
+                sem.Assign(sem.Subscript(self.names["weights"], at, narrow), pair),
             )
 
         def scaled(name: str) -> Callable[[Affine, Affine, Affine, sem.Expr], tuple[sem.Stmt, ...]]:
@@ -137,7 +135,7 @@ class Softmax(Threads):
             return scale_one
 
         sums = [self._each(panel.width, scaled(name)) for name, panel in zip(self.results, self.stages[2], strict=True)]
-        return (self._each(self.plan.keys, weigh), *sums)
+        return (self._each(self.plan.keys, weigh, pairs=True), *sums)
 
     def _finish(self) -> tuple[sem.Stmt, ...]:
         """Return what divides by the sums of weights and stores the results."""

@@ -56,6 +56,11 @@ class Threads:
         """Rows of which a thread holds elements."""
         return self.plan.tall // EIGHT
 
+    @property
+    def scores(self) -> int:
+        """How many scores of a tile a thread holds, in the layout of sums; weights lie as the left operand has them."""
+        return self.plan.tall * self.plan.keys // self.fragment.threads
+
     def _coordinates(self) -> tuple[sem.Stmt, ...]:
         """Return the places of a thread: its team, and its row and column in the layout of sums."""
         lanes = self.fragment.threads
