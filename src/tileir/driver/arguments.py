@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tileir.runtime.arrays import Format
+    from tileir.runtime.context import Context
+    from tileir.runtime.interface import DeviceInfo
     from tileir.tile import ir as tile
     from tileir.typed.ir import Function
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 _MOST_DIGITS: Final = 18
 """Of a size: more fit no memory."""
+_OF_DEVICES: Final = ("__dlpack_device__", "__cuda_array_interface__")
+"""Attributes of what may be in memory of a device."""
 
 
 def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str, object]) -> list[object]:
@@ -79,6 +83,27 @@ def split(arguments: object, what: str = "inputs") -> tuple[tuple[object, ...], 
         )
         raise ArgumentError((Diagnostic("TIL707", message),))
     return tuple(arguments), {}
+
+
+def device_meant(device: str | DeviceInfo | None, arguments: object, context: Context) -> str | DeviceInfo | None:
+    """Return the device that was named, or else the one whose memory an array of the arguments is in; None for neither.
+
+    Raises:
+        ArgumentError: TIL707, as :func:`split`; TIL714, no device of the context shares the memory of an array.
+    """
+    if device is not None or isinstance(arguments, str):
+        return device
+    positional, named = split(arguments)
+    for name, value in (*((f"argument {place}", value) for place, value in enumerate(positional, 1)), *named.items()):
+        if type(value) is not np.ndarray and any(hasattr(value, word) for word in _OF_DEVICES):
+            from tileir.runtime.devices.array import DeviceArray  # importing tileir must stay cheap
+            from tileir.runtime.devices.transfer import device_of, is_foreign
+
+            if isinstance(value, DeviceArray):
+                return value.device
+            if is_foreign(value):
+                return device_of(name, value, context)
+    return None
 
 
 def check_options(options: object) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from tileir.core.collection import collection_paused
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call
-from tileir.driver.arguments import bind, check_options, memory_checked, out_of_memory, passed_values
+from tileir.driver.arguments import bind, check_options, device_meant, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.pending import PendingCall, R_co, called
@@ -346,7 +346,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
             (f32), (dtype, shape) pairs, texts such as ``"f32[2, 3]"``, dtypes (without axes), numbers or
             :class:`TensorType`; a lone array or type describes the first input. Programs that have types need no
             description, but for the numbers of a typed function.
-        device: A device or its id; by default what the context chooses.
+        device: A device or its id; by default that of an array in a device's memory, or what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
         options: How to compile.
         target: What passes are computed for instead of the device: the name of a target, such as ``cpu`` or
@@ -359,8 +359,9 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     """
     check_options(options)
     program = program_of(source)
-    types = types_of(program, arguments)
-    return compile_for(program, types, context or default_context(), device, options, passes, choice_of(target))
+    types, owner = types_of(program, arguments), context or default_context()
+    chosen = device_meant(device, arguments, owner)
+    return compile_for(program, types, owner, chosen, options, passes, choice_of(target))
 
 
 def compile_for(

@@ -11,6 +11,7 @@ from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 from tileir.core.text.shown import counted
 from tileir.core.tracebacks import at_the_call
+from tileir.driver.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import program_of, types_of
@@ -172,7 +173,9 @@ def asked(
     origin = program_of(source)
     types = types_of(origin, arguments)
     choice = choice_of(target)
-    chosen = None if isinstance(choice, Target) and not on_device else owner.device(device)
+    chosen = (
+        None if isinstance(choice, Target) and not on_device else owner.device(device_meant(device, arguments, owner))
+    )
     modelled = choice if isinstance(choice, Target) else scheduling_target(choice, _target_of(chosen), None)
     request = Request(origin, dict(types), _target_of(chosen, modelled), passes, modelled)
     if passes is None and chosen is not None and owner.disk_cache is not None:

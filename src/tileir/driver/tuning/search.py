@@ -14,6 +14,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.tracebacks import at_the_call
+from tileir.driver.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import program_of, refuse_semtree, types_of
@@ -108,7 +109,7 @@ def tune(
     Args:
         source: What to tune, in the forms that :func:`tileir.compile` takes; no program of the semtree.
         arguments: What describes the inputs, as for :func:`tileir.compile`; their values are random.
-        device: A device or its id; by default what the context chooses.
+        device: A device or its id; by default that of an array in a device's memory, or what the context chooses.
         context: Owner of devices and of the cache on disk; by default the process-wide one.
         target: Whose passes to start from instead of the device's, as for :func:`tileir.compile`; the winner is used
             where the same target is named.
@@ -133,7 +134,7 @@ def tune(
     refuse_semtree(program)
     types = types_of(program, arguments)
     owner = context or default_context()
-    chosen = owner.device(device)
+    chosen = owner.device(device_meant(device, arguments, owner))
     choice = choice_of(target)
     scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)
     start = passes_of(passes, scheduling or chosen.target)
