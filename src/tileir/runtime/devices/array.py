@@ -11,7 +11,6 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
 from tileir.runtime.events import ends_of
-from tileir.runtime.offers import SharingExecutor, StreamingExecutor
 
 if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
@@ -217,12 +216,12 @@ class DeviceArray:
         if wanted not in (here, self.home.place):
             return self._exported_to_host(wanted, max_version, copy)
         self._order(stream)
-        executor = self.home.executor
+        executor: Any = self.home.executor
         buffer, read_only = self.memory(), self.read_only
         if self._host is not None and wanted == HOST:
             array = self._host.copy() if copy else self._host
             return exported(array, wanted, version=max_version, copied=bool(copy))
-        if not isinstance(executor, SharingExecutor):
+        if not self.home.shares:
             raise BufferError(f"the memory of {self.device.id} cannot be shared; copy it to the host, by numpy()")
         if copy:
             fresh, read_only = self.home.allocated(self._kind, self.shape), False
@@ -237,8 +236,8 @@ class DeviceArray:
 
         Its content is there, so it has no stream to wait for.
         """
-        executor = self.home.executor
-        if self.home.place[0] not in CUDA_KINDS or not isinstance(executor, SharingExecutor):
+        executor: Any = self.home.executor
+        if self.home.place[0] not in CUDA_KINDS or not self.home.shares:
             raise AttributeError(f"{self.device.id} is no device of CUDA")
         if self.dtype.kind not in "biuf":
             raise AttributeError(f"the CUDA array interface has no elements of type {self.dtype}; use DLPack")
@@ -265,8 +264,8 @@ class DeviceArray:
             BufferError: There is no such stream.
 
         """
-        executor = self.home.executor
-        if isinstance(executor, StreamingExecutor):
+        executor: Any = self.home.executor
+        if self.home.streams:
             if stream == 0:
                 raise BufferError("stream 0 may mean two things to CUDA; 1 is the default one, 2 that of each thread")
             if stream != -1 and self._written is not None:

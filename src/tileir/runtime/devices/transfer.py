@@ -18,7 +18,6 @@ from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, 
 from tileir.runtime.devices.home import Home
 from tileir.runtime.devices.refusals import way_to_host
 from tileir.runtime.events import all_ended
-from tileir.runtime.offers import StreamingExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -172,12 +171,12 @@ def _device_at(context: Context, place: Place | None, device: str | DeviceInfo |
 
 def _read(value: Any, home: Home, *, by_dlpack: bool) -> tuple[Array, tuple[Any, ...]]:
     """Return an array that nobody may look into, and what completes when its elements are there."""
-    executor: object = home.executor
+    executor: Any = home.executor
     if by_dlpack:
-        options = {"stream": executor.dlpack_stream} if isinstance(executor, StreamingExecutor) else {}
+        options = {"stream": executor.dlpack_stream} if home.streams else {}
         return imported(value, **options), ()
     array, stream = _interfaced(value), value.__cuda_array_interface__.get("stream")
-    if stream is None or not isinstance(executor, StreamingExecutor):
+    if stream is None or not home.streams:
         return array, ()
     return array, tuple(executor.follow(stream))
 
