@@ -99,3 +99,31 @@ def test_a_forked_child_learns_that_calls_of_its_parent_are_lost() -> None:
 
     assert in_forked_child(child)
     event.complete()
+
+
+class InQueue:
+    """An event of a driver's queue."""
+
+    done, duration = False, None
+
+    def wait(self) -> None:
+        """Say that somebody waits here."""
+        raise AssertionError("the queue has an order of its own")
+
+
+def test_who_overwrites_follows_in_the_queue_of_the_device() -> None:
+    calls, room, end = Calls(), np.zeros(8), InQueue()
+    first, _ = waits(calls, [room[:2]], [room[2:]])
+    first.ends = (end,)
+    _, after = waits(calls, [], [room[:2]])
+    assert list(after) == [end]
+
+
+def test_who_overwrites_waits_for_what_is_in_no_queue_yet() -> None:
+    calls, room, postponed = Calls(), np.zeros(8), PendingEvent()
+    first, _ = waits(calls, [room[:2]], [room[2:]])
+    first.ends = (InQueue(), postponed)
+    _, (after,) = waits(calls, [], [room[:2]])
+    assert not after.done
+    first.fail(ValueError("broken"))
+    after.wait()  # it has ended, and whoever overwrites does not fail with it

@@ -14,7 +14,7 @@ from tileir.runtime.arrays import check_count, check_inputs, check_outputs, misf
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.overlap import footprint, overlap
 from tileir.runtime.devices.transfer import adopted, described, device_of, home_of, is_foreign
-from tileir.runtime.events import all_ended
+from tileir.runtime.events import ended_in_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -244,7 +244,8 @@ def _joined(
     overlapping = list(_overlaps(plan.outputs, written)) if out is not None else []
     if overlapping:
         raise ArgumentError(overlapping)
-    after: list[Event] = [*_awaited(reads), *map(_ended, _awaited(writes))]
+    ended = (end for event in _awaited(writes) for end in ended_in_queue(event))  # what is overwritten may be wrong
+    after: list[Event] = [*_awaited(reads), *ended]
     copied = any(isinstance(value, np.ndarray) and value is not one for value, one in zip(reads, given, strict=True))
     inputs: list[Any] = []
     places: list[Footprint] = []
@@ -315,11 +316,6 @@ def _awaited(arrays: Sequence[Array | DeviceArray]) -> Iterator[Event]:
         event = None if isinstance(array, np.ndarray) else array.awaited()
         if event is not None:
             yield event
-
-
-def _ended(event: Event) -> Event:
-    """Return what completes with an event, and does not fail with it: what is overwritten need not be right."""
-    return all_ended([event])
 
 
 def _copy(operand: Any, home: Home) -> Any:

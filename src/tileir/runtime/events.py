@@ -114,6 +114,10 @@ class PendingEvent:
                 return
         callback()
 
+    def when_known(self, callback: Callable[[], None]) -> None:
+        """Do the same, without a thread that waits only for that."""
+        self.then(callback)
+
     def abandon(self) -> None:
         """Mark it as failed, with TIL809, in a forked child: only a thread of the parent could complete it.
 
@@ -151,6 +155,15 @@ def ends_of(event: Event) -> Sequence[Event]:
     """Return the events of a device after which an event completes; the event itself where only the host can tell."""
     ends = event.ends if isinstance(event, PendingEvent) else ()
     return ends or (event,)
+
+
+def ended_in_queue(event: Event) -> Sequence[Event]:
+    """Return what tells that an event has ended, by success or failure: events of a device where all is in its queue.
+
+    In a queue nothing fails any more but the device itself, and then whatever follows fails too.
+    """
+    ends = ends_of(event)
+    return (all_ended([event]),) if any(isinstance(end, PendingEvent) for end in ends) else ends
 
 
 def all_ended(events: Sequence[Event]) -> PendingEvent:

@@ -396,3 +396,40 @@ def test_single_elements_are_numbers_where_the_host_sees_them(context: tileir.Co
     assert (bool(zero), bool(three), int(three), float(three)) == (False, True, 3, 3.0)
     with pytest.raises(ValueError, match="ambiguous"):
         bool(tileir.to_device(MATRIX, device, context=context))
+
+
+def test_submitted_calls_follow_each_other_on_the_device(context: tileir.Context, card: SharedDevice) -> None:
+    there = tileir.to_device(MATRIX, "shared.0", context=context)
+    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], context=context)
+    gate = PendingEvent()
+    card.gates.append(gate)
+    first = executable.submit(there)
+    second = executable.submit(first.pending_results)
+    (launched, _), (_, after) = card.submitted
+    assert launched in after  # not what a thread of the host completes when it has heard of that
+    assert not second.done
+    gate.complete()
+    np.testing.assert_array_equal(second.result().numpy(), MATRIX + 2)
+
+
+@pytest.mark.parametrize("named", ["shared.0", None])
+@pytest.mark.parametrize("is_foreign", [False, True])
+@pytest.mark.parametrize("form", ["lone", "sequence", "mapping"])
+def test_programs_are_compiled_for_where_their_arrays_are(
+    context: tileir.Context, named: str | None, is_foreign: bool, form: str
+) -> None:
+    there: Any = tileir.to_device(MATRIX, "shared.0", context=context)
+    given = Library(MATRIX, place=(2, 0)) if is_foreign else there
+    arguments = {"lone": given, "sequence": [given], "mapping": {"A": given}}[form]
+    text = "function (A) -> (B) { B = A + 1.0; }"
+    executable = tileir.compile(text, arguments, device=named, context=context)
+    assert executable.device.id == "shared.0"
+    np.testing.assert_array_equal(executable(there).numpy(), MATRIX + 1)
+    assert tileir.explain(text, arguments, device=named, context=context).target == executable.device.target.name
+
+
+def test_a_device_that_is_named_wins_over_where_arrays_are(context: tileir.Context) -> None:
+    there = tileir.to_device(MATRIX, "shared.0", context=context)
+    assert (
+        tileir.compile("function (A) -> (B) { B = A; }", [there], device="llvm", context=context).device.id == "llvm.0"
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.forking import renew_in_children
 from tileir.runtime.devices.overlap import overlap
-from tileir.runtime.events import all_ended
+from tileir.runtime.events import all_ended, ended_in_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ class Calls:
         self._pending = []
 
     def __bool__(self) -> bool:
+        self._look()
         return bool(self._pending)
 
     def add(
@@ -59,20 +61,20 @@ class Calls:
 
         It fails with a call that was to write what it reads, and only follows one that uses what it writes.
         """
+        self._look()
         with self._lock:
-            if self._pending:
-                self._pending = [call for call in self._pending if not call.event.done]
             events = [*after]
             for call in self._pending:
                 if _share(call.writes, reads):
                     events.append(call.event)
                 elif _share(call.writes, writes) or _share(call.reads, writes):
-                    events.append(all_ended([call.event]))
+                    events.extend(ended_in_queue(call.event))
             event = start(events)
-            if not event.done:
-                self._pending.append(_Call(event, reads, writes))
-        if not event.done:
-            event.then(self._prune)
+            if event.done:
+                return event
+            call = _Call(event, reads, writes)
+            self._pending.append(call)
+        event.when_known(partial(self._drop, call))
         return event
 
     def settle(self, reads: Sequence[Footprint], writes: Sequence[Footprint]) -> None:
@@ -94,9 +96,17 @@ class Calls:
         for call in pending:
             all_ended([call.event]).wait()
 
-    def _prune(self) -> None:
+    def _look(self) -> None:
+        """Let go of the oldest calls that are done; not with the lock held, which who has found that out takes."""
+        for call in tuple(self._pending):
+            if not call.event.done:
+                return
+            self._drop(call)
+
+    def _drop(self, call: _Call) -> None:
         with self._lock:
-            self._pending = [call for call in self._pending if not call.event.done]
+            if call in self._pending:  # in a forked child, or for a second thread, it is not
+                self._pending.remove(call)
 
 
 def _share(some: Sequence[Footprint], others: Sequence[Footprint]) -> bool:

@@ -12,11 +12,12 @@ import attrs
 import numpy as np
 
 from tileir.runtime.arrays import fit_as_they_are, formats_of
-from tileir.runtime.events import PendingEvent, all_ended
+from tileir.runtime.events import PendingEvent, all_ended, ends_of
 from tileir.runtime.interface import Condition, PartingExecutor, SequencingExecutor
 from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.plans.placement import place
+from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import SubmittingWorkspace
 from tileir.runtime.plans.workspace import (
     BranchStep,
@@ -201,7 +202,9 @@ class Plan:
             return resources.scheduler.submit(partial(self.run, inputs, outputs), after)
         workspace = self._take()
         assert isinstance(workspace, SubmittingWorkspace)
-        submission = workspace.submit(inputs, outputs, after)
+        submission = workspace.submit(inputs, outputs, [end for event in after for end in ends_of(event)])
+        if resources.streams and not any(isinstance(end, PendingEvent) for end in submission.ends):
+            return RunningEvent.of(submission, partial(self._keep, workspace))
         ended = resources.scheduler.submit(partial(self._keep, workspace), submission.ends)
         event = PendingEvent()
         event.ends = submission.ends

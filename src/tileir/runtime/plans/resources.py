@@ -13,7 +13,7 @@ import attrs
 from tileir.core.forking import renew_in_children
 from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import PartingExecutor
-from tileir.runtime.offers import is_asynchronous
+from tileir.runtime.offers import StreamingExecutor, is_asynchronous
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.placement import ALIGNMENT
 
@@ -52,6 +52,7 @@ class Resources:
         spare_bytes: The limit.
         scheduler: What runs them.
         asynchronous: Whether the executor only submits work.
+        streams: Whether it also has a queue in whose order all work is done, so that its events tell all there is.
         closed: Whether :meth:`stop` or :meth:`close` was called.
 
     """
@@ -62,6 +63,7 @@ class Resources:
     spare_bytes: int = SPARE_BYTES
     scheduler: Scheduler = attrs.field(init=False, repr=False)
     asynchronous: bool = attrs.field(init=False)
+    streams: bool = attrs.field(init=False)
     closed: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
     _kept: OrderedDict[weakref.ref[Any], tuple[int, list[Any]]] = attrs.field(
@@ -77,6 +79,7 @@ class Resources:
         atexit.register(_stop_all)
         self.scheduler = Scheduler("tileir-calls", self.threads)
         self.asynchronous = is_asynchronous(self.executor)
+        self.streams = self.asynchronous and isinstance(self.executor, StreamingExecutor)
         renew_in_children(self)
 
     def renew(self) -> None:

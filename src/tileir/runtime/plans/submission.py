@@ -104,6 +104,7 @@ class SubmittingWorkspace:
     nbytes: int
     _staging: dict[int, Any] = attrs.field(factory=dict, init=False)
     _bound: dict[Step, BoundKernel] = attrs.field(factory=dict, init=False)
+    _binding: dict[int, bool] = attrs.field(factory=dict, init=False)
     _batch: _Batch | None = attrs.field(default=None, init=False)
     _is_chain: bool = attrs.field(init=False)
 
@@ -256,7 +257,14 @@ class SubmittingWorkspace:
 
     def _launch(self, step: Step, memory: list[Any], in_place: set[int], after: Sequence[Event]) -> Event:
         """Submit one launch, bound once for all runs if all its memory is of this object."""
-        kernel = step.kernel
-        if not isinstance(kernel, BindingKernel) or not in_place.isdisjoint(step.arguments):
-            return kernel.run([memory[buffer] for buffer in step.arguments], after)
+        kernel: Any = step.kernel
+        if not in_place.isdisjoint(step.arguments) or not self._binds(kernel):
+            event: Event = kernel.run([memory[buffer] for buffer in step.arguments], after)
+            return event
         return self._bound_to(step, kernel, memory, in_place).run(after)
+
+    def _binds(self, kernel: object) -> bool:
+        """Return whether a kernel can be bound, which is looked at once."""
+        if id(kernel) not in self._binding:
+            self._binding[id(kernel)] = isinstance(kernel, BindingKernel)
+        return self._binding[id(kernel)]
