@@ -125,3 +125,12 @@ def test_windows_keep_their_meaning(window: Window, vector_bytes: int, registers
     after = run((attrs.evolve(EDGES, vector_bytes=vector_bytes, registers=registers),), program)
     verify(after)
     assert_same_meaning(program, after)
+
+
+@pytest.mark.parametrize("product", ["Scale[] * X[n, x + i - 1]", "X[n, x + i - 1] * Scale[]"])
+def test_a_number_is_no_window(product: str) -> None:
+    """Factors of the product may be numbers, as where a derivative by an image multiplies with a scale."""
+    text = f"function (X[N, W], Scale[]) -> (Y) {{ Y[n, x : 16, 13] = +({product}), i < 3; }}"
+    types = {"X": TensorType(DType.F32, (16, 13)), "Scale": TensorType(DType.F32, ())}
+    program = run((Accumulate(), Canonicalise()), lower(infer(parse(text), types)))
+    assert_same_meaning(program, EDGES(program), arrays_for(program))

@@ -95,7 +95,7 @@ def bordered(nest: Nest, shapes: Mapping[str, stripe.TensorShape]) -> Bordered |
     factors = _factors(nest, segment)
     for window in factors:
         shape = shapes.get(window.root)
-        if shape is None or window.strides != shape.strides:
+        if shape is None or not window.access or window.strides != shape.strides:
             continue
         for vector in nest.indices:
             found = _along(nest, window, vector, shape)
