@@ -89,6 +89,8 @@ def test_stages_import_stages_at_the_top() -> None:
     assert sorted(inner) == [
         ("src/tileir/core/text/shown.py", "tileir.core.drawing.svg"),
         ("src/tileir/formula/node.py", "tileir.formula.text.printer"),
+        ("src/tileir/passes/algorithms/scan.py", "tileir.passes.schedules.groups.scan"),
+        ("src/tileir/passes/algorithms/scan.py", "tileir.passes.schedules.groups.scan"),
         ("src/tileir/passes/pipelines/installed.py", "tileir.passes.pipelines.resolution"),
         ("src/tileir/passes/pipelines/installed.py", "tileir.passes.schedules.scripted"),
         ("src/tileir/passes/pipelines/installed.py", "tileir.schedule.script"),
@@ -103,8 +105,8 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/semtree/node.py", "tileir.semtree.text.printer"),
         ("src/tileir/stripe/ir.py", "tileir.stripe.dataflow"),
         ("src/tileir/stripe/node.py", "tileir.stripe.text.node_printer"),
-        ("src/tileir/tile/ir.py", "tileir.tile.dataflow"),
         ("src/tileir/tile/ir.py", "tileir.tile.checks.unused"),
+        ("src/tileir/tile/ir.py", "tileir.tile.dataflow"),
         ("src/tileir/tile/node.py", "tileir.tile.text.printer"),
         ("src/tileir/typed/inference/builtins.py", "tileir.typed.derivatives.builtins"),
         ("src/tileir/typed/ir.py", "tileir.typed.dataflow"),
