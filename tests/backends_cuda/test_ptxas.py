@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 PTXAS = next(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/ptxas"), None)
 
+SPILLED = {("sm_100a", 128): 64}
+"""Bytes that attention spills for all that: sixteen registers of 255, where tiles of 64 keys pay on other cards."""
+
 pytestmark = [
     pytest.mark.once,
     pytest.mark.skipif(PTXAS is None, reason="there is no assembler of PTX; `tox -e ptxas` brings one"),
@@ -72,6 +75,21 @@ def test_convolutions_with_borders_are_on_fragments_and_spill_nothing(architectu
     assert ("wgmma.mma_async" if architecture == "sm_90a" else "mma.sync") in listing
     said = assembled(listing, architecture, tmp_path)
     assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("width", [64, 80, 96, 128])
+def test_attention_spills_no_sums(width: int, architecture: str, tmp_path: Path) -> None:
+    for length, causal in ((1024, False), (1024, True), (1001, False)):
+        builder = tileir.FunctionBuilder()
+        inputs = [builder.input(name, *(f"{name}{axis}" for axis in range(4))) for name in "QKV"]
+        function = builder.build(O=tileir.ops.scaled_dot_product_attention(*inputs, causal=causal))
+        executable = tileir.compile(function, [f"f16[4, 8, {length}, {width}]"] * 3, device=f"cuda.{architecture}")
+        assert len(executable.sem.kernels) == 1
+        said = assembled(executable.listing("ptx"), architecture, tmp_path)
+        spilled = [int(size) for size in re.findall(r"(\d+) bytes spill stores", said)]
+        assert spilled
+        assert max(spilled) <= SPILLED.get((architecture, width), 0)
 
 
 @examples(40)

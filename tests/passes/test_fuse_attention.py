@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,7 +75,13 @@ def values(types: dict[str, TensorType], seed: int = 0) -> dict[str, np.ndarray[
     return {name: random.standard_normal(t.shape).astype(t.dtype.numpy) for name, t in types.items()}
 
 
-def check(source: Function | str, types: dict[str, TensorType], **options: int) -> Attending:
+def check(
+    source: Function | str,
+    types: dict[str, TensorType],
+    given_values: dict[str, np.ndarray[Any, Any]] | None = None,
+    exact: np.ndarray[Any, Any] | None = None,
+    **options: int,
+) -> Attending:
     """Check that a program becomes one kernel that is right at every stage, without races and undefined values."""
     found = stages(source, types, **options)
     assert found.flat is not None
@@ -82,8 +89,8 @@ def check(source: Function | str, types: dict[str, TensorType], **options: int) 
     (special,) = specials(found.passed)
     assert special.name == ATTEND
     assert len(found.sem.kernels) == 1
-    given_values = values(types)
-    wanted = interpret(found.flat, given_values)
+    given_values = values(types) if given_values is None else given_values
+    wanted = interpret(found.flat, given_values) if exact is None else {"O": exact}
     # Weights are rounded to the dtype before they are divided by their sum, not after.
     limit = {DType.F16: 4e-3, DType.BF16: 3e-2}[next(iter(types.values())).dtype]
     for result in (interpret(found.passed, given_values), run_program(found.sem, given_values, checks=ALL_CHECKS)):
@@ -105,6 +112,31 @@ def test_attention_of_any_sizes_is_one_kernel(data: st.DataObject) -> None:
     )
     plan = check(source, types, groups=draw(st.sampled_from((1, 1000))))
     assert plan.after == (0 if causal else None)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("ascending", [False, True])
+def test_scores_may_grow_and_fall_by_much_from_tile_to_tile(causal: bool, ascending: bool) -> None:
+    """Sums are scaled where the greatest score of one of a thread's rows grew, and of other rows it need not have."""
+    source, types = attention((70, 32), (150, 32), (150, 32), causal=causal)
+    found = values(types, seed=1)
+    steps = np.linspace(0.1, 12.0, 150) if ascending else np.linspace(12.0, 0.1, 150)
+    found["K"] = (found["K"] * steps[:, None]).astype(np.float16)
+    found["Q"][::3] *= np.float16(0.01)
+    queries, keys, rows = (found[name].astype(float) for name in "QKV")
+    scores = queries @ keys.T / math.sqrt(32)  # of which f16 keeps too few digits, where they are as great as here
+    scores[~np.tri(70, 150, dtype=bool) & causal] = -np.inf
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    check(source, types, found, weights / weights.sum(1, keepdims=True) @ rows)
+
+
+def test_scores_of_minus_infinity_and_nan_are_kept() -> None:
+    source, types = attention((40, 16), (80, 16), (80, 16))
+    found = values(types, seed=2)
+    found["Q"] = np.abs(found["Q"])
+    found["K"][3:70] = -np.inf  # whole tiles of keys that get no weight
+    found["Q"][7] = np.nan
+    check(source, types, found)
 
 
 def test_wide_heads_have_fewer_rows() -> None:

@@ -25,6 +25,10 @@ QUAD: Final = 4
 """Threads that share a row of sums."""
 
 
+STAGES: Final = 2
+"""Tiles of keys and of values that are in local memory at a time: of one, and of the one that is copied meanwhile."""
+
+
 @attrs.frozen
 class Attending:
     """The parameters of ``attend``.
@@ -61,8 +65,8 @@ class Attending:
 
     def local_bytes(self, dtype: DType, features: int, columns: int) -> int:
         """Return how much local memory a group needs."""
-        tiles = self.rows * features + self.keys * (features + columns)
-        return tiles * dtype.itemsize + self.rows * QUAD * 4
+        tiles = self.rows * features + STAGES * self.keys * (features + columns)
+        return (tiles + 1) * dtype.itemsize + self.rows * QUAD * 4
 
     def parameters(self) -> tuple[tuple[str, TagValue], ...]:
         """Return it as the parameters of a special; bounds that there are none of are left out."""

@@ -25,8 +25,20 @@ if TYPE_CHECKING:
 
     from tileir.passes.fusion.attention_match import Attention
 
-_TILES: Final = ((64, 32, 2, 64), (128, 32, 4, 32), (128, 16, 4, 64), (128, 16, 2, 64), (128, 16, 2, 32))
+_TILES: Final = (
+    (64, 32, 2, 64),
+    (128, 32, 4, 64),
+    (128, 32, 4, 32),
+    (128, 16, 4, 64),
+    (128, 16, 2, 64),
+    (128, 16, 2, 32),
+)
 """Columns for which threads have registers, rows of queries of a warp, warps, and keys at a time, the best first."""
+
+_FLOATS: Final = 192
+"""Scores and sums for which a thread has registers beside all else; masks need some of these."""
+
+_OF_MASKS: Final = 40
 
 _FEWEST: Final = 4 / 3
 """Of the groups that keep the device busy three quarters do."""
@@ -163,7 +175,9 @@ class FuseAttention:
                 fragments[0].name, tall * teams, tall, keys, found.scores.scale, band[0], band[1],
                 zeros=found.zeros, finite=found.finite,
             )  # fmt: skip
-            if plan.local_bytes(dtype, *widths) <= self.local_bytes:
+            masked = band != (None, None) or found.length % keys > 0
+            floats = tall * (keys + widths[1]) // fragments[0].threads
+            if floats <= _FLOATS - masked * _OF_MASKS and plan.local_bytes(dtype, *widths) <= self.local_bytes:
                 fitting.append(plan)
         if not fitting:
             return refused("TR435", local_bytes=self.local_bytes, columns=max(widths))

@@ -3,9 +3,10 @@
 The threads of a fragment hold the scores of some queries and as many rows of the result; four of them share a row. For
 one tile of keys after the other, they multiply, find the greatest score of each row so far, scale what they have added
 up by how much it grew, and add the values of the tile, weighted by exponentials of scores less the greatest one. Tiles
-that no query of the group sees are not visited; keys are copied while values are multiplied, and values while keys are.
-The running maxima are those of Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; that nothing
-but tiles is in memory is by Dao et al., "FlashAttention", 2022.
+that no query of the group sees are not visited; keys and values of the next tile are copied while those of one are
+multiplied. The running maxima are those of Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;
+that nothing but tiles is in memory is by Dao et al., "FlashAttention", 2022; that sums are scaled only where a score
+has grown by much, by Zadouri et al., "FlashAttention-4", 2026. Weights are added up by products with ones.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention_softmax import WORDS, Softmax
+from tileir.semtree.lower.attention_softmax import SUMS, WORDS, Softmax
 from tileir.semtree.lower.attention_tiles import Matrix, copies, operand, tile
 from tileir.stripe import ir as stripe
-from tileir.stripe.attending import QUAD, matrix_of
+from tileir.stripe.attending import QUAD, STAGES, matrix_of
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class _Builder(Softmax):
         dtype = queries.dtype
         stages = (
             tile(blocks, "queries", dtype, plan.rows, queries.columns),
-            tile(blocks, "keys", dtype, plan.keys, keys.columns),
-            tile(blocks, "values", dtype, plan.keys, values.columns),
+            tile(blocks, "keys", dtype, plan.keys, keys.columns, STAGES),
+            tile(blocks, "values", dtype, plan.keys, values.columns, STAGES),
         )
         thread, team, row, quad = (blocks.counter(word) for word in ("tid", "team", "own_row", "quad"))
         return cls(
@@ -90,34 +91,34 @@ class _Builder(Softmax):
             *self._declarations(),
             sem.Declare(begin, lowest),
             sem.Declare(end, highest),
-            *self._copies(0, 0, self.first),
-            *self._copies(1, 1, Affine.index(begin.name) * plan.keys),
+            *self._copies(0, self.first, Affine()),
+            *self._copies_of_keys(begin, 0),
             sem.For(step, begin, end, 1, self._step(step, end)),
             *self._finish(),
         )
 
     def _declarations(self) -> tuple[sem.Stmt, ...]:
         wide, scores = DType.F32, self.scores
-        sizes = {"scores": scores}
+        sizes = {"scores": scores, "total": SUMS * self.plan.tall // self.fragment.threads}
         arrays = [
             sem.DeclareArray(self.names[word], wide, sizes.get(word, self.slots))
-            for word in ("scores", "top", "total", "factor", "less")
+            for word in ("scores", "top", "seen", "total", "factor", "less")
         ]
         weights = sem.DeclareArray(self.names["weights"], self.matrices[0].dtype, scores)
-        sums = [
-            sem.DeclareArray(name, wide, panel.width * self.plan.tall // self.fragment.threads)
-            for name, panel in zip(self.results, self.stages[2], strict=True)
-        ]
+        sums = [sem.DeclareArray(name, wide, size) for name, size in self._sums()[1:]]
         shared = sem.DeclareArray(self.names["shared"], wide, self.plan.rows * QUAD, sem.Region.LOCAL)
         slot = self.blocks.counter("slot")
         start = self._unrolled(
             slot, self.slots,
             sem.Assign(self._held("top", slot), sem.Const(-math.inf, _WIDE)),
-            sem.Assign(self._held("total", slot), sem.Const(0.0, _WIDE)),
         )  # fmt: skip
         stages = [panel.declaration() for stage in self.stages for panel in stage]
-        zeros = [self._zeros(each.name, each.size) for each in sums]
-        return (*stages, shared, *arrays, weights, *sums, start, *zeros)
+        one = sem.DeclareArray(self.names["one"], weights.dtype, 1, sem.Region.LOCAL)
+        place = sem.Subscript(one.name, self._number(0), sem.Type(one.dtype))
+        first = self._op(Op.CMP_EQ, self.thread, self._number(0))
+        unit = sem.If(first, (sem.Assign(place, sem.Const(1.0, place.type)),))
+        zeros = [self._zeros(name, size) for name, size in self._sums()]
+        return (*stages, shared, one, unit, *arrays, weights, *sums, start, *zeros)
 
     def _range(self, tiles: int) -> tuple[sem.Expr, sem.Expr]:
         """Return the tiles of keys that the queries of a group see, of all that there are."""
@@ -137,24 +138,24 @@ class _Builder(Softmax):
     def _step(self, step: sem.Var, end: sem.Var) -> tuple[sem.Stmt, ...]:
         """Return what is done for a tile of keys."""
         place = Affine.index(step.name) * self.plan.keys
+        stage = self.blocks.counter("stage")
         more = self._op(Op.CMP_LT, self.blocks.offsets.scalar(Affine.index(step.name) + 1), end)
         return (
+            sem.Declare(stage, self._op(Op.BIT_AND, step, self._number(STAGES - 1))),
             sem.AsyncWait(0),
-            sem.Barrier(),  # keys are there, and nobody reads the values before any more
-            *self._copies(2, 2, place),
+            sem.Barrier(),  # keys and values are there, and nobody reads those before any more
+            sem.If(more, self._copies_of_keys(step, 1)),
             self._zeros(self.names["scores"], self.scores),
-            *self._products_of_keys(),
+            *self._products_of_keys(stage),
             *self._masked(place),
             *self._shared_maxima(),
-            sem.AsyncWait(0),
-            sem.Barrier(),  # values and maxima are there, and nobody reads the keys any more
-            sem.If(more, self._copies(1, 1, place + self.plan.keys)),
-            self._running(),
-            *self._weights(),
-            *self._products_of_values(),
+            sem.Barrier(),  # maxima are there
+            *self._running(),
+            self._weights(),
+            *self._products_of_weights(stage),
         )
 
-    def _products_of_keys(self) -> tuple[sem.Stmt, ...]:
+    def _products_of_keys(self, stage: sem.Var) -> tuple[sem.Stmt, ...]:
         rows = Affine.index(self.team.name) * self.plan.tall
         return tuple(
             sem.MatrixMultiply(
@@ -162,30 +163,41 @@ class _Builder(Softmax):
                 (self.plan.tall, self.plan.keys, left.width),
                 sem.Subscript(self.names["scores"], self._number(0), _WIDE),
                 operand(self.blocks, left, rows, across=True),
-                operand(self.blocks, right, Affine(), across=False),
+                operand(self.blocks, right, Affine.index(stage.name) * right.rows, across=False),
             )
             for left, right in zip(self.stages[0], self.stages[1], strict=True)
         )
 
-    def _products_of_values(self) -> tuple[sem.Stmt, ...]:
+    def _products_of_weights(self, stage: sem.Var) -> tuple[sem.Stmt, ...]:
+        """Return the products of weights with values, and with ones, which add up the weights."""
         kind = sem.Type(self.matrices[0].dtype)
         weights = sem.MatrixOperand(
             sem.Subscript(self.names["weights"], self._number(0), kind), (0, 0), held=self.scores
         )
+        start = Affine.index(stage.name) * self.plan.keys
+        values = [(panel.width, operand(self.blocks, panel, start, across=True)) for panel in self.stages[2]]
+        ones = sem.MatrixOperand(sem.Subscript(self.names["one"], self._number(0), kind), (0, 0))
         return tuple(
             sem.MatrixMultiply(
                 self.fragment.name,
-                (self.plan.tall, right.width, self.plan.keys),
+                (self.plan.tall, width, self.plan.keys),
                 sem.Subscript(name, self._number(0), _WIDE),
                 weights,
-                operand(self.blocks, right, Affine(), across=True),
+                right,
             )
-            for name, right in zip(self.results, self.stages[2], strict=True)
+            for (name, _), (width, right) in zip(self._sums(), [(SUMS, ones), *values], strict=True)
         )
 
-    def _copies(self, matrix: int, stage: int, first: Affine) -> tuple[sem.Stmt, ...]:
-        staged = self.stages[stage]
-        return copies(self.blocks, self.matrices[matrix], staged, first, self.plan.threads, self.thread)
+    def _copies_of_keys(self, step: sem.Var, ahead: int) -> tuple[sem.Stmt, ...]:
+        """Return what begins to copy the keys and values of a tile, which is ``ahead`` of the one with a number."""
+        number, stage = Affine.index(step.name) + ahead, self.blocks.counter("next_stage")
+        place = self._op(Op.BIT_AND, self.blocks.offsets.scalar(number), self._number(STAGES - 1))
+        first, there = number * self.plan.keys, Affine.index(stage.name)
+        return (sem.Declare(stage, place), *self._copies(1, first, there), *self._copies(2, first, there))
+
+    def _copies(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
+        staged = self.stages[matrix]
+        return copies(self.blocks, self.matrices[matrix], staged, first, self.plan.threads, self.thread, stage)
 
     def _zeros(self, name: str, size: int) -> sem.Stmt:
         counter = self.blocks.counter("element")

@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 
 _WIDE: Final = sem.Type(DType.F32)
 
-WORDS: Final = ("scores", "weights", "shared", "top", "total", "factor", "less")
+WORDS: Final = ("scores", "weights", "shared", "top", "seen", "total", "factor", "less", "one")
 """The arrays: scores, and weights made of them; what the threads of a row tell each other; and of each row of a thread
-the greatest score so far, the sum of weights, what that is to be scaled by, and what is added to scores before the
-exponential.
+the score that weights are relative to, the greatest one so far, the sums of weights, what these are to be scaled by,
+and what is added to scores before the exponential; and the number 1.
 """
+
+SUMS: Final = 8
+"""Columns of the sums of weights: as many as an instruction has at least, and all alike."""
+
+GROWTH: Final = 6.0
+"""How far an exponent may grow until weights are made relative to another score: exp(6) is far below what f16 has."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -94,37 +100,40 @@ class Softmax(Threads):
         target = sem.Subscript(self.names["shared"], self.blocks.offsets.scalar(place), _WIDE)
         return self._unrolled(slot, self.slots, sem.Assign(target, self._held(word, slot)))
 
-    def _running(self) -> sem.Stmt:
-        """Return what updates running maxima, and scales what has been added up."""
+    def _running(self) -> tuple[sem.Stmt, ...]:
+        """Return what finds the greatest scores so far and, where one grew by much, scales what has been added up.
+
+        Threads that share rows see the same of these, and do the same.
+        """
         slot, scale = self.blocks.counter("slot"), sem.Const.of(self.plan.scale, _WIDE)
-        top, total, factor, less = (self._held(word, slot) for word in ("top", "total", "factor", "less"))
-        new = sem.Var(self.blocks.names.fresh("greatest"), _WIDE)
-        grown = self._op(Op.EXP, self._op(Op.MUL, self._op(Op.SUB, top, self._finite(new)), scale))
-        return self._unrolled(
+        top, seen, factor, less = (self._held(word, slot) for word in ("top", "seen", "factor", "less"))
+        shrunk = self._op(Op.EXP, self._op(Op.MUL, self._op(Op.SUB, top, self._finite(seen)), scale))
+        limit = sem.Const.of(GROWTH / self.plan.scale, _WIDE)
+        grown = [
+            self._op(Op.CMP_GT, self._op(Op.SUB, self._held("seen", number), self._held("top", number)), limit)
+            for number in map(self._number, range(self.slots))
+        ]
+        update = self._unrolled(
             slot, self.slots,
-            sem.Declare(new, self._op(Op.MAX, top, self._told_by(slot, Op.MAX))),
-            sem.Assign(factor, grown),
-            sem.Assign(top, new),
-            sem.Assign(less, self._op(Op.NEG, self._op(Op.MUL, self._finite(new), scale))),
-            sem.Assign(total, self._op(Op.MUL, total, factor)),
+            sem.Assign(factor, shrunk),
+            sem.Assign(top, seen),
         )  # fmt: skip
+        added = self._op(Op.NEG, self._op(Op.MUL, self._finite(top), scale))
+        return (
+            self._unrolled(slot, self.slots, sem.Assign(seen, self._op(Op.MAX, top, self._told_by(slot, Op.MAX)))),
+            sem.If(self._all(grown, Op.BIT_OR), (update, *self._scaled())),
+            self._unrolled(slot, self.slots, sem.Assign(less, added)),
+        )
 
-    def _weights(self) -> tuple[sem.Stmt, ...]:
-        """Return what turns scores into weights, adds these up, and scales the sums of values."""
-        dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale, _WIDE)
-        wide, narrow = sem.Type(DType.F32, 2), sem.Type(dtype, 2)
+    def _sums(self) -> list[tuple[str, int]]:
+        """Return the arrays of what weights are multiplied by and added up, and their sizes; the weights' own first."""
+        widths = (SUMS, *(panel.width for panel in self.stages[2]))
+        share = self.fragment.threads // self.plan.tall
+        names = (self.names["total"], *self.results)
+        return [(name, width // share) for name, width in zip(names, widths, strict=True)]
 
-        def weigh(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
-            scores, slot = sem.Subscript(self.names["scores"], at, wide), self.blocks.offsets.scalar(number)
-            less, total = (sem.Subscript(self.names[word], slot, _WIDE) for word in ("less", "total"))
-            exponents = self._op(Op.FMA, scores, sem.Broadcast(scale, 2), sem.Broadcast(less, 2))
-            pair = sem.Var(self.blocks.names.fresh("weights"), narrow)
-            powers: sem.Expr = sem.Cast(self._op(Op.EXP, exponents), sem.Type(DType.F16, 2))
-            return (
-                sem.Declare(pair, powers if dtype is DType.F16 else sem.Cast(powers, narrow)),
-                sem.Assign(total, self._op(Op.ADD, total, sem.Reduce(Op.ADD, sem.Cast(pair, wide)))),
-                sem.Assign(sem.Subscript(self.names["weights"], at, narrow), pair),
-            )
+    def _scaled(self) -> list[sem.Stmt]:
+        """Return what scales sums."""
 
         def scaled(name: str) -> Callable[[Affine, Affine, Affine, sem.Expr], tuple[sem.Stmt, ...]]:
             def scale_one(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
@@ -134,8 +143,23 @@ class Softmax(Threads):
 
             return scale_one
 
-        sums = [self._each(panel.width, scaled(name)) for name, panel in zip(self.results, self.stages[2], strict=True)]
-        return (self._each(self.plan.keys, weigh, pairs=True), *sums)
+        widths = (SUMS, *(panel.width for panel in self.stages[2]))
+        return [self._each(width, scaled(name)) for (name, _), width in zip(self._sums(), widths, strict=True)]
+
+    def _weights(self) -> sem.Stmt:
+        """Return what turns scores into weights."""
+        dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale, _WIDE)
+        wide, narrow = sem.Type(DType.F32, 2), sem.Type(dtype, 2)
+
+        def weigh(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
+            scores, slot = sem.Subscript(self.names["scores"], at, wide), self.blocks.offsets.scalar(number)
+            less = sem.Subscript(self.names["less"], slot, _WIDE)
+            exponents = self._op(Op.FMA, scores, sem.Broadcast(scale, 2), sem.Broadcast(less, 2))
+            powers: sem.Expr = sem.Cast(self._op(Op.EXP, exponents), sem.Type(DType.F16, 2))
+            weights = powers if dtype is DType.F16 else sem.Cast(powers, narrow)
+            return (sem.Assign(sem.Subscript(self.names["weights"], at, narrow), weights),)
+
+        return self._each(self.plan.keys, weigh, pairs=True)
 
     def _finish(self) -> tuple[sem.Stmt, ...]:
         """Return what divides by the sums of weights and stores the results."""
@@ -147,7 +171,7 @@ class Softmax(Threads):
             divisor = self._op(Op.COND, self._op(Op.CMP_EQ, whole, zero), one, whole)
         inverse = self._unrolled(
             slot, self.slots,
-            sem.Declare(whole, self._told_by(slot, Op.ADD)),
+            sem.Declare(whole, sem.Subscript(self.names["total"], self._op(Op.MUL, slot, self._number(2)), _WIDE)),
             sem.Assign(self._held("factor", slot), self._op(Op.DIV, sem.Const(1.0, _WIDE), divisor)),
         )  # fmt: skip
         stores = []
@@ -170,12 +194,12 @@ class Softmax(Threads):
                 return (sem.If(inside, (assign,)),)
 
             stores.append(self._each(panel.width, store, pairs=True))
-        return (sem.Barrier(), self._told("total"), sem.Barrier(), inverse, *stores)
+        return (inverse, *stores)
 
     def _finite(self, value: sem.Expr) -> sem.Expr:
         """Return a maximum, and 0 instead of minus infinity, from which nothing can be subtracted."""
         blind = self._op(Op.CMP_EQ, value, sem.Const(-math.inf, _WIDE))
         return self._op(Op.COND, blind, sem.Const(0.0, _WIDE), value)
 
-    def _held(self, word: str, slot: sem.Var) -> sem.Subscript:
+    def _held(self, word: str, slot: sem.Expr) -> sem.Subscript:
         return sem.Subscript(self.names[word], slot, _WIDE)

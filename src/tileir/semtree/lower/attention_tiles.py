@@ -44,13 +44,17 @@ class Matrix:
 
 @attrs.frozen
 class Panel:
-    """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks."""
+    """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks.
+
+    There are ``stages`` such tiles, one behind another.
+    """
 
     array: str
     dtype: DType
     first: int
     width: int
     rows: int
+    stages: int = 1
 
     @property
     def swizzle(self) -> tuple[int, int]:
@@ -62,13 +66,14 @@ class Panel:
 
     def declaration(self) -> sem.Stmt:
         """Return the declaration of its array."""
-        return sem.DeclareArray(self.array, self.dtype, self.rows * self.width, sem.Region.LOCAL)
+        return sem.DeclareArray(self.array, self.dtype, self.stages * self.rows * self.width, sem.Region.LOCAL)
 
 
-def tile(blocks: BlockLowering, name: str, dtype: DType, rows: int, columns: int) -> tuple[Panel, ...]:
+def tile(blocks: BlockLowering, name: str, dtype: DType, rows: int, columns: int, stages: int = 1) -> tuple[Panel, ...]:
     """Return the panels of a tile."""
     return tuple(
-        Panel(blocks.names.fresh(f"{name}_stage"), dtype, first, width, rows) for first, width in panels(columns)
+        Panel(blocks.names.fresh(f"{name}_stage"), dtype, first, width, rows, stages)
+        for first, width in panels(columns)
     )
 
 
@@ -80,9 +85,18 @@ def operand(blocks: BlockLowering, panel: Panel, row: Affine, *, across: bool, c
 
 
 def copies(
-    blocks: BlockLowering, matrix: Matrix, staged: tuple[Panel, ...], first: Affine, threads: int, thread: sem.Var
+    blocks: BlockLowering,
+    matrix: Matrix,
+    staged: tuple[Panel, ...],
+    first: Affine,
+    threads: int,
+    thread: sem.Var,
+    stage: Affine,
 ) -> tuple[sem.Stmt, ...]:
-    """Return what begins to copy rows from ``first`` on, a piece of a row at a time; rows beyond become zeros."""
+    """Return what begins to copy rows from ``first`` on, a piece of a row at a time; rows beyond become zeros.
+
+    They go to the tile that has the number ``stage``.
+    """
     result: list[sem.Stmt] = []
     for panel in staged:
         lanes = _COPIED // panel.dtype.itemsize
@@ -96,7 +110,8 @@ def copies(
         ]
         more = blocks.counter("more")
         place = Affine.of({row.name: 1, more.name: at_once})
-        inner = _copy(blocks, matrix, panel, (first + place, place, Affine.index(column.name)), lanes)
+        own = place + stage * panel.rows
+        inner = _copy(blocks, matrix, panel, (first + place, own, Affine.index(column.name)), lanes)
         if panel.rows > at_once:
             inner = sem.For(more, constant(0), constant(panel.rows // at_once), 1, (inner,), sem.LoopKind.UNROLL)
         else:
