@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from tileir.runtime.devices.dlpack import knows_versions
 from tileir.runtime.events import PendingEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 Array = np.ndarray[Any, Any]
 
@@ -29,18 +28,6 @@ MATRIX = np.arange(12, dtype=np.float32).reshape(3, 4)
 READ_ONLY = MATRIX.copy()
 READ_ONLY.flags.writeable = False
 DEVICES = [each.id for each in tileir.devices() if each.backend in ("llvm", "opencl")] + ["shared.0"]
-
-
-@pytest.fixture
-def card() -> SharedDevice:
-    return SharedDevice()
-
-
-@pytest.fixture
-def context(card: SharedDevice) -> Iterator[tileir.Context]:
-    with tileir.Context(device_id="llvm") as made:
-        made.register(shared_backend(card))
-        yield made
 
 
 def bits(array: Array) -> list[Any]:
@@ -185,46 +172,6 @@ def test_streams_are_ordered(context: tileir.Context, card: SharedDevice) -> Non
     with pytest.raises(BufferError, match=r"llvm\.0 has no streams"):
         host.__dlpack__(stream=3)
     assert host.__dlpack__(stream=-1)
-
-
-def test_results_that_are_not_written_are_exported_at_once(context: tileir.Context, card: SharedDevice) -> None:
-    there = tileir.to_device(MATRIX, "shared.0", context=context)
-    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], device="shared.0", context=context)
-    gate = PendingEvent()
-    card.gates.append(gate)
-    call = executable.submit(there)
-    result = call.pending_results
-    assert result.__dlpack__(stream=5)
-    assert not call.done
-    ((launched, _),) = card.submitted
-    assert card.awaited == [launched]  # the stream waits for the card itself, not for the host to hear of it
-    gate.complete()
-    np.testing.assert_array_equal(result.numpy(), MATRIX + 1)
-    assert result.__dlpack__(stream=5)
-    assert card.preceded == [(5, 1)]
-
-
-def test_results_that_fail_are_not_exported(context: tileir.Context, card: SharedDevice) -> None:
-    there = tileir.to_device(MATRIX, "shared.0", context=context)
-    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], device="shared.0", context=context)
-    gate = PendingEvent()
-    gate.fail(ZeroDivisionError("spoilt"))
-    call = executable.submit(there, after=[gate])
-    assert isinstance(call.exception(), ZeroDivisionError)
-    with pytest.raises(ZeroDivisionError, match="spoilt"):
-        call.pending_results.numpy()
-
-
-def test_hosts_without_streams_wait_for_what_they_export(context: tileir.Context) -> None:
-    there = tileir.to_device(MATRIX, "llvm", context=context)
-    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], device="llvm", context=context)
-    gate = PendingEvent()
-    call = executable.submit(there, after=[gate])
-    opener = threading.Timer(0.05, gate.complete)
-    opener.start()
-    np.testing.assert_array_equal(np.from_dlpack(call.pending_results), MATRIX + 1)
-    assert call.done
-    opener.join()
 
 
 def test_libraries_of_cuda_need_no_dlpack(context: tileir.Context, card: SharedDevice) -> None:
@@ -396,40 +343,3 @@ def test_single_elements_are_numbers_where_the_host_sees_them(context: tileir.Co
     assert (bool(zero), bool(three), int(three), float(three)) == (False, True, 3, 3.0)
     with pytest.raises(ValueError, match="ambiguous"):
         bool(tileir.to_device(MATRIX, device, context=context))
-
-
-def test_submitted_calls_follow_each_other_on_the_device(context: tileir.Context, card: SharedDevice) -> None:
-    there = tileir.to_device(MATRIX, "shared.0", context=context)
-    executable = tileir.compile("function (A) -> (B) { B = A + 1.0; }", [there], context=context)
-    gate = PendingEvent()
-    card.gates.append(gate)
-    first = executable.submit(there)
-    second = executable.submit(first.pending_results)
-    (launched, _), (_, after) = card.submitted
-    assert launched in after  # not what a thread of the host completes when it has heard of that
-    assert not second.done
-    gate.complete()
-    np.testing.assert_array_equal(second.result().numpy(), MATRIX + 2)
-
-
-@pytest.mark.parametrize("named", ["shared.0", None])
-@pytest.mark.parametrize("is_foreign", [False, True])
-@pytest.mark.parametrize("form", ["lone", "sequence", "mapping"])
-def test_programs_are_compiled_for_where_their_arrays_are(
-    context: tileir.Context, named: str | None, is_foreign: bool, form: str
-) -> None:
-    there: Any = tileir.to_device(MATRIX, "shared.0", context=context)
-    given = Library(MATRIX, place=(2, 0)) if is_foreign else there
-    arguments = {"lone": given, "sequence": [given], "mapping": {"A": given}}[form]
-    text = "function (A) -> (B) { B = A + 1.0; }"
-    executable = tileir.compile(text, arguments, device=named, context=context)
-    assert executable.device.id == "shared.0"
-    np.testing.assert_array_equal(executable(there).numpy(), MATRIX + 1)
-    assert tileir.explain(text, arguments, device=named, context=context).target == executable.device.target.name
-
-
-def test_a_device_that_is_named_wins_over_where_arrays_are(context: tileir.Context) -> None:
-    there = tileir.to_device(MATRIX, "shared.0", context=context)
-    assert (
-        tileir.compile("function (A) -> (B) { B = A; }", [there], device="llvm", context=context).device.id == "llvm.0"
-    )

@@ -1,0 +1,25 @@
+"""A card beside the processor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tileir
+from strategies.shared_device import SharedDevice, shared_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def card() -> SharedDevice:
+    return SharedDevice()
+
+
+@pytest.fixture
+def context(card: SharedDevice) -> Iterator[tileir.Context]:
+    with tileir.Context(device_id="llvm") as made:
+        made.register(shared_backend(card))
+        yield made
