@@ -120,10 +120,10 @@ _GROUPS: Final = {
     "TR432": Reason("the output has fewer rows or columns than an instruction"),
     "TR433": Reason("the longest index of the reduction is too short for what an instruction takes"),
     "TR435": Reason("no tile fits the threads of a group and their local memory"),
+    "TR436": _beside("the instruction reads local memory, where tiles of this product do not lie as it needs them"),
     "TR441": Reason("scores, or what follows from them, are used elsewhere as well"),
     "TR442": Reason("what becomes of scores before the softmax is no scale and no mask of a band"),
     "TR443": Reason("queries, keys, values or results do not lie as rows that are copied in whole pieces"),
-    "TR436": _beside("the instruction reads local memory, where tiles of this product do not lie as it needs them"),
 }
 _TILES: Final = {
     "TR501": _beside("no constraint cuts an outer index, as at the edges of a picture"),
