@@ -61,9 +61,7 @@ def run() -> Run:
 
 def test_the_device_is_asked_and_no_thread_waits(run: Run) -> None:
     before = threading.active_count()
-    assert not run.event.done
-    assert run.event.duration is None
-    assert run.event.failure is None
+    assert (run.event.done, run.event.duration, run.event.failure) == (False, None, None)
     assert threading.active_count() == before
     run.end()
     assert run.kept == []
