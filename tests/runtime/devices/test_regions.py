@@ -9,27 +9,15 @@ import numpy as np
 import pytest
 
 import tileir
-from strategies.shared_device import SharedDevice, shared_backend
+from strategies.shared_device import SharedDevice
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 DEVICES = [each.id for each in tileir.devices() if each.backend in ("llvm", "opencl")] + ["shared.0"]
 OPENCL = [each for each in DEVICES if each.startswith("opencl")]
-
-
-@pytest.fixture
-def card() -> SharedDevice:
-    return SharedDevice()
-
-
-@pytest.fixture
-def context(card: SharedDevice) -> Iterator[tileir.Context]:
-    with tileir.Context(device_id="llvm") as made:
-        made.register(shared_backend(card))
-        yield made
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (), (0, 2), 5])
