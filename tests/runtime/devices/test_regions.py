@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +12,6 @@ import tileir
 from strategies.shared_device import SharedDevice
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
-
-if TYPE_CHECKING:
-    pass
 
 DEVICES = [each.id for each in tileir.devices() if each.backend in ("llvm", "opencl")] + ["shared.0"]
 OPENCL = [each for each in DEVICES if each.startswith("opencl")]

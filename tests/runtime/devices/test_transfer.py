@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +18,6 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 from tileir.runtime.devices.dlpack import knows_versions
 from tileir.runtime.events import PendingEvent
-
-if TYPE_CHECKING:
-    pass
 
 Array = np.ndarray[Any, Any]
 

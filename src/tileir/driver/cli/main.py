@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -36,9 +36,6 @@ from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_
 from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
 from tileir.stripe.text.printer import STYLES
-
-if TYPE_CHECKING:
-    pass
 
 FAULT: Final = 1
 DEVICE_FAULT: Final = 3
