@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -11,6 +12,11 @@ import pytest
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.runtime.interface import Event
 
 
 @attrs.define(eq=False)
@@ -163,4 +169,21 @@ def test_a_run_that_was_waited_for_is_forgotten() -> None:
     last.event.wait()
     first.end()
     first.event.wait()
+    assert not calls
+
+
+def test_a_call_that_looks_at_an_earlier_run_lets_go_of_it() -> None:
+    """Programs with conditions ask, when they are handed over, whether what they wait for is done."""
+    calls, first, last = Calls(), Run(), Run()
+    room = np.zeros(1)
+    calls.add([], [room], (), lambda _: first.event)
+
+    def start(after: Sequence[Event]) -> RunningEvent:
+        first.end()  # meanwhile
+        assert [event.done for event in after] == [True]
+        return last.event
+
+    calls.add([room], [], (), start)
+    assert first.kept == ["workspace"]
+    last.end()
     assert not calls

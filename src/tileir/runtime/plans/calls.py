@@ -31,9 +31,12 @@ class _Call:
 
 @attrs.define(eq=False)
 class Calls:
-    """The calls of one context. Thread safe, also in forked children."""
+    """The calls of one context. Thread safe, also in forked children.
 
-    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    The lock is reentrant: who starts a call may find out that an earlier one is done, which is let go of at once.
+    """
+
+    _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _pending: list[_Call] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -41,7 +44,7 @@ class Calls:
 
     def renew(self) -> None:
         """Fail the calls of the parent, whose threads do not exist in a child."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for call in self._pending:
             call.event.abandon()
         self._pending = []
@@ -64,7 +67,7 @@ class Calls:
         self._look()
         with self._lock:
             events = [*after]
-            for call in self._pending:
+            for call in tuple(self._pending):
                 if _share(call.writes, reads):
                     events.append(call.event)
                 elif _share(call.writes, writes) or _share(call.reads, writes):
@@ -97,7 +100,7 @@ class Calls:
             all_ended([call.event]).wait()
 
     def _look(self) -> None:
-        """Let go of the oldest calls that are done; not with the lock held, which who has found that out takes."""
+        """Let go of the oldest calls that are done."""
         for call in tuple(self._pending):
             if not call.event.done:
                 return
