@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tileir
+from strategies.peer_arrays import LAYOUTS, TORCH, bits, sample
 from tileir.core.dtype import FORMATS, DType
 from tileir.runtime.devices.dlpack import knows_versions
 
@@ -35,33 +36,6 @@ DEVICES: Final = [each.id for each in tileir.devices() if each.backend in ("llvm
 VERSIONS: Final = {"unversioned": None, "versioned": (1, 0)}
 """What consumers ask for; JAX gives capsules with a version, and takes none."""
 
-TORCH: Final = {
-    **{f"{sign}{bits}": f"{word}{bits}" for sign, word in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
-    "bool": "bool",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-    "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
-}
-LAYOUTS: Final[dict[str, Callable[[Any], Any]]] = {
-    "plain": lambda a: a,
-    "element": lambda a: a[1, 2],
-    "empty": lambda a: a[:0],
-    "strided": lambda a: a[::2, 1::2],
-    "row": lambda a: a[1:2],
-}
-
-
-def sample(dtype: DType) -> Array:
-    return (np.arange(24) % 5).reshape(4, 6).astype(dtype.numpy)
-
-
-def bits(array: Array) -> list[Any]:
-    found: list[Any] = np.ascontiguousarray(array).view(f"u{array.itemsize}").tolist()
-    return found
-
 
 def made(library: str, array: Array) -> Any:
     """Return an array of a library with these elements."""
@@ -70,7 +44,7 @@ def made(library: str, array: Array) -> Any:
         return array.copy()
     if library == "jax":
         module.config.update("jax_enable_x64", True)
-        return module.numpy.asarray(array)
+        return module.device_put(array, module.devices("cpu")[0])
     dtype = DType.of(array.dtype)
     assert dtype is not None
     if dtype.is_bool:
