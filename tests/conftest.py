@@ -40,8 +40,19 @@ OTHERS = pytest.StashKey[frozenset[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden texts instead of comparing")
     parser.addoption(
-        "--part", default="1/1", help="as 1/2: run every second file of tests, beside those of what leans on Python"
+        "--part",
+        default="1/1",
+        help="as 1/2: run every second file of tests, or 1,3/3: two of three, beside what leans on Python",
     )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Leave a run for a lesser processor to those for the host's own where the two have the same vectors."""
+    if "TILEIR_LLVM_PROCESSOR" in os.environ and not hasattr(session.config, "workerinput"):
+        from strategies.processors import named_is_the_hosts
+
+        if named_is_the_hosts():
+            pytest.exit("this processor has no vectors beyond the named one: other runs try the same", returncode=0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

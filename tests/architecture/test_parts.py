@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from strategies.effort import files_outside
+from strategies.processors import lacking
+from tileir_llvm.processor import PROCESSORS
 
 FILES = ["core/test_a.py", "passes/test_b.py", "passes/test_c.py", "semtree/test_d.py", "test_main.py"]
 
@@ -17,7 +22,36 @@ def test_parts_are_the_whole(count: int) -> None:
     assert all("core/test_a.py" in part for part in kept)
 
 
-@pytest.mark.parametrize("part", ["0/2", "3/2", "2"])
+def test_several_parts_are_together_what_each_has() -> None:
+    first, others = (set(FILES) - files_outside(part, FILES, ("core",)) for part in ("1/3", "2,3/3"))
+    assert first | others == set(FILES)
+    assert first & others == {"core/test_a.py"}
+
+
+@pytest.mark.parametrize("environments", [("py311", "py312", "py313")])
+def test_the_versions_of_a_plain_run_have_all_tests_together(environments: tuple[str, ...]) -> None:
+    commands = (Path(__file__).parents[2] / "tox.ini").read_text(encoding="utf-8")
+    parts = [re.search(rf"^ *{name}: pytest .*--part=(\S+)", commands, re.MULTILINE) for name in environments]
+    kept = [set(FILES) - files_outside(part[1], FILES, ()) for part in parts if part]
+    assert set().union(*kept) == set(FILES)
+    assert sum(map(len, kept)) == len(FILES)
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1,3/2", "2", "1/", ",/2", "a/b"])
 def test_no_part_of_any(part: str) -> None:
-    with pytest.raises(ValueError, match=r"a part is|not enough values"):
+    with pytest.raises(ValueError, match="a part is"):
         files_outside(part, FILES, ())
+
+
+@pytest.mark.parametrize(
+    ("named", "host", "missing"),
+    [
+        ("x86-64-v3", "x86-64-v3", []),
+        ("x86-64-v3", "x86-64-v4", ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"]),
+        ("x86-64-v2", "x86-64-v3", ["avx", "avx2"]),
+        ("x86-64-v4", "x86-64-v3", []),
+    ],
+)
+def test_processors_differ_by_their_vectors(named: str, host: str, missing: list[str]) -> None:
+    others = (*sorted(PROCESSORS[host]), "aes", "clwb")
+    assert lacking(PROCESSORS[named], others) == missing

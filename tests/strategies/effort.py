@@ -45,16 +45,21 @@ def files_outside(part: str, files: Iterable[str], whole: Sequence[str]) -> froz
     """Return the files that a part of several leaves to the others.
 
     Args:
-        part: Which part of how many, such as ``"1/2"``; all together have every file.
+        part: Which part of how many, such as ``"1/2"``, or which ones, such as ``"2,3/3"``; all together have every
+            file.
         files: Paths below the folder of the tests.
         whole: Folders of which every part has everything.
 
     """
-    number, count = map(int, part.split("/"))
-    if not 1 <= number <= count:
-        raise ValueError(f"a part is 1/2 or 2/2 of two, not {part}")
+    numbers, _, total = part.partition("/")
+    try:
+        kept, count = {int(number) for number in numbers.split(",")}, int(total)
+    except ValueError:
+        kept, count = {0}, 0
+    if not kept <= set(range(1, count + 1)):
+        raise ValueError(f"a part is 1/2, 2/2 or 1,2/2 of two, not {part}")
     divided = sorted({file for file in files if file.partition("/")[0] not in whole})
-    return frozenset(file for place, file in enumerate(divided) if place % count != number - 1)
+    return frozenset(file for place, file in enumerate(divided) if place % count + 1 not in kept)
 
 
 def examples(count: int) -> settings:
