@@ -12,6 +12,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.jam import is_merge, jammed
 from tileir.passes.regions.strips import STRIP
+from tileir.passes.schedules.vectors.untested import untested
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 from tileir.schedule.remarks import Done, Refused, done, refused
@@ -61,11 +62,16 @@ class Vectorise:
         nest = elementwise_nest(kernel)
         if isinstance(nest, Refused):
             return nest
+        ends: Sequence[Nest] = ()
         vector = self._vector_index(nest)
+        if isinstance(vector, Refused) and (tested := _tested_index(vector)):
+            nest, *ends = untested(nest, tested, _LEAST) or (nest,)
+            vector = self._vector_index(nest)
         if isinstance(vector, Refused):
             return vector
         parts = self._parts(nest, vector)
-        made = in_turn((part, self._steps(part, vector, count)) for part, count in parts)
+        steps = [(part, self._steps(part, vector, count)) for part, count in parts]
+        made = in_turn([*steps, *((end, ()) for end in ends)])
         return done(made, index=vector.name, lanes=self._lanes(nest, vector), rows=parts[0][1])
 
     def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
@@ -210,6 +216,11 @@ def _against_lanes(nest: Nest, constrained: Collection[str]) -> Refused:
     if index.range < _LEAST:
         return refused("TR301", index=index.name, range=index.range, lanes=_LEAST)
     return refused("TR306", index=index.name) if index.name in constrained else refused("TR310", index=index.name)
+
+
+def _tested_index(why: Refused) -> str:
+    """Return the index that has no lanes for nothing but constraints on it; an empty name for another reason."""
+    return str(dict(why.facts)["index"]) if why.code == "TR306" else ""
 
 
 _LEAST = 4

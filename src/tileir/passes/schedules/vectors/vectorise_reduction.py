@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -20,7 +20,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @attrs.frozen
@@ -60,7 +60,6 @@ class VectoriseReduction:
 
     def _cut(self, nest: Nest) -> Nest:
         """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
-        lanes = self._lanes(nest)
         names = nest.taken_names()
         segments: list[Segment] = []
         for segment in nest.segments:
@@ -69,8 +68,13 @@ class VectoriseReduction:
                 continue
             index = self._index(nest, attrs.evolve(segment, constraints=()))
             low, high = (0, 0) if isinstance(index, Refused) else span_inside(nest, segment, index)
-            merges = all(use.merges for use in segment.uses if use.direction.writes)
-            if not isinstance(index, Refused) and merges and high - low >= max(lanes, index.range // 2):
+            written = [use.merges for use in segment.uses if use.direction.writes]
+            alike = all(written) or not any(written)  # parts of a loop may then run in any order
+            if (
+                not isinstance(index, Refused)
+                and alike
+                and high - low >= max(self._least(nest, segment), index.range // 2)
+            ):
                 segments.extend(cut(nest, segment, index, names))
             else:
                 segments.append(segment)
@@ -78,6 +82,12 @@ class VectoriseReduction:
 
     def _lanes(self, nest: Nest) -> int:
         return sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
+
+    def _least(self, nest: Nest, segment: Segment) -> int:
+        """Return how many elements a loop must have: a whole vector, but where rows are stored one after the other."""
+        lanes = self._lanes(nest)
+        rows = _may_repeat(segment) and len(segment.loops) > 1
+        return min(lanes, _LEAST_LANES) if rows else lanes
 
     def _index(self, nest: Nest, segment: Segment) -> stripe.Index | Refused:
         """Return the index of a loop to vectorise along, or why there is none."""
@@ -94,15 +104,11 @@ class VectoriseReduction:
             return refused("TR410", memory=both[0])
         reads = [u for u in segment.uses if not u.direction.writes]
         lanes = self._lanes(nest)
-        near = [
-            i
-            for i in segment.loops
-            if any(u.stride(i.name) == 1 for u in (*reads, *plain))
-            and all(u.stride(i.name) in (0, 1) for u in reads)
-            and all(u.stride(i.name) == 1 for u in plain)
-        ]
+        near = _near(segment, reads, plain, 1)
+        if not near and lanes >= _LEAST_LANES and len(plain) == len(writes):
+            near = _near(segment, reads, plain, _MOST_APART)
         straight = [i for i in near if i.name not in constrained and not sch.gathers(segment, i.name)]
-        candidates = [i for i in straight if i.range >= lanes]
+        candidates = [i for i in straight if i.range >= self._least(nest, segment)]
         if candidates:
             return max(candidates, key=lambda i: i.range)
         if straight or not near:
@@ -111,6 +117,24 @@ class VectoriseReduction:
             return Refused("TR301" if straight else "TR312", facts)
         index = max(near, key=lambda i: i.range)
         return refused("TR306" if index.name in constrained else "TR202", index=index.name)
+
+
+_MOST_APART: Final = 4
+"""Vectors of memory are loaded whole and shuffled where lanes are up to so many elements apart."""
+
+_LEAST_LANES: Final = 4
+"""That takes vectors of so many lanes."""
+
+
+def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: int) -> list[stripe.Index]:
+    """Return the loops along which stores are contiguous, and what is read lies at most so many elements apart."""
+    return [
+        i
+        for i in segment.loops
+        if any(u.stride(i.name) == 1 for u in (*reads, *plain))
+        and all(0 <= u.stride(i.name) <= apart for u in reads)
+        and all(u.stride(i.name) == 1 for u in plain)
+    ]
 
 
 @attrs.define(repr=False)
@@ -146,7 +170,9 @@ class _Builder:
         step = sch.index(self.names.fresh(f"{index.name}_step"), steps)
         vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, Binding.UNROLL)
         lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
-        others = tuple(i for i in segment.loops if i.name != index.name)
+        others = sch.present(i for i in segment.loops if i.name != index.name)
+        if others and _may_repeat(segment):
+            return [], [self._rows(segment, index, others, min(lanes, sch.power_of_two_below(index.range)))]
         inner = sch.part(vector, lanes) + sch.part(lane)
         accumulators = {u: self._lanes_of(u, width, inner) for u in segment.uses if u.merges}
         wide = {u: use for u, (_, use) in accumulators.items()}
@@ -162,6 +188,18 @@ class _Builder:
         for narrow, use in wide.items():
             nodes.extend(self._merge(narrow, use, vector, lane))
         return [allocation for allocation, _ in accumulators.values()], nodes
+
+    def _rows(self, segment: Segment, index: stripe.Index, others: tuple[stripe.Index, ...], lanes: int) -> Node:
+        """Return a node that stores row after row; the last vector of a row may overlap the one before it."""
+        vectors, left = divmod(index.range, lanes)
+        vector = sch.index(self.names.fresh(f"{index.name}_vector"), vectors)
+        if vectors <= self.options.unroll:
+            vector = vector.bound(Binding.UNROLL)
+        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
+        runs = [_run(segment, {index.name: sch.part(vector, lanes) + sch.part(lane)}, (), sch.present((vector, lane)))]
+        if left:
+            runs.append(_run(segment, {index.name: sch.part(lane) + (index.range - lanes)}, (), (lane,)))
+        return Node(others, children=tuple(runs), tags=segment.tags)
 
     def _rest(
         self, segment: Segment, index: stripe.Index, others: tuple[stripe.Index, ...], left: int
@@ -195,6 +233,13 @@ class _Builder:
             first = attrs.evolve(use, access=(sch.part(lane),))
             yield _handing_on(attrs.evolve(source, access=place), first, (others, lane))
         yield _handing_on(attrs.evolve(source, access=(sch.part(lane),)), narrow, (lane,))
+
+
+def _may_repeat(segment: Segment) -> bool:
+    """Return whether a segment only stores, whatever it did before, so that it may store some elements twice."""
+    written = {use.root for use in segment.uses if use.direction.writes}
+    reads = (use.root for use in segment.uses if not use.direction.writes)
+    return written.isdisjoint(reads) and not any(use.merges for use in segment.uses)
 
 
 def _handing_on(source: Use, target: Use, indices: tuple[stripe.Index, ...]) -> Node:
