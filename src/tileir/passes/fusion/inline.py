@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than to load an element from memory."""
+_LARGER: Final = 4
+"""A tensor this many times larger than others is read few times where it meets them."""
 _SMALL: Final = 8
 """A tensor this many times smaller than a result costs nothing to read beside it."""
 
@@ -55,6 +57,8 @@ class Inline:
         max_operations: Most operations of a kernel that is computed again, all of them of :data:`CHEAP`.
         max_statements: Most statements of a reduction after the pass.
         far: From how many statements before a reduction on a tensor that was read last there counts as gone.
+        turned: Whether reductions that read each element often, such as products with a transposed matrix, read the
+            largest tensor that they have in its own order, not a copy with its axes in another order.
 
     """
 
@@ -63,6 +67,7 @@ class Inline:
     max_operations: int = 4
     max_statements: int = 128
     far: int = 8
+    turned: bool = False
 
     def __call__(self, program: Program) -> Program:
         """Return the program with elementwise kernels put into reductions."""
@@ -100,6 +105,11 @@ class _Producer:
     def operations(self) -> list[Op]:
         """Return what the kernel computes for each element, beside casts."""
         return [s.op for s in self.block.statements if isinstance(s, Intrinsic)]
+
+    def only_copies(self) -> bool:
+        """Return whether the kernel copies one element to each of the result."""
+        first, *rest = self.block.statements
+        return isinstance(first, Load) and first.index is None and len(rest) == 1
 
     def widens_integers(self) -> bool:
         """Return whether the kernel only widens integers, which loads and dot products do as well."""
@@ -215,11 +225,27 @@ class _Scan:
             return False
         if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
             return True
-        if prod(kernel.ranges.values()) > prod(producer.block.ranges.values()) and not producer.widens_integers():
-            return False
+        often = prod(kernel.ranges.values()) > prod(producer.block.ranges.values())
+        if often and not producer.widens_integers():
+            return self.options.turned and producer.only_copies() and self._is_better_in_place(kernel, view, producer)
         if self._readers[self._roots[view.source]] == 1:
             return True
         return self._is_cheap(producer.operations())
+
+    def _is_better_in_place(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
+        """Return whether a copy that nobody else reads costs more than to read a tensor in its own order.
+
+        It does where neighbours are terms of a sum, which schedules pack, if nothing that the kernel reads is larger.
+        Rows that lie apart are found at few places of a cache, so where neighbours go to different sums the tensor must
+        be so large that its elements are read few times.
+        """
+        own = self._roots[view.source]
+        most = max((self._sizes[root] for n in _read(kernel) if (root := self._roots[n]) != own), default=0)
+        (source,) = (r for r in producer.block.refinements if r.direction is Direction.IN)
+        place = address(source).substitute(_coordinates(view, producer.result))
+        results = {name for r in kernel.refinements if r.merges for access in r.access for name in access.indices}
+        summed = any(coefficient == 1 and name not in results for name, coefficient in place.terms)
+        return self._readers[own] == 1 and most * (1 if summed else _LARGER) <= self._sizes[own]
 
     def _keeps_more(self, number: int, producer: _Producer) -> bool:
         """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.
