@@ -45,6 +45,7 @@ def test_a_graphics_processor() -> None:
     able = capabilities(found(type=GPU, warp_size_nv=32, extensions="cl_khr_fp16 cl_nv_tricks", double_fp_config=0))
     assert able.features.fp16
     assert not able.features.fp64
+    assert not able.target.doubles
     assert able.flags == ("fp16", "cl_nv_tricks")
     assert able.correct_division
     target = able.target
@@ -62,6 +63,7 @@ def test_a_graphics_processor_that_tells_less() -> None:
     assert able.target.cache_bytes == ()
     assert not able.correct_division
     assert able.features.fp64
+    assert able.target.doubles
 
 
 @pytest.mark.parametrize("passed", [False, True])

@@ -98,22 +98,23 @@ def _absent(source: Program, wanted: str) -> TileError:
     return fail("TIL712", f"this came in as {stage_name(source)}: there is no {wanted} of it")
 
 
-def typed_of(program: Program, types: Mapping[str, typed.TensorType]) -> TypedFunction:
-    """Return a program as a typed function, simplified.
+def typed_of(program: Program, types: Mapping[str, typed.TensorType], target: Target | None = None) -> TypedFunction:
+    """Return a program as a typed function, simplified as the facts of a device let it be.
 
     Raises:
         TileError: The function is wrong, or does not fit the types; TIL712, it is of a later stage.
     """
+    doubles = target is None or target.doubles
     match program:
         case TileFunction():
-            return prepared(infer(program, types))
+            return prepared(infer(program, types), doubles=doubles)
         case TypedFunction():
-            return prepared(program)
+            return prepared(program, doubles=doubles)
         case _:
             raise _absent(program, "typed function")
 
 
-def stripe_of(program: Program, types: Mapping[str, typed.TensorType]) -> StripeProgram:
+def stripe_of(program: Program, types: Mapping[str, typed.TensorType], target: Target | None = None) -> StripeProgram:
     """Return a program as Stripe, before any pass.
 
     Raises:
@@ -122,7 +123,7 @@ def stripe_of(program: Program, types: Mapping[str, typed.TensorType]) -> Stripe
     if isinstance(program, StripeProgram):
         return program
     if isinstance(program, TileFunction | TypedFunction):
-        return lower_to_stripe(typed_of(program, types))
+        return lower_to_stripe(typed_of(program, types, target))
     raise _absent(program, "Stripe program")
 
 
@@ -154,9 +155,9 @@ def compile_stages(
         origin = program_of(source)
         if isinstance(origin, sem.Program):
             return Stages(origin, None, None, None, origin)
-        graph = None if isinstance(origin, StripeProgram) else typed_of(origin, arguments)
+        graph = None if isinstance(origin, StripeProgram) else typed_of(origin, arguments, target)
         checkpoint()
-        program = stripe_of(origin, arguments) if graph is None else lower_to_stripe(graph)
+        program = stripe_of(origin, arguments, target) if graph is None else lower_to_stripe(graph)
         steps = passes_of(passes, target)
         skipped: tuple[Skipped, ...] = ()
         if dump is not None:

@@ -81,7 +81,7 @@ def capabilities(found: Found) -> Capabilities:
     correct = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     return Capabilities(
         features,
-        _gpu_target(found, features) if gpu else _processor_target(found, width),
+        _gpu_target(found, features) if gpu else _processor_target(found, width, features),
         _flags(extensions, fp64=fp64),
         bool(_number(device, "single_fp_config") & correct),
     )
@@ -122,13 +122,14 @@ def _gpu_target(found: Found, features: Features) -> Target:
         alignment=base_alignment(device),
         scratch=False,
         index_dtype=DType.I32,
+        doubles=features.fp64,
         async_copies=features.ptx,
         fragments=SPELT if features.ptx else (),
         pipeline="gpu",
     )
 
 
-def _processor_target(found: Found, width: int) -> Target:
+def _processor_target(found: Found, width: int, features: Features) -> Target:
     device = found.device
     return Target(
         name=_name(found),
@@ -141,6 +142,7 @@ def _processor_target(found: Found, width: int) -> Target:
         max_lanes=MOST_LANES,
         alignment=LEAST_ALIGNMENT,
         shuffles=True,
+        doubles=features.fp64,
         pipeline="cpu",
     )
 

@@ -28,6 +28,7 @@ class Target:
         scratch: Whether kernels may ask for a per-group scratch array larger than registers.
         index_dtype: Integer type of offsets and loop variables.
         shuffles: Whether lanes of vectors can be moved in registers; otherwise they go through memory.
+        doubles: Whether f64 is computed, so that what is lost in narrower floats may be kept there for a while.
         async_copies: Whether copies to local memory go on beside computation.
         fragments: Names of the rows of :mod:`tileir.core.fragments` that schedules may use: instructions by which
             neighbouring threads multiply matrices, or lanes of vectors neighbours; those that come first are preferred.
@@ -56,6 +57,7 @@ class Target:
     scratch: bool = True
     index_dtype: DType = DType.I64
     shuffles: bool = False
+    doubles: bool = True
     async_copies: bool = False
     fragments: tuple[str, ...] = ()
     approximate: bool = False

@@ -151,7 +151,7 @@ def _predicted(request: Request, modelled: Target, after: str | None) -> tuple[E
         return explain_kernels(request.program, modelled), straight
     kept = Remarks()
     with listening(kept):
-        program = run(_until(request.pipeline, after), stripe_of(request.program, request.types))
+        program = run(_until(request.pipeline, after), stripe_of(request.program, request.types, modelled))
     found = attrs.evolve(explain_program(program, modelled), remarks=kept.all())
     return found, all(isinstance(work, Launch) for work in program.works)
 

@@ -91,7 +91,7 @@ def stage_program(
     target = scheduling_target(choice, default_context().device(device).target, None)
     steps = passes_of(passes, target)
     if stage == "scheduled":  # for hardware that nothing here can run there is no more to come
-        return run(steps, stripe_of(program, types))
+        return run(steps, stripe_of(program, types, target))
     return compile_stages(program, types, target, passes=steps).sem
 
 
@@ -113,7 +113,8 @@ def texts_after(
         TileError: TIL902 where types of inputs are missing, or where no such pass runs.
     """
     need_types(program, types)
-    steps = passes_of(passes, scheduling_target(choice, default_context().device(device).target, None))
+    target = scheduling_target(choice, default_context().device(device).target, None)
+    steps = passes_of(passes, target)
     names = list(dict.fromkeys(name for step in steps for name in names_of(step)))
     if after not in (ALL, *names):
         raise fail("TIL902", f"no pass {after[:64]!r} runs{nearest(after, [ALL, *names])}")
@@ -125,7 +126,7 @@ def texts_after(
         if after in (ALL, *names_of(steps[number - 1])):
             parts.append(f"// {number}: {name}\n{stripe_text(after_it, style)}")
 
-    run(steps, stripe_of(program, types), dump=dump)
+    run(steps, stripe_of(program, types, target), dump=dump)
     return "\n".join(parts)
 
 

@@ -135,7 +135,7 @@ def tile_tables(
     if not any(isinstance(unnamed(step), Autotile) for step in request.pipeline):
         message = "no step of this pipeline is autotile; name one, as in --passes 'autotile{memory_bytes=32768}'"
         raise fail("TIL902", message)
-    program = stripe_of(request.program, request.types)
+    program = stripe_of(request.program, request.types, modelled)
     tables: list[TileTable] = []
     for step in request.pipeline:
         options = unnamed(step)

@@ -34,7 +34,7 @@ class ScriptTuner(Tuner):
         """Time the usual pipeline, then rounds of scripts, until there are ``top`` trials or time runs out."""
         self.trial(contest, self.request.pipeline, 0.0, known)
         target = self.request.scheduling or self.device.target
-        program = stripe_of(self.request.program, self.request.types)
+        program = stripe_of(self.request.program, self.request.types, target)
         machine = machine_of(hardware_of(target), target)
         search = ScriptSearch(
             program,

@@ -114,7 +114,7 @@ class Tuner:
     def _search(self) -> list[Candidate]:
         stop = time.monotonic() + SEARCH_SHARE * self.time_limit
         target = self.request.scheduling or self.device.target
-        program = stripe_of(self.request.program, self.request.types)
+        program = stripe_of(self.request.program, self.request.types, target)
         search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
         found = search.run(self.request.pipeline, lambda done, total: self.tell("searching", done, total))
         for failed in search.failed:

@@ -11,7 +11,9 @@ from tileir.typed.dataflow import with_operands, without_dead
 from tileir.typed.ir import Elementwise, Marker, Recall, Scan, Upstream
 from tileir.typed.loops import with_bodies
 from tileir.typed.reductions import with_components_named
+from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
+from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.rematerialisation import rematerialised
 from tileir.typed.simplify.separation import separated
 from tileir.typed.simplify.simplifier import simplify
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Function, Operation
 
 
-def prepared(function: Function) -> Function:
+def prepared(function: Function, *, doubles: bool = True) -> Function:
     """Return an equivalent function for the stages to come: simplified, without markers, with recalls carried out.
 
     What is computed twice to save memory stays so: after that, equal operations are no longer merged. Aggregations are
@@ -31,7 +33,7 @@ def prepared(function: Function) -> Function:
     if _has_markers(simple):
         recalls = any(isinstance(operation, Recall) for operation in simple.operations)
         simple = simplify(unmarked(simple), merge=not recalls)
-    return separated(factorised(with_components_named(simple)))
+    return with_ends(separated(distributed(factorised(with_components_named(simple)), doubles=doubles)))
 
 
 def unmarked(function: Function) -> Function:

@@ -1,0 +1,274 @@
+"""Operands that do not depend on what is aggregated: they are combined once, with the aggregate of the other one.
+
+``O[i] = +(A[i] * B[k])`` over ``k <= i`` is ``A[i]`` times a running sum of B, and ``O[i] = +(A[i] + B[k])`` that sum
+and ``A[i]`` times the number of its terms. Greatest and least values are taken apart in the same way where an operand
+that stays is added, or multiplied and known never to be negative; those of integers are not, which wrap around.
+
+Sums of integers are the same. Sums of products of floats are rounded less often: relative to the magnitudes of all
+terms together, the error has the same bound. ``A[i]`` and ``B[k]`` of a sum may cancel in each term, so such sums of
+narrower floats are made in f64, which holds what is lost, and those of f64 stay as they are. Greatest and least values
+have the same bits. Only where an operand is infinite, or a sum overflows whose terms are small once they are
+multiplied, an element may be NaN for infinite or the other way round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.poly.affine import Affine
+from tileir.poly.coverage import covers
+from tileir.typed.ir import Access, Cast, Constant, Contraction, Elementwise, Value
+from tileir.typed.loops import with_bodies
+from tileir.typed.simplify.never_negative import never_negative
+from tileir.typed.simplify.prefixes import GAIN, constraints_of, work_of
+from tileir.typed.simplify.replacement import with_replaced
+from tileir.typed.simplify.separation import domain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tileir.core.text.names import NameScope
+    from tileir.poly.bounds import Domain
+    from tileir.typed.ir import Function, Operation, Shape
+
+LEAST: Final = 1024
+"""Contractions of fewer steps stay as they are."""
+
+
+def distributed(function: Function, *, doubles: bool = True) -> Function:
+    """Return an equivalent function in which operands that stay are combined with aggregates, where that pays.
+
+    ``function`` itself is returned where it pays nowhere.
+
+    Args:
+        function: A valid function without markers.
+        doubles: Whether f64 may be used for sums of narrower floats.
+    """
+
+    def inside(body: Function) -> Function:
+        return distributed(body, doubles=doubles)
+
+    function = with_bodies(function, inside)
+    definitions = {each.name: each for each in (*function.inputs, *function.operations)}
+
+    def parts(operation: Operation, _: Mapping[str, Shape], names: NameScope) -> Sequence[Operation]:
+        return _parts(operation, definitions, names, doubles) if isinstance(operation, Contraction) else [operation]
+
+    return with_replaced(function, parts)
+
+
+def _parts(
+    whole: Contraction, definitions: Mapping[str, Value | Operation], names: NameScope, doubles: bool
+) -> list[Operation]:
+    """Return operations that compute a contraction together, the last one under its name."""
+    plain = whole.aggregation is not Aggregation.ASSIGN and whole.default is None and whole.reduce
+    if not plain or len(whole.inputs) != 2 or whole.operand_dtype is not whole.accumulator:
+        return [whole]
+    work = _Parts(definitions, names, doubles).work(whole)
+    if work < LEAST:
+        return [whole]
+    best: list[Operation] = [whole]
+    for stays in (0, 1):
+        attempt = _Parts(definitions, names, doubles)
+        if attempt.apart(whole, stays) and (cost := attempt.total) * GAIN <= work:
+            best, work = attempt.made, cost * GAIN - 1
+    # What is left may have an operand that stays, too.
+    known = {**definitions, **{part.name: part for part in best}}
+    if len(best) > 1:
+        best = [
+            each
+            for part in best
+            for each in (_parts(part, known, names, doubles) if isinstance(part, Contraction) else [part])
+        ]
+    return best
+
+
+@attrs.define(repr=False)
+class _Parts:
+    """Makes the operations that a contraction is taken apart to.
+
+    Attributes:
+        definitions: The values of the function, by name.
+        names: Names in use.
+        doubles: Whether f64 may be used.
+        made: The operations, in order.
+
+    """
+
+    definitions: Mapping[str, Value | Operation]
+    names: NameScope
+    doubles: bool
+    made: list[Operation] = attrs.field(factory=list, init=False)
+
+    @property
+    def total(self) -> int:
+        """How many steps all contractions take."""
+        return sum(self.work(part) for part in self.made if isinstance(part, Contraction))
+
+    def work(self, contraction: Contraction) -> int:
+        """Return how many steps one contraction takes."""
+        return work_of(contraction, self._shapes(contraction)) or 0
+
+    def apart(self, whole: Contraction, stays: int) -> bool:
+        """Take a contraction apart, so that an operand is combined with an aggregate; False where that is unsound."""
+        domain = domain_of(whole, self._shapes(whole))
+        if domain is None:
+            return False
+        written, known = _indices(domain.accesses[0]), _indices(domain.accesses[1 + stays])
+        inside = [name for name, _ in domain.ranges if name not in written | known]
+        if not inside:
+            return False
+        floats = whole.operand_dtype.is_float
+        match whole.aggregation, whole.combination:
+            case Aggregation.SUM, Combination.MUL:
+                return self._factor(whole, domain, stays, inside)
+            case Aggregation.SUM, Combination.ADD:
+                return len(inside) == 1 and self._term(whole, domain, stays, inside[0])
+            case ((Aggregation.MAX | Aggregation.MIN), (Combination.ADD | Combination.MUL)) if floats:
+                keeps = whole.combination is Combination.ADD
+                keeps = keeps or never_negative(whole.inputs[stays].tensor, self.definitions)
+                return keeps and self._factor(whole, domain, stays, inside)
+            case _:
+                return False
+
+    def _factor(self, whole: Contraction, domain: Domain, stays: int, inside: Sequence[str]) -> bool:
+        """Aggregate the operand that moves over some indices, and combine the result with the one that stays."""
+        ranges, moves = dict(domain.ranges), domain.accesses[2 - stays]
+        within = [c for c in domain.constraints if set(inside) & set(c.indices)]
+        held = [name for name in _in_order((*moves, *within)) if name not in inside]
+        source = self._cast(whole.inputs[1 - stays].tensor, whole.operand_dtype)
+        first = attrs.evolve(
+            whole,
+            name=self.names.fresh(f"{whole.name}_part"),
+            output=tuple(map(Affine.index, held)),
+            inputs=(Access(source, moves),),
+            combination=Combination.NONE,
+            dtype=whole.operand_dtype,
+            shape=tuple(ranges[name] for name in held),
+            constraints=constraints_of(within, {name: ranges[name] for name in (*held, *inside)}),
+        )
+        reached = self._reached(first, inside, within, ranges)
+        if reached is None:
+            return False
+        self.made.append(first)
+        outside = {name: extent for name, extent in ranges.items() if name not in inside}
+        limits = [c for c in domain.constraints if not set(inside) & set(c.indices)]
+        part = Access(first.name, tuple(map(Affine.index, held)))
+        other = Access(whole.inputs[stays].tensor, domain.accesses[1 + stays])
+        last = attrs.evolve(
+            whole,
+            output=domain.accesses[0],
+            inputs=(part, other) if stays else (other, part),
+            dtype=whole.operand_dtype,
+            constraints=constraints_of((*limits, *reached), outside),
+        )
+        self._named(last, whole)
+        return True
+
+    def _reached(
+        self, first: Contraction, inside: Sequence[str], within: Sequence[Affine], ranges: Mapping[str, int]
+    ) -> list[Affine] | None:
+        """Return what is >= 0 exactly where an aggregate has terms: elsewhere, nothing must be made of its 0.
+
+        None where that is not plain to see.
+        """
+        domain = domain_of(first, self._shapes(first))
+        if domain is None:
+            return None
+        if covers(domain, first.shape):
+            return []
+        index = inside[0]
+        ends = [*within, Affine.index(index), ranges[index] - 1 - Affine.index(index)]
+        if len(inside) > 1 or any(abs(end.coefficient(index)) != 1 for end in ends):
+            return None
+        lows = [end for end in ends if end.coefficient(index) > 0]
+        highs = [end for end in ends if end.coefficient(index) < 0]
+        return [form for low in lows for high in highs if not (form := low + high).is_constant]
+
+    def _term(self, whole: Contraction, domain: Domain, stays: int, index: str) -> bool:
+        """Sum the operand that moves; and the other one, as it is times the number of its terms."""
+        wide = whole.operand_dtype
+        if wide.is_float:
+            if wide is DType.F64 or not self.doubles:
+                return False
+            wide = DType.F64
+        moves = domain.accesses[2 - stays]
+        if not set(dict(domain.ranges)) - _indices(domain.accesses[0]) <= _indices(moves):
+            return False
+        moving = attrs.evolve(
+            whole,
+            name=self.names.fresh(f"{whole.name}_part"),
+            output=domain.accesses[0],
+            inputs=(Access(self._cast(whole.inputs[1 - stays].tensor, whole.operand_dtype, wide), moves),),
+            combination=Combination.NONE,
+            operand_dtype=wide,
+            accumulator=wide,
+            dtype=wide,
+            constraints=constraints_of(domain.constraints, dict(domain.ranges)),
+        )
+        self.made.append(moving)
+        ones = self._ones(moving, index, dict(domain.ranges)[index])
+        counting, staying = Access(ones, (Affine.index(index),)), domain.accesses[1 + stays]
+        source = self._cast(whole.inputs[stays].tensor, whole.operand_dtype, wide)
+        counted = attrs.evolve(
+            moving,
+            name=self.names.fresh(f"{whole.name}_part"),
+            inputs=(counting, Access(source, staying)),
+            combination=Combination.MUL,
+        )
+        points = attrs.evolve(domain, accesses=(domain.accesses[0], counting.indices, staying))
+        if not self._factor(counted, points, 1, [index]):
+            return False
+        pair = (moving.name, counted.name)
+        self._named(Elementwise(whole.name, Op.ADD, pair, wide, whole.shape, span=whole.span), whole)
+        return True
+
+    def _ones(self, like: Contraction, index: str, extent: int) -> str:
+        """Make a vector of ones, and return its name."""
+        one = Constant(self.names.fresh("one"), like.dtype, 1.0 if like.dtype.is_float else 1, span=like.span)
+        ones = attrs.evolve(
+            like,
+            name=self.names.fresh("ones"),
+            output=(Affine.index(index),),
+            inputs=(Access(one.name, ()),),
+            aggregation=Aggregation.ASSIGN,
+            shape=(extent,),
+            constraints=(),
+        )
+        self.made += one, ones
+        return ones.name
+
+    def _cast(self, tensor: str, *dtypes: DType) -> str:
+        """Convert an operand to one dtype after the other, and return its name."""
+        for dtype in dtypes:
+            source = self._value(tensor)
+            if source.dtype is not dtype:
+                self.made.append(Cast(self.names.fresh(f"{tensor}_wide"), tensor, dtype, source.shape))
+                tensor = self.made[-1].name
+        return tensor
+
+    def _named(self, last: Operation, whole: Contraction) -> None:
+        """Add an operation under the name and in the dtype of the whole."""
+        if last.dtype is whole.dtype:
+            self.made.append(attrs.evolve(last, name=whole.name))
+            return
+        total = attrs.evolve(last, name=self.names.fresh(f"{whole.name}_wide"))
+        self.made += total, Cast(whole.name, total.name, whole.dtype, whole.shape, span=whole.span)
+
+    def _value(self, name: str) -> Value | Operation:
+        return next((each for each in self.made if each.name == name), None) or self.definitions[name]
+
+    def _shapes(self, contraction: Contraction) -> dict[str, Shape]:
+        return {access.tensor: self._value(access.tensor).shape for access in contraction.inputs}
+
+
+def _indices(access: Iterable[Affine]) -> set[str]:
+    return set(_in_order(access))
+
+
+def _in_order(polynomials: Iterable[Affine]) -> dict[str, None]:
+    return dict.fromkeys(name for polynomial in polynomials for name in polynomial.indices)

@@ -1,0 +1,212 @@
+"""Aggregates over prefixes: what of a contraction moves the end of its terms, and where terms are read.
+
+``O[i] = +(A[k])`` over ``k <= 2·i`` takes terms up to an end that moves with i. One number for each end, ``p``, tells
+all there is: the aggregate of the terms up to p serves every i whose end is p. :func:`prefix_of` brings contractions of
+one reduced index to that form: terms are counted so that they do not depend on the end, ``m`` in place of ``2·i - k``;
+an index that moves terms by a fraction, as i does in ``A[i - 2·k]``, is parted into a quotient and a remainder; and
+what is left are conditions on ``a·m`` and a form F of other indices, so that ends are ``F / a``, rounded.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import gcd, prod
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.poly.affine import Affine
+from tileir.poly.coverage import injective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tileir.poly.bounds import Domain
+
+NARROWEST: Final = 64
+"""Windows of fewer terms are aggregated as they are."""
+
+SHORTEST: Final = 16
+"""So are the terms of fewer ends."""
+
+
+@attrs.frozen
+class Points:
+    """The points of a contraction, as in :class:`tileir.poly.bounds.Domain`, in indices that may be others.
+
+    Attributes:
+        ranges: The range of each index, from 0 on.
+        accesses: Integral polynomials, those of the output first.
+        constraints: Integral polynomials that must be >= 0.
+
+    """
+
+    ranges: Mapping[str, int]
+    accesses: tuple[tuple[Affine, ...], ...]
+    constraints: tuple[Affine, ...]
+
+    def substituted(
+        self, values: Mapping[str, Affine], ranges: Mapping[str, int], within: Iterable[Affine] = ()
+    ) -> Points:
+        """Return the same points in other indices, which have these ranges; ``within`` must be >= 0 beside them."""
+        accesses = tuple(tuple(p.substitute(values) for p in access) for access in self.accesses)
+        constraints = (*(c.substitute(values) for c in self.constraints), *within)
+        return Points(ranges, accesses, constraints)
+
+
+@attrs.frozen
+class Prefix:
+    """A contraction whose terms have an end that moves, or two that move alike.
+
+    Attributes:
+        points: Its points. The terms do not depend on the indices of ``form``, unless they are ``held``.
+        term: The index that counts terms.
+        held: Other indices that terms depend on, in the order of the operands' axes.
+        place: Where among these the end stands, in the same order.
+        form: What moves the end: terms up to ``(form + offset) / factor`` count, rounded down; those from there on,
+            rounded up, where ``rises`` is false.
+        factor: By what the form is divided.
+        offset: What is added to the form before.
+        rises: Whether the end is the last term, not the first one.
+        width: So many terms count at most; None for all to the other end.
+        ends: The first and the last end.
+        plain: Whether it is in this form already: each end belongs to one element of an axis.
+
+    """
+
+    points: Points
+    term: str
+    held: tuple[str, ...]
+    place: int
+    form: Affine
+    factor: int
+    offset: int
+    rises: bool
+    width: int | None
+    ends: tuple[int, int]
+    plain: bool
+
+    @property
+    def work(self) -> int:
+        """How many steps it takes to aggregate the terms for all ends, and to read what every point asks for."""
+        ranges, (first, last) = self.points.ranges, self.ends
+        outside = prod(extent for name, extent in ranges.items() if name != self.term)
+        return prod(ranges[name] for name in self.held) * (last - first + 1 + ranges[self.term]) + outside
+
+
+def prefix_of(domain: Domain) -> Prefix | None:
+    """Return the form of a contraction over these points; None where it has another one, or few terms."""
+    ranges = dict(domain.ranges)
+    written = {name for polynomial in domain.accesses[0] for name in polynomial.indices}
+    reduced = [name for name in ranges if name not in written]
+    if len(reduced) != 1 or ranges[reduced[0]] < SHORTEST:
+        return None
+    (term,) = reduced
+    if not any(term in c.indices and len(c.terms) > 1 for c in domain.constraints):
+        return None
+    if not injective(domain.accesses[0], {name: ranges[name] for name in ranges if name in written}):
+        return None
+    freed = _freed(Points(ranges, domain.accesses, domain.constraints), term)
+    if freed is None:
+        return None
+    points, shift = freed
+    return _ended(points, term, shift, parted=len(points.ranges) > len(ranges))
+
+
+def _freed(points: Points, term: str) -> tuple[Points, Affine] | None:
+    """Return the points with terms counted from what moves them all, and that; None where they move in several ways."""
+    moves = [p / p.coefficient(term) for access in points.accesses[1:] for p in access if p.coefficient(term)]
+    linear = {Affine.of({name: c for name, c in move.terms if name != term}) for move in moves}
+    if len(linear) != 1:
+        return None
+    (shift,) = linear
+    divisors = {name: Fraction(c).denominator for name, c in shift.terms if Fraction(c).denominator > 1}
+    if divisors:
+        points, shift = _parted(points, divisors, shift)
+    if shift.is_constant:
+        return points, shift
+    ranges = dict(points.ranges)
+    low, high = (int(end) for end in shift.bounds(ranges))
+    before = Affine.index(term) + low - shift
+    within = (before, ranges[term] - 1 - before)
+    ranges[term] += high - low
+    return points.substituted({term: before}, ranges, within), shift
+
+
+def _parted(points: Points, divisors: Mapping[str, int], shift: Affine) -> tuple[Points, Affine]:
+    """Return the points with some indices as quotients, under their names, and remainders; and what moves terms."""
+    ranges, names = dict(points.ranges), NameScope.of(points.ranges)
+    values: dict[str, Affine] = {}
+    within: list[Affine] = []
+    for name, divisor in divisors.items():
+        rest = names.fresh(f"{name}_rest")
+        values[name] = Affine.index(name) * divisor + Affine.index(rest)
+        if ranges[name] % divisor:
+            within.append(ranges[name] - 1 - values[name])
+        ranges[name], ranges[rest] = -(-ranges[name] // divisor), divisor
+    kept = {name: c for name, c in shift.substitute(values).terms if name in points.ranges}
+    return points.substituted(values, ranges, within), Affine.of(kept)
+
+
+def _ended(points: Points, term: str, shift: Affine, *, parted: bool) -> Prefix | None:
+    """Return the form of points whose terms are free; None where their ends move in several ways."""
+    held, place = _held(points, term)
+    sides: dict[bool, int] = {}
+    found: set[tuple[int, Affine]] = set()
+    for constraint in points.constraints:
+        factor = int(constraint.coefficient(term))
+        if not factor or set(constraint.indices) <= {term, *held}:
+            continue
+        divisor = gcd(*(int(c) for _, c in constraint.terms))
+        rises, sign = factor < 0, 1 if factor < 0 else -1
+        form = Affine.of({name: sign * int(c) // divisor for name, c in constraint.terms if name != term})
+        found.add((abs(factor) // divisor, form))
+        offset = int(constraint.offset) // divisor
+        sides[rises] = min(offset, sides.get(rises, offset))
+    if len(found) != 1:
+        return None
+    ((factor, form),) = found
+    rises = True in sides
+    # form + high - a·m >= 0, and a·m - form + low >= 0.
+    offset = sides[True] if rises else -sides[False]
+    width = sides[True] + sides[False] + 1 if len(sides) == 2 else None
+    if width is not None and (width % factor or width // factor < NARROWEST):
+        return None
+    low, high = (int(end) + offset for end in form.bounds(points.ranges))
+    ends = (low // factor, high // factor) if rises else (-(-low // factor), -(-high // factor))
+    if ends[1] - ends[0] + 1 < SHORTEST:
+        return None
+    moved = form.indices[0]
+    plain = (
+        not parted
+        and factor == 1
+        and len(form.terms) == 1
+        and abs(form.terms[0][1]) == 1
+        and all(name == moved and abs(c) == 1 for name, c in shift.terms)
+        and moved not in held
+    )
+    return Prefix(
+        points,
+        term,
+        held,
+        place,
+        form,
+        factor,
+        offset,
+        rises,
+        None if width is None else width // factor,
+        ends,
+        plain,
+    )
+
+
+def _held(points: Points, term: str) -> tuple[tuple[str, ...], int]:
+    """Return the indices beside the one of terms that operands have, in order, and how many stand before that."""
+    order: dict[str, None] = {}
+    for access in points.accesses[1:]:
+        for polynomial in access:
+            order |= dict.fromkeys(polynomial.indices)
+    names = list(order)
+    place = names.index(term)
+    return tuple(name for name in names if name != term), place
