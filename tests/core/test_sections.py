@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileir.core.errors import TileError
+from tileir.core.json.plain import read_json
 from tileir.core.targets.sections import sections_of
 
 VALUES = st.recursive(
@@ -67,3 +68,61 @@ def test_faults_in_a_section_have_the_place_that_they_have_in_the_text() -> None
     span = caught.value.diagnostics[0].span
     assert span is not None
     assert (span.line, span.column, span.text) == (3, 7, "3")
+
+
+LAID_OUT = """{
+  "hardware": {
+    "units": {
+      "DSP": { "count": {{ N }}, "ops": { "f32": 64 } },
+      "CONV": { "count": 1, "ops": { "f32": 512 } }
+    },
+    "buses": [
+      { "from": ["A[0]"], "to": ["B"] }, // one way
+      { "from": ["B"], "to": ["A[0]"] }
+    ]
+  },
+  "passes": [
+    { "name": "thread" }
+  ]
+}
+"""
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new", "line", "text"),
+    [
+        ('"f32": 64 } },', '"f32": 64 } } },', 4, "}"),
+        ('{ "f32": 64 } },', '{ "f32": 64 },', 4, "{"),
+        ('"f32": 512 } }', '"f32": 512 }', 5, "{"),
+        ('"f32": 512 } }', '"f32": 512 } } }', 5, "}"),
+        ('"from": ["A[0]"]', '"from": ["A[0]"]]', 8, "]"),
+        ("    },\n", "\n", 3, "{"),
+        ("    ]\n  },\n", "  },\n", 7, "["),
+        ('\n  },\n  "passes"', '\n  "passes"', 2, "{"),
+        ("  ]\n}", "}", 12, "["),
+        ("  ]\n}", "  ]\n}\n}", 16, "}"),
+        ('["B"] },', '["B"] ] },', 8, "]"),
+    ],
+)
+def test_a_bracket_too_many_or_too_few_is_told_where_it_is(
+    whole: bool, old: str, new: str, line: int, text: str
+) -> None:
+    spoilt = LAID_OUT.replace(old, new, 1)
+    assert spoilt != LAID_OUT
+    with pytest.raises(TileError) as caught:
+        _ = read_json(spoilt.replace("{{ N }}", "4")) if whole else sections_of(spoilt, "slide")
+    (fault,) = caught.value.diagnostics
+    assert fault.code == "TIL601"
+    assert fault.span is not None
+    assert (fault.span.line, fault.span.text) == (line, text)
+
+
+def test_brackets_in_strings_and_comments_are_not_looked_at() -> None:
+    text = LAID_OUT.replace("// one way", "// one } way").replace('"thread"', '"thr}ead"').replace("{{ N }}", "4")
+    assert read_json(text) is not None
+    with pytest.raises(TileError) as caught:
+        read_json(text.replace('"f32": 512 } }', '"f32": 512 }'))
+    (fault,) = caught.value.diagnostics
+    assert fault.span is not None
+    assert (fault.span.line, fault.span.text) == (5, "{")

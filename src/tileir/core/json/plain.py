@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import Diagnostic, fail
+from tileir.core.json.brackets import brackets_of, misplaced
 from tileir.core.json.decoder import MAX_DEPTH, is_shallow
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
@@ -25,6 +26,11 @@ _BEYOND_JSON: Final = re.compile(
 )
 """What a strict reader refuses: comments, and commas behind the last item. Strings are matched to be skipped."""
 
+
+_ABOUT_BRACKETS: Final = frozenset(
+    {"Extra data", "Expecting ',' delimiter", "Expecting property name enclosed in double quotes", "Expecting value"}
+)
+"""What a strict reader says where a bracket before is one too many, or lacks."""
 
 Places: TypeAlias = "Callable[[], Mapping[Path, Span]]"
 """Finds where the values of a text were written, by the way to them."""
@@ -60,10 +66,11 @@ def read_json(text: str, name: str = "<json>", place: Callable[[int, int], Span]
     try:
         value: object = json.loads(strict, object_pairs_hook=members)
     except json.JSONDecodeError as error:
-        start = min(error.pos, max(0, len(text) - 1))
+        found = misplaced(text, brackets_of(text)) if error.msg in _ABOUT_BRACKETS else None
+        start = min(error.pos if found is None else found.start, max(0, len(text) - 1))
         stop = min(start + 1, len(text))
         span = Span(Source(text, name), start, stop) if place is None else place(start, stop)
-        raise fail("TIL601", f"this is not JSON: {error.msg}", span) from None
+        raise fail("TIL601", f"this is not JSON: {error.msg if found is None else found.problem}", span) from None
     except (ValueError, RecursionError) as error:  # numbers with too many digits, and hostile nesting
         raise fail("TIL601", f"{name}: this is not JSON: {error}") from None
     if not is_shallow(value):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.json.brackets import misplaced
 from tileir.core.json.plain import places_of, read_json
 from tileir.core.targets.template import Filled, filled
 from tileir.core.targets.template_parser import TAG
 from tileir.core.text.span import Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from tileir.core.errors import TileError
     from tileir.core.json.plain import Path
@@ -31,7 +32,6 @@ _MOST_CHARACTERS: Final = 1 << 20
 
 _CLOSES: Final = {"{": "}", "[": "]"}
 _OTHER: Final = {"}": "]", "]": "}"}
-_LINE_END: Final = re.compile(r"[ \t]*(?://[^\n]*)?\n")
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 
 
@@ -150,30 +150,11 @@ class _Tokens:
         return self.tokens[first].start(), self.tokens[self.position - 1].end()
 
     def unexpected(self, wanted: str) -> TileError:
-        """Return the error for the next token, or for brackets before it that do not lie as the lines do."""
-        for opening, closing in _crooked(self.tokens[: self.position + 1], self.source):
-            begin = Span(self.source, *opening.span())
-            message = (
-                f"this '{closing[0]}' closes the '{opening[0]}' in line {begin.line}, which begins a block of lines; "
-                "drop a bracket too many in this line"
-            )
-            return fail("TIL601", message, Span(self.source, *closing.span()))
+        """Return the error for the next token, or for a bracket that does not lie as the lines do."""
+        seen = self.tokens[: self.position + 1]
+        brackets = (token.start() for token in seen if token.lastgroup in ("open", "close"))
+        if (found := misplaced(self.source.text, brackets)) is not None:
+            return fail("TIL601", found.problem, Span(self.source, found.start, found.start + 1))
         end = len(self.source.text)
         start, stop = self.tokens[self.position].span() if self.position < len(self.tokens) else (end, end)
         return fail("TIL601", f"write {wanted} here", Span(self.source, start, min(stop, start + 1)))
-
-
-def _crooked(tokens: Sequence[re.Match[str]], source: Source) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Yield brackets that end a line with those that close them, where these do not begin a line.
-
-    Whoever lays blocks out in lines begins a line with what closes one, so a bracket too many is likely to be there.
-    """
-    opened: list[re.Match[str]] = []
-    for token in tokens:
-        if token.lastgroup == "open":
-            opened.append(token)
-        elif token.lastgroup == "close" and opened:
-            opening = opened.pop()
-            before = source.text[source.text.rfind("\n", 0, token.start()) + 1 : token.start()]
-            if _LINE_END.match(source.text, opening.end()) and before.strip(" \t]}"):
-                yield opening, token
