@@ -70,6 +70,44 @@ def test_functions_of_the_builder_show_themselves_too() -> None:
     assert len(frames(caught.value)) <= 2
 
 
+ADD = "function (A[N]) -> (B) { B = A + 1.0; }"
+CALLED = tileir.jit(ADD)
+COMPILED = tileir.compile(ADD, [(3,)])
+STEPPED = tileir.stepper(
+    "function (W, R) -> (V) { V = W - R; }", updates={"W": "V"}, state={"W": np.ones(2, np.float32)}
+)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: CALLED(),
+        lambda: CALLED(np.ones(3, complex)),
+        lambda: CALLED(np.ones((2, 2))),
+        lambda: CALLED(B=np.ones(3)),
+        lambda: CALLED(np.ones(3, np.float32), out=np.ones(4, np.float32)),
+        lambda: CALLED.specialise(np.ones((2, 2))),
+        lambda: COMPILED(np.ones((5, 2), np.float32)),
+        lambda: COMPILED(),
+        lambda: COMPILED(np.ones(3, np.float32), out=[]),
+        lambda: COMPILED.submit(np.ones((5, 2), np.float32)),
+        lambda: STEPPED(np.ones((3, 3, 3), np.float32)),
+        lambda: STEPPED(),
+        lambda: STEPPED.load({"X": np.ones(2)}),
+        lambda: tileir.verify(3),  # type: ignore[arg-type]
+        lambda: tileir.to_text(3),  # type: ignore[arg-type]
+        lambda: tileir.from_json("{", tileir.Function),
+        lambda: tileir.craft("no formula"),
+        lambda: tileir.parse("{", stage="pipeline"),
+        lambda: tileir.warnings_of(ADD, [(3, 3)]),
+    ],
+)
+def test_calls_of_all_kinds_show_one_frame(mistake: Callable[[], object]) -> None:
+    with pytest.raises(TileError) as caught:
+        mistake()
+    assert len(frames(caught.value)) == 1
+
+
 def test_frames_of_the_user_stay() -> None:
     def step(a: Any) -> Any:
         return a + "x"
@@ -87,9 +125,6 @@ def test_other_errors_keep_their_frames() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         broken()
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "broken"
-
-
-ADD = "function (A) -> (B) { B = A + 1.0; }"
 
 
 @pytest.mark.parametrize(

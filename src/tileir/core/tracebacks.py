@@ -19,6 +19,7 @@ R = TypeVar("R")
 C = TypeVar("C", bound="type[object]")
 
 _ROOT: Final = str(Path(__file__).resolve().parents[1]) + os.sep
+_LIBRARY: Final = str(Path(os.__file__).resolve().parent) + os.sep
 
 
 def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
@@ -61,13 +62,18 @@ def methods_at_the_call(cls: C) -> C:
 
 
 def shortened(error: TileError) -> TileError:
-    """Return the error without the frames of its traceback, if all of them are tileir's."""
+    """Return the error without the frames of its traceback, if all are tileir's, or Python's own between these."""
     traceback = error.__traceback__
     while traceback is not None:
-        if not traceback.tb_frame.f_code.co_filename.startswith(_ROOT):
+        if not _is_inside(traceback.tb_frame.f_code.co_filename):
             return error
         traceback = traceback.tb_next
     return error.with_traceback(None)
+
+
+def _is_inside(file: str) -> bool:
+    """Return whether a file is tileir's, or of Python's own library: properties that keep values are, say."""
+    return file.startswith(_ROOT) or (file.startswith(_LIBRARY) and "-packages" not in file)
 
 
 def _misspelt(function: Callable[..., object], given: Mapping[str, object], error: TypeError) -> TypeError | None:

@@ -9,8 +9,9 @@ import attrs
 import numpy as np
 
 from tileir.core.collection import collection_paused
+from tileir.core.errors import Diagnostic, TileError
 from tileir.core.text.shown import call_of
-from tileir.core.tracebacks import at_the_call
+from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import bind, check_options, device_meant, memory_checked, out_of_memory, passed_values
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
@@ -27,7 +28,6 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.core.errors import Diagnostic
     from tileir.core.targets.target import Target
     from tileir.driver.explain.dispatch import Dispatch
     from tileir.driver.operands import Operands
@@ -155,11 +155,13 @@ class Executable(Generic[R_co]):
         Raises:
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
-        if not named:
-            fast: R_co | None = self.call_as_they_are(arrays, out)
+        try:
+            fast: R_co | None = None if named else self.call_as_they_are(arrays, out)
             if fast is not None:
                 return fast
-        results = self._run(bind(self.inputs, arrays, named), out)
+            results = self._run(bind(self.inputs, arrays, named), out)
+        except TileError as error:
+            raise shortened(error)  # noqa: B904  it is the same error
         return cast("R_co", results[0] if len(results) == 1 else results)
 
     def call_as_they_are(self, arrays: Sequence[Any], out: Any) -> Any:
@@ -208,6 +210,7 @@ class Executable(Generic[R_co]):
             call.note(None)
         return call.results
 
+    @at_the_call
     def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall[R_co]:
         """Start a call, and return before it is done.
 
@@ -320,8 +323,7 @@ class Executable(Generic[R_co]):
 
     def _passed(self, given: Sequence[Any]) -> Sequence[Any]:
         """Return what the plan reads: what was given, numbers converted to the dtypes that they adapt to."""
-        arguments = self._compilation.arguments
-        if arguments is None:
+        if (arguments := self._compilation.arguments) is None:
             return given
         return passed_values(arguments, self._compilation.request.types, dict(zip(self.inputs, given, strict=True)))
 

@@ -46,6 +46,7 @@ STAGES: Final = (*texts.STAGES, "any", "block", "kernel", "script", "pipeline", 
 """What a text may be of; ``any`` is a program of the stage that the text tells."""
 
 
+@at_the_call
 def to_text(node: Form) -> str:
     """Return the text of a program or a part of one, a script, a pass or several, a target, or a hardware model.
 
@@ -265,6 +266,7 @@ def _target(text: str, name: str) -> TargetFile | Target:
     return load(text, name)
 
 
+@at_the_call
 def verify(node: Form) -> None:
     """Check a program, a kernel, a script, passes, a target or a hardware model by its rules.
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic
 import attrs
 import numpy as np
 
-from tileir.core.errors import BackendError
-from tileir.core.tracebacks import at_the_call
+from tileir.core.errors import BackendError, TileError
+from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import (
     array_format,
     bind,
@@ -115,19 +115,23 @@ class Jit(Generic[R_co]):
             results = self._latest_there[0].call(arrays, out, self._context, self.options)
             if results is not None:
                 return results
-        found: R_co = self._called(arrays, named, out)
+        try:
+            found: R_co = self._called(arrays, named, out)
+        except TileError as error:
+            raise shortened(error)  # noqa: B904  it is the same error
         return found
 
-    @at_the_call
     def _called(self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any) -> Any:
         given = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays
         values = self._resident(given)
         return self._specialised(values)(*values, out=out)
 
+    @at_the_call
     def specialise(self, *arrays: Any, **named: Any) -> Executable[R_co]:
         """Return the executable for the dtypes and shapes of these arrays."""
         return self._specialised(self._resident(bind(self._names, arrays, named)))
 
+    @at_the_call
     def is_compiled(self, *arrays: Any) -> bool:
         """Return whether a call with such arrays has nothing to compile: the context or the cache on disk has it."""
         context = self._context

@@ -90,6 +90,7 @@ class Stepper(Generic[R_co]):
         """Pickle the function and a copy of the state."""
         return _stepping_again, (self._jit, dict(self.updates), self.inputs, self.outputs, self.state)
 
+    @at_the_call
     def __call__(self, *arrays: Any, **named: Any) -> R_co:
         """Make one step on arrays for the inputs that are no state, by position as in :attr:`inputs`, or by name.
 
@@ -131,6 +132,7 @@ class Stepper(Generic[R_co]):
                 return {name: _copy(array) for name, array in buffers.front.items()}
             return {name: np.array(array, copy=True) for name, array in buffers.front.items()}
 
+    @at_the_call
     def load(self, state: Mapping[str, Any]) -> None:
         """Replace state, all or some of it, for instance by what :attr:`state` once was; arrays are copied.
 

@@ -23,6 +23,7 @@ from tileir.core.collection import collection_paused
 from tileir.core.errors import fail
 from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
 from tileir.core.json.encoder import encode, identify
+from tileir.core.tracebacks import at_the_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,7 @@ T = TypeVar("T")
 VERSION: Final = 1
 
 
+@at_the_call
 def to_json(node: AttrsInstance) -> bytes:
     """Return the canonical JSON of ``node``, the same in every process.
 
@@ -68,6 +70,7 @@ def _document(node: AttrsInstance, encoded: Callable[[object], object]) -> bytes
         raise fail("TIL602", "the nodes are nested too deeply for JSON; split the expression") from None
 
 
+@at_the_call
 def from_json(data: bytes | str, cls: type[T]) -> T:
     """Read a node of class ``cls`` back.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.text.names import nearest
+from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import check_options, is_number
 from tileir.driver.binding import bind
 from tileir.driver.formulas.faults import Trial
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo, Options
 
 
+@at_the_call
 def craft(
     source: Formula | str,
     functions: Mapping[str, Function] | None = None,
@@ -390,7 +392,6 @@ def craft_file(path: Path, **options: Any) -> CraftedFormula:
     Raises:
         ArgumentError: TIL901, the file cannot be read, or is no UTF-8.
         TileError: What :func:`craft` raises.
-
     """
     try:
         text = path.read_text(encoding="utf-8")
