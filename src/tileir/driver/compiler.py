@@ -10,6 +10,7 @@ import attrs
 from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
 from tileir.core.errors import SkippedPassWarning, fail
+from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import program_of, stage_name
 from tileir.passes.base import for_target, run, run_at_once
 from tileir.passes.recovery import run_without_failing
@@ -206,8 +207,9 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
     """Return the passes themselves, those that a text means, or those of the target.
 
     Raises:
-        TileError: The text is no pipeline.
+        TileError: The text is no pipeline; TIL707, something is no pass.
     """
+    passes = given_passes(passes)
     if isinstance(passes, tuple):
         return for_target(passes, target)
     with collection_paused():

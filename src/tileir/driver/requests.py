@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.driver.compilation import PROGRAM, Request
+from tileir.driver.given_passes import given_passes
 from tileir.driver.targets import scheduling_target
 from tileir.driver.tuning.winners import tuned
 
@@ -63,7 +64,7 @@ def requested(
     scheduling = None if choice is None else scheduling_target(choice, device_target, wanted.threads)
     if wanted.quick and choice is None and target.pipeline == _PROCESSORS:
         scheduling = attrs.evolve(target, pipeline=_QUICK)
-    request = Request(program, dict(types), target, passes, scheduling, default=passes is None)
+    request = Request(program, dict(types), target, given_passes(passes), scheduling, default=passes is None)
     if passes is None and context.disk_cache is not None and not wanted.quick:
         request = tuned(request, context.disk_cache, context.compiler(chosen, wanted), chosen)
     return request

@@ -17,6 +17,7 @@ from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
+from tileir.driver.given_passes import refuse_functions
 from tileir.driver.programs import program_of, refuse_semtree, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.runtime.context import default_context
@@ -138,6 +139,7 @@ def tune(
     choice = choice_of(target)
     scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)
     start = passes_of(passes, scheduling or chosen.target)
+    refuse_functions(start)
     request = Request(program, dict(types), chosen.target, start, scheduling)
     from tileir.driver.tuning.scripts import ScriptTuner  # importing tileir must stay cheap
     from tileir.driver.tuning.tuner import Tuner

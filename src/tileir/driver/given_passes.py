@@ -1,0 +1,68 @@
+"""Passes as callers give them: a pipeline's text, passes in a tuple or list, one alone, or plain functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, cast
+
+import attrs
+
+from tileir.core.errors import fail
+
+if TYPE_CHECKING:
+    from tileir.passes.base import Pass
+    from tileir.stripe.ir import Program
+
+
+@attrs.frozen
+class FunctionPass:
+    """A function from Stripe to Stripe as a pass."""
+
+    function: Callable[[Program], Program]
+
+    @property
+    def name(self) -> str:
+        """What remarks and errors call it: the name of the function."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def __call__(self, program: Program) -> Program:
+        """Call the function."""
+        return self.function(program)
+
+
+def given_passes(passes: object) -> tuple[Pass, ...] | str | None:
+    """Return what somebody passed as ``passes``: a text, or passes; None for those of the target.
+
+    Raises:
+        TileError: TIL707, something is no pass.
+    """
+    if passes is None or isinstance(passes, str):
+        return passes
+    if isinstance(passes, tuple | list):
+        return tuple(_as_pass(each) for each in passes)
+    return (_as_pass(passes),)
+
+
+def refuse_functions(passes: Iterable[Pass]) -> None:
+    """Refuse functions among passes, where pipelines are written down.
+
+    Raises:
+        TileError: TIL707, with what to do instead.
+    """
+    for step in passes:
+        if isinstance(step, FunctionPass):
+            advice = "make it a frozen attrs class with a name, or install it by an entry point of tileir.passes"
+            raise fail("TIL707", f"the pass {step.name!r} is a function, which no pipeline's text can name: {advice}")
+
+
+def _as_pass(value: object) -> Pass:
+    if isinstance(value, str):
+        raise fail(
+            "TIL707", f"{value!r:.80} stands among passes; write one text for all, as in passes='fuse,accumulate'"
+        )
+    if isinstance(value, type):
+        raise fail("TIL707", f"{value.__name__} is a class; a pass is a value of it: write {value.__name__}()")
+    if not callable(value):
+        message = "a pass is a function from Stripe to Stripe, or the text of a pipeline"
+        raise fail("TIL707", f"{message}, not a value of type {type(value).__name__}")
+    return cast("Pass", value if isinstance(getattr(value, "name", None), str) else FunctionPass(value))
