@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,3 +166,27 @@ def test_other_errors_of_types_stay_as_they_are() -> None:
         fails(zzz=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'give'"):
         fails(2, give=1, given=2)  # type: ignore[call-arg, misc]
+
+
+def test_a_package_behind_a_link_is_known_too(tmp_path: Path) -> None:
+    (tmp_path / "tileir").symlink_to(PACKAGE, target_is_directory=True)
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import traceback, tileir\n"
+        "try:\n"
+        "    tileir.FunctionBuilder().input('A', ('M', 'N'))\n"
+        "except tileir.TileError as error:\n"
+        "    (fault,) = error.diagnostics\n"
+        "    print(fault.span.line, fault.message, fault.span.source.name)\n"
+        "    print(len(traceback.extract_tb(error.__traceback__)), tileir.__file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        check=True,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    place, frames_shown = done.stdout.splitlines()
+    assert place == f"3 ('M', 'N') is no name; pass each on its own: 'M', 'N' {program}"
+    assert frames_shown == f"2 {tmp_path / 'tileir' / '__init__.py'}"

@@ -18,8 +18,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="type[object]")
 
-_ROOT: Final = str(Path(__file__).resolve().parents[1]) + os.sep
-_LIBRARY: Final = str(Path(os.__file__).resolve().parent) + os.sep
+_ROOT: Final = str(Path(__file__).parents[1]) + os.sep
+_LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
+"""As they were imported, maybe by a link: code has the same paths."""
 
 
 def at_the_call(function: Callable[P, R]) -> Callable[P, R]:

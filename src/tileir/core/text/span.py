@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _Place: TypeAlias = tuple[int | None, int | None, int | None]
 
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2]) + os.sep
+_PACKAGE_ROOT = str(Path(__file__).parents[2]) + os.sep  # as it was imported, maybe by a link: code has the same path
 _LIBRARY_ROOT = _PACKAGE_ROOT + "ops" + os.sep
 _EXCERPT = 160  # characters of a line that an excerpt shows
 _MOST_CODE = 512

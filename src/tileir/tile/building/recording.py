@@ -116,16 +116,23 @@ class Recorder:
             self._attributes.pop()
 
 
+def _no_name(name: object) -> TileError:
+    if isinstance(name, tuple | list) and all(isinstance(each, str) for each in name):
+        spread = ", ".join(map(repr, name))
+        return mistake("TIL211", f"{name!r:.80} is no name; pass each on its own: {spread:.80}")
+    return mistake("TIL211", f"{name!r:.80} is no name: one has letters, digits and _, and begins with no digit")
+
+
 def check_tensor_name(name: object) -> None:
     """Refuse what no text can spell as a tensor or dimension."""
     if not isinstance(name, str) or not is_tensor_name(name):
-        raise mistake("TIL211", f"{name!r} is no name: one has letters, digits and _, and begins with no digit")
+        raise _no_name(name)
 
 
 def check_index_name(name: object) -> None:
     """Refuse what no text can spell as an index variable."""
     if not isinstance(name, str) or not is_index_name(name):
-        raise mistake("TIL211", f"{name!r} is no name: one has letters, digits and _, and begins with no digit")
+        raise _no_name(name)
 
 
 def literal(value: object) -> Expr | None:
