@@ -115,7 +115,10 @@ class DType(enum.Enum):
     @classmethod
     def of(cls, dtype: np.dtype[Any]) -> DType | None:
         """Return the element type of a NumPy dtype, or None where tileir has no equal."""
-        return _BY_NUMPY_NAME.get(dtype.name) if dtype.isnative else None
+        found = _OF_NUMPY.get(dtype)  # NumPy makes the name of a dtype anew each time, which takes microseconds
+        if found is None and dtype.isnative and (found := _BY_NUMPY_NAME.get(dtype.name)) is not None:
+            _OF_NUMPY[dtype] = found
+        return found
 
 
 @attrs.frozen
@@ -242,6 +245,7 @@ _NUMPY: dict[DType, np.dtype[Any]] = {
     if dtype not in FORMATS or not FORMATS[dtype].registered
 }
 _BY_NUMPY_NAME = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
+_OF_NUMPY: dict[np.dtype[Any], DType] = {}
 
 
 @cache

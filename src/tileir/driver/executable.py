@@ -174,7 +174,7 @@ class Executable(Generic[R_co]):
         if self._takes_numbers or plan.resources.calls:
             return None
         if not plan.accepts(arrays):
-            return None if out is not None else self._call_there(arrays)
+            return self._call_there(arrays, out)
         if out is not None and not plan.fills(out, arrays):
             return None
         try:
@@ -184,14 +184,14 @@ class Executable(Generic[R_co]):
             raise out_of_memory(error) from error
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _call_there(self, arrays: Sequence[Any]) -> Any:
+    def _call_there(self, arrays: Sequence[Any], out: Any) -> Any:
         """Do the same with arrays of the device, all of them."""
         if not arrays or not hasattr(arrays[0], "await_call"):
             return None
         from tileir.driver.operands import call_as_they_are  # it loads arrays of devices
 
         with memory_checked():
-            results = call_as_they_are(self._plan, self.home, arrays)
+            results = call_as_they_are(self._plan, self.home, arrays, out)
         return results[0] if results is not None and len(results) == 1 else results
 
     @property

@@ -124,6 +124,10 @@ class Jit(Generic[R_co]):
     def _called(self, arrays: tuple[Any, ...], named: Mapping[str, Any], out: Any) -> Any:
         given = bind(self._names, arrays, named) if named or len(arrays) != len(self._names) else arrays
         values = self._resident(given)
+        if values is not given and self._latest_there:
+            results = self._latest_there[0].call(tuple(values), out, self._context, self.options)
+            if results is not None:
+                return results
         return self._specialised(values)(*values, out=out)
 
     @at_the_call

@@ -13,7 +13,7 @@ from tileir.core.text.names import nearest
 from tileir.runtime.arrays import check_count, check_inputs, check_outputs, misfits, separated, to_array
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.overlap import footprint, overlap
-from tileir.runtime.devices.transfer import adopted, described, device_of, home_of, is_foreign
+from tileir.runtime.devices.transfer import adopted, described, is_foreign, resident
 from tileir.runtime.events import ended_in_queue
 
 if TYPE_CHECKING:
@@ -81,13 +81,7 @@ def residents(names: Sequence[str], values: Sequence[Any], context: Context) -> 
         ArgumentError: TIL714, no device of the context shares it.
 
     """
-
-    def resident(name: str, value: Any) -> Any:
-        if not is_foreign(value):
-            return value
-        return adopted(name, value, home_of(context, device_of(name, value, context)))
-
-    return [resident(name, value) for name, value in zip(names, values, strict=True)]
+    return [resident(name, value, context) for name, value in zip(names, values, strict=True)]
 
 
 def home_of_any(values: Sequence[Any]) -> Home | None:
@@ -167,22 +161,28 @@ def operands_of(plan: Plan, home: Home, given: Sequence[Any], out: Sequence[Any]
     return _joined(plan, home, given, read, written, out)
 
 
-def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any]) -> tuple[DeviceArray, ...] | None:
-    """Run on arrays of the device that fit, and that nobody has to wait for; None, with nothing done, for others."""
-    formats = plan.input_formats
-    if len(formats) != len(arrays):
+def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any], out: Any = None) -> tuple[Any, ...] | None:
+    """Run on arrays of the device that fit, and that nobody has to wait for; None, with nothing done, for others.
+
+    Args:
+        plan: What runs.
+        home: Where it runs.
+        arrays: A value for each input.
+        out: Where the only result goes to; None for fresh memory.
+
+    """
+    if not _are_there(arrays, plan.input_formats, home):
         return None
-    operands: list[Any] = []
-    for (dtype, shape), array in zip(formats, arrays, strict=True):
-        if (
-            type(array) is not DeviceArray
-            or array.dtype is not dtype
-            or array.shape != shape
-            or array.device is not home.device
-            or array.awaited() is not None
-        ):
+    operands: list[Any] = [array.seen() if home.is_host else array.memory() for array in arrays]
+    if out is not None:
+        room = _room(out, home)
+        if room is None or not _are_there((room,), plan.output_formats, home):
             return None
-        operands.append(array.seen() if home.is_host else array.memory())
+        place = footprint(room)
+        if any(overlap(place, footprint(array)) for array in arrays):
+            return None
+        plan.run(operands, [room.memory()])
+        return (out,)
     if home.is_host:
         made = plan.fresh_outputs()
         results = tuple([DeviceArray.over(array, home) for array in made])
@@ -191,6 +191,34 @@ def call_as_they_are(plan: Plan, home: Home, arrays: Sequence[Any]) -> tuple[Dev
     results = tuple([_fresh(tensor, home) for tensor in plan.outputs])
     plan.run(operands, [result.memory() for result in results])
     return results
+
+
+def _room(out: Any, home: Home) -> DeviceArray | None:
+    """Return where a result goes to, if that is memory of a device that can be written; None for anything else."""
+    if home.is_host:
+        return None
+    if type(out) is not DeviceArray:
+        try:
+            out = adopted("out", out, home) if is_foreign(out) else None
+        except ArgumentError:  # which is told by whoever looks at all operands
+            return None
+    return None if out is None or out.read_only else out
+
+
+def _are_there(arrays: Sequence[Any], formats: Sequence[Format], home: Home) -> bool:
+    """Return whether these are written arrays of a device, of such dtypes and shapes."""
+    if len(formats) != len(arrays):
+        return False
+    for (dtype, shape), array in zip(formats, arrays, strict=True):
+        if (
+            type(array) is not DeviceArray
+            or array.dtype is not dtype
+            or array.shape != shape
+            or array.device is not home.device
+            or array.awaited() is not None
+        ):
+            return False
+    return True
 
 
 def run_on_device(

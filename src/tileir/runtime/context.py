@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
     from types import TracebackType
 
+    from tileir.runtime.devices.home import Home
     from tileir.runtime.interface import Backend, Compiler, Executor
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
@@ -57,6 +58,7 @@ class Context:
     _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False)
     _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False)
     _resources: dict[tuple[str, Options], Resources] = attrs.field(factory=dict, init=False)
+    _homes: dict[str, tuple[Options, Home]] = attrs.field(factory=dict, init=False)
     _calls: Calls = attrs.field(factory=Calls, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -164,6 +166,23 @@ class Context:
                 _tell(executor_mistakes(self._executors[key]))
             return self._executors[key]
 
+    def home(self, device: DeviceInfo) -> Home:
+        """Return a device as a place for arrays, made once for the options of the context."""
+        options, found = self._homes.get(device.id, (None, None))
+        if found is None or options is not self.options or found.device is not device:
+            from tileir.runtime.devices.home import Home  # only arrays of devices need it
+
+            found = Home(device, self.executor(device, attrs.evolve(self.options, quick=False)))
+            self._homes[device.id] = (self.options, found)
+        return found
+
+    def home_at(self, place: tuple[int, int]) -> Home | None:
+        """Return the place for arrays with a number of DLPack, if :meth:`home` has made it; None if not."""
+        for options, home in tuple(self._homes.values()):
+            if home.device.dlpack == place and options is self.options:
+                return home
+        return None
+
     def resources(self, device: DeviceInfo, options: Options | None = None) -> Resources:
         """Return what the plans on a device share, made once."""
         chosen = self.options if options is None else options
@@ -191,6 +210,7 @@ class Context:
         with self._lock:
             executors = tuple(self._executors.values())
             self._executors.clear()
+            self._homes.clear()
             self._compilers.clear()
         for executor in executors:
             executor.close()

@@ -86,7 +86,9 @@ class _Type(ctypes.Structure):
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
-class _Tensor(ctypes.Structure):
+class Tensor(ctypes.Structure):
+    """The memory of an array, as DLPack has it."""
+
     _fields_ = (
         ("data", ctypes.c_void_p),
         ("device", _Device),
@@ -99,7 +101,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+    _fields_ = (("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class _Versioned(ctypes.Structure):
@@ -109,8 +111,11 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", Tensor),
     )
+
+
+_DELETER: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
 @attrs.frozen(repr=False)
@@ -164,9 +169,18 @@ def imported(value: Any, **options: object) -> Array:
         Exception: what ``__dlpack__`` raises; BufferError, the capsule is of a dtype or version without an equal here.
 
     """
-    capsule = _asked(value, options)
+    return taken(_asked(value, options))
+
+
+def taken(capsule: object) -> Array:
+    """Return the memory in a capsule, whose content the array owns from now on.
+
+    Raises:
+        BufferError: The capsule is of a dtype or version without an equal here.
+
+    """
     managed = _content(capsule)
-    tensor: _Tensor = managed.tensor
+    tensor: Tensor = managed.tensor
     kind = tensor.dtype
     dtype = _DTYPES.get((kind.code, kind.bits)) if kind.lanes == 1 else None
     if dtype is None:
@@ -186,6 +200,15 @@ def imported(value: Any, **options: object) -> Array:
         address, strides = array.__array_interface__["data"][0], array.strides
         return at(address, dtype, array.shape, array, strides=strides)
     return array.view(dtype.numpy)
+
+
+def release(capsule: object) -> None:
+    """Give the content of a capsule back, unless somebody has taken it."""
+    is_valid, _ = _capsule_functions()
+    if is_valid(capsule, b"dltensor_versioned"):
+        managed = _content(capsule)
+        if managed.deleter:
+            _DELETER(managed.deleter)(ctypes.addressof(managed))
 
 
 def exported(array: Array, place: Place, *, version: object = None, copied: bool = False) -> object:

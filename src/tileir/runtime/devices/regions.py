@@ -14,7 +14,6 @@ from tileir.core.text.advice import dtype_meant
 from tileir.core.tracebacks import at_the_call
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.devices.transfer import home_of
 from tileir.runtime.host_memory import allocate as fresh_on_host
 from tileir.runtime.offers import StagingExecutor
 
@@ -119,7 +118,7 @@ def memory(device: str | DeviceInfo | None = None, *, context: Context | None = 
 
     """
     owner = context or default_context()
-    home = home_of(owner, owner.device(device))
+    home = owner.home(owner.device(device))
     return MemoryRegions(DeviceRegion(home), SharedRegion(home))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
@@ -15,6 +14,7 @@ from tileir.runtime.arrays import converted, to_array
 from tileir.runtime.context import Context, default_context
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, Place, at, imported, place_of, spelt
+from tileir.runtime.devices.exchange import Exchange
 from tileir.runtime.devices.home import Home
 from tileir.runtime.devices.refusals import way_to_host
 from tileir.runtime.events import all_ended
@@ -54,29 +54,24 @@ def to_device(
     if isinstance(array, DeviceArray):
         found = array
     elif is_foreign(array):
-        found = adopted("array", array, home_of(owner, device_of("array", array, owner, device)))
+        found = adopted("array", array, owner.home(device_of("array", array, owner, device)))
     else:
-        home = home_of(owner, owner.device(device))
+        home = owner.home(owner.device(device))
         made = to_array("array", array, writable=True)
         if copy is False and _is_converted(array, made):
             message = f"{type(array).__name__} has to be converted first, which takes a copy; allow that"
             raise ArgumentError((Diagnostic("TIL714", message),))
         return _placed(made, home, copy)
     if device is None or owner.device(device).id == found.device.id:
-        return found if not copy else copy_of(found, home_of(owner, owner.device(found.device.id)))
-    return _moved(found, home_of(owner, owner.device(device)), copy)
-
-
-def home_of(context: Context, device: DeviceInfo) -> Home:
-    """Return a device of a context as a place for arrays."""
-    return Home(device, context.executor(device, attrs.evolve(context.options, quick=False)))
+        return found if not copy else copy_of(found, owner.home(owner.device(found.device.id)))
+    return _moved(found, owner.home(owner.device(device)), copy)
 
 
 def is_foreign(value: object) -> bool:
     """Return whether this is an array of another library that is in the memory of some device, and not of the host."""
     if isinstance(value, np.ndarray | np.generic | bool | int | float | DeviceArray):
         return False
-    place = place_of(value)
+    place = _place(value)
     if place is not None:
         return place[0] not in HOST_KINDS
     return hasattr(value, "__cuda_array_interface__") and not hasattr(value, "__array_interface__")
@@ -94,7 +89,7 @@ def adopted(name: str, value: Any, home: Home) -> DeviceArray:
         ArgumentError: TIL714, it is elsewhere, or its layout does not allow that.
 
     """
-    place = place_of(value)
+    place = _place(value)
     if home.place[0] not in CUDA_KINDS if place is None else place != home.place:
         raise _elsewhere(name, value, place, f"{home.device.id} does not share")
     try:
@@ -118,6 +113,20 @@ def adopted(name: str, value: Any, home: Home) -> DeviceArray:
     return found
 
 
+def resident(name: str, value: Any, context: Context) -> Any:
+    """Return a value, or an array of a device for what another library has there.
+
+    Raises:
+        ArgumentError: TIL714, no device of the context shares it.
+
+    """
+    if not is_foreign(value):
+        return value
+    place = _place(value)
+    home = None if place is None else context.home_at(place)
+    return adopted(name, value, context.home(device_of(name, value, context)) if home is None else home)
+
+
 def device_of(name: str, value: Any, context: Context, device: str | DeviceInfo | None = None) -> DeviceInfo:
     """Return the device whose memory an array of another library is in.
 
@@ -125,7 +134,7 @@ def device_of(name: str, value: Any, context: Context, device: str | DeviceInfo 
         ArgumentError: TIL714, no device of the context shares it.
 
     """
-    place = place_of(value)
+    place = _place(value)
     info = _device_at(context, place, device)
     if info is None:
         raise _elsewhere(name, value, place, "no device here shares")
@@ -150,6 +159,13 @@ def described(name: str, value: Any) -> Array:
         raise ArgumentError((Diagnostic("TIL714", message),)) from error
 
 
+def _place(value: object) -> Place | None:
+    """Return where an array is, told by C functions if its library has them."""
+    exchange = Exchange.of(value)
+    place = None if exchange is None else exchange.place(value)
+    return place_of(value) if place is None else place
+
+
 def _elsewhere(name: str, value: object, place: Place | None, who: str) -> ArgumentError:
     where = "a device of CUDA" if place is None else spelt(place)
     message = f"{name!r} is in memory of {where}, which {who}; move it to the host's memory first"
@@ -172,6 +188,9 @@ def _device_at(context: Context, place: Place | None, device: str | DeviceInfo |
 def _read(value: Any, home: Home, *, by_dlpack: bool) -> tuple[Array, tuple[Any, ...]]:
     """Return an array that nobody may look into, and what completes when its elements are there."""
     executor: Any = home.executor
+    exchange = Exchange.of(value) if home.streams else None
+    if exchange is not None and (shared := exchange.array(value)) is not None:
+        return shared, tuple(executor.follow(exchange.stream(home.place)))
     if by_dlpack:
         options = {"stream": executor.dlpack_stream} if home.streams else {}
         return imported(value, **options), ()

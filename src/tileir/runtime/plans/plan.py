@@ -92,7 +92,7 @@ class Plan:
     resources: Resources = attrs.field(repr=False)
     _layout: Layout = attrs.field(repr=False)
     input_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
-    _output_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
+    output_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
     _is_short: bool = attrs.field(init=False, repr=False)
     _spare: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
     _shared: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
@@ -101,7 +101,7 @@ class Plan:
     def _formats_of_inputs(self) -> tuple[Format, ...]:
         return formats_of(self.inputs)
 
-    @_output_formats.default
+    @output_formats.default
     def _formats_of_outputs(self) -> tuple[Format, ...]:
         return formats_of(self.outputs)
 
@@ -158,14 +158,14 @@ class Plan:
 
     def fills(self, out: object, inputs: Sequence[Array]) -> bool:
         """Return whether this is an array that :meth:`run` fills as it is, beside such inputs: its only output."""
-        if not fit_as_they_are((out,), self._output_formats):
+        if not fit_as_they_are((out,), self.output_formats):
             return False
         array: Any = out
         return array.flags.carray and not any(map(np.may_share_memory, repeat(array), inputs))
 
     def fresh_outputs(self) -> list[Array]:
         """Return arrays for the outputs, with undefined content."""
-        return [np.empty(shape, dtype) for dtype, shape in self._output_formats]
+        return [np.empty(shape, dtype) for dtype, shape in self.output_formats]
 
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
         """Run all launches, and return when the outputs are written.
