@@ -23,6 +23,7 @@ class Place:
     """An array in memory: the pointer to its first element, and the alignment in bytes of that.
 
     Where nothing writes it while the kernel runs, it is ``constant``, and what was read before need not be read again.
+    Where no iteration of the loop that is being written does, it is ``kept``: the same holds within one iteration.
     An array on the stack has ``elements``, and is in registers where it is as long as the vectors that are moved.
     """
 
@@ -31,6 +32,7 @@ class Place:
     alignment: int
     constant: bool = False
     elements: int | None = None
+    kept: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -204,7 +206,7 @@ def _opaque(out: FunctionText, pointer: str) -> str:
 
 def _load_run(out: FunctionText, place: Place, offset: Offset, kind: Type) -> Value:
     pointer, alignment = pointer_to(out, place, offset)
-    read = out.pure if place.constant else out.result
+    read = out.pure if place.constant else out.once if place.kept else out.result
     return _from_memory(out, read(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import attrs
 
+from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Assign,
     AsyncCommit,
@@ -175,7 +177,7 @@ class Statements:
         out, kind = self.env.out, register(begin.type)
         signed = "s" if begin.type.dtype.is_signed else "u"
         entered_from = out.block
-        with out.loop(body):
+        with out.loop(body), self._kept(loop):
             counter, following = out.register(), out.register()
             position = len(out.lines)
             self.env.variables[loop.counter.name] = Value(counter, loop.counter.type)
@@ -193,6 +195,27 @@ class Statements:
             )
             phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
             out.lines.insert(position, phi)
+
+    @contextmanager
+    def _kept(self, loop: For) -> Iterator[None]:
+        """Read scratch memory that a loop does not write once in each of its iterations.
+
+        LLVM shares loads within a basic block only, while a scheduled module is compiled. Rows of a register tile that
+        have tests of their own, as at the edges of images, are other blocks, which read the same weights.
+        """
+        before = self.env.arrays
+        own = {array.name for array in self.layout.offsets}
+        places = {name: place for name, place in before.items() if name in own and not place.kept}
+        if not self.env.out.module.scheduled or not places:
+            yield
+            return
+        written = {place.array for stmt in statements(loop.body) for place in writes(stmt)}
+        kept = {name: attrs.evolve(place, kept=True) for name, place in places.items() if name not in written}
+        self.env.arrays = {**before, **kept}
+        try:
+            yield
+        finally:
+            self.env.arrays = before
 
     def _branch(self, stmt: If) -> None:
         condition = evaluate(self.env, stmt.condition)

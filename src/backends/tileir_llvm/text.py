@@ -147,6 +147,14 @@ class FunctionText:
         self._numbered[instruction] = result
         return result
 
+    def once(self, instruction: str) -> str:
+        """Return the same for an instruction that only holds here: it stays in this iteration of the loop around."""
+        found = self._numbered.get(instruction)
+        if found is None:
+            found = self._numbered[instruction] = self.result(instruction)
+            self._scopes[-1].written.append(instruction)
+        return found
+
     def _depth_of(self, instruction: str) -> int:
         """Return the outermost scope in which an instruction may stand: no loop around it changes its operands.
 
