@@ -155,8 +155,8 @@ def test_rows_at_the_edges_alone_are_tested() -> None:
 
 
 def test_rows_are_not_tested_where_that_costs_more_than_kernels_of_their_own() -> None:
-    for edges, kernels in ((1, 0), (100, 1)):
-        program = convolved(40, 40, attrs.evolve(SMALL, rows=2, columns=1, edges=edges))
+    for rows, edges, kernels in ((4, 1, 0), (4, 100, 1), (2, 100, 0)):  # of two rows, each has a test
+        program = convolved(40, 40, attrs.evolve(SMALL, rows=rows, columns=1, edges=edges))
         assert sum(any(i.binding is Binding.GRID for i in kernel.indices) for kernel in program.main.blocks) == kernels
 
 

@@ -37,7 +37,8 @@ def bears_edges(nest: Nest, plan: Plan, limits: Limits, percent: int) -> bool:
 
     Several are one for the points that no constraint leaves out, and others in which points take half as long again.
     Where lanes share no factor, as in convolutions of each channel alone, loads bound a step. Steps that follow each
-    other share them once they are unrolled, and steps with tests seldom are.
+    other share them once they are unrolled, and steps with tests seldom are. Nor may one kernel cost more where most
+    rows of its tiles have tests, or where it has no rows: few multiply-adds share what a step loads then.
 
     Args:
         nest: A kernel that reduces.
@@ -62,6 +63,9 @@ def bears_edges(nest: Nest, plan: Plan, limits: Limits, percent: int) -> bool:
     inside = choose(attrs.evolve(nest, indices=indices, segments=segments), limits, {}, overlaps=False)
     if isinstance(inside, Refused):
         return False
+    tested = any(rows.height < 2 * sum(cut.get(rows.index.name, ())) for rows in plan.rows)
+    if tested or (inside.rows and not plan.rows):
+        percent = 0
     points, free = (product(i.range for i in each) for each in (nest.indices, indices))
     return 100 * plan.cost <= (100 + percent) * inside.cost * (1.5 * points - 0.5 * free) / free
 
