@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import tileir
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError
 from tileir.driver.arguments import bind, check_options, tensor_type, tensor_types
 from tileir.runtime.interface import Options
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def messages(caught: pytest.ExceptionInfo[ArgumentError]) -> list[tuple[str, str]]:
@@ -136,3 +141,29 @@ def test_integers_are_known_where_sizes_are_computed_from_them(value: object) ->
 def test_nothing_but_an_integer_is_known(value: object) -> None:
     function = parse("function (A[N], S) -> (O) { O[i : S] = +(A[i]); }")
     assert tensor_types(function, [(4,), value])["S"].value is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda context: tileir.compile(ADDED, [(3,)], context=context),
+        lambda context: tileir.jit(ADDED, context=context),
+        lambda context: tileir.explain(ADDED, [(3,)], context=context),
+        lambda context: tileir.tune(ADDED, [(3,)], context=context),
+        lambda context: tileir.stepper(ADDED, {}, {}, context=context),
+        lambda context: tileir.to_device(np.ones(3), context=context),
+        lambda context: tileir.memory(context=context),
+    ],
+)
+def test_what_is_no_context_is_told(call: Callable[[Any], object]) -> None:
+    for wrong in ("llvm.0", 3, ""):
+        with pytest.raises(tileir.ArgumentError, match=r"context is a tileir\.Context, not a value of type"):
+            call(wrong)
+
+
+def test_functions_of_python_are_told_what_to_do() -> None:
+    with pytest.raises(tileir.ArgumentError, match=r"build the program with tileir\.FunctionBuilder"):
+        tileir.jit(lambda x: x)  # type: ignore[arg-type]
+
+
+ADDED = "function (A) -> (B) { B = A + 1; }"

@@ -20,7 +20,7 @@ from tileir.driver.programs import input_names, output_names, program_of, types_
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs
-from tileir.runtime.context import Context, default_context
+from tileir.runtime.context import Context, default_context, owner_of
 from tileir.runtime.devices.home import Home
 from tileir.runtime.plans.plan import Plan
 from tileir.typed.ir import TensorType
@@ -361,7 +361,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     """
     check_options(options)
     program = program_of(source)
-    types, owner = types_of(program, arguments), context or default_context()
+    types, owner = types_of(program, arguments), owner_of(context)
     chosen = device_meant(device, arguments, owner)
     return compile_for(program, types, owner, chosen, options, passes, choice_of(target))
 

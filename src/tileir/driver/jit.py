@@ -26,7 +26,7 @@ from tileir.driver.programs import input_names, output_names, program_of, types_
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import choice_of
 from tileir.runtime.arrays import check_inputs
-from tileir.runtime.context import Context, default_context
+from tileir.runtime.context import Context, default_context, owner_of
 from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.checks.sizing import sizing_inputs
@@ -239,7 +239,7 @@ def jit(
     check_options(options)
     program = program_of(source)
     names = input_names(program)
-    return Jit(program, device, options, choice_of(target), context or default_context(), names)
+    return Jit(program, device, options, choice_of(target), owner_of(context), names)
 
 
 @at_the_call

@@ -55,6 +55,8 @@ def program_of(source: object) -> Program:
         f"pass a function, a program of Stripe or of the semtree, the text of one, or the pathlib.Path of its file,"
         f" not a value of type {type(source).__name__}"
     )
+    if callable(source):
+        message += ": functions of Python are not traced; build the program with tileir.FunctionBuilder"
     raise ArgumentError((Diagnostic("TIL707", message),))
 
 

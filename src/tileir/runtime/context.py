@@ -247,6 +247,20 @@ def default_context() -> Context:
         return _default[0]
 
 
+def owner_of(context: object) -> Context:
+    """Return the context that somebody passed, or the default one.
+
+    Raises:
+        ArgumentError: TIL707, it is none.
+    """
+    if context is None:
+        return default_context()
+    if isinstance(context, Context):
+        return context
+    kind = type(context).__name__
+    raise ArgumentError((Diagnostic("TIL707", f"context is a tileir.Context, not a value of type {kind}"),))
+
+
 def _tell(mistakes: Iterator[str]) -> None:
     """Log what whoever wrote a back end would want to know."""
     for mistake in mistakes:

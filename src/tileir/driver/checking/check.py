@@ -13,7 +13,7 @@ from tileir.driver.checking.shrinking import smallest
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import function_of, program_of, refuse_semtree, types_of
 from tileir.driver.targets import choice_of, scheduling_target
-from tileir.runtime.context import default_context
+from tileir.runtime.context import owner_of
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.inference.inference import infer
 from tileir.typed.simplify.preparation import prepared
@@ -66,7 +66,7 @@ def check_passes(
     program = program_of(source)
     refuse_semtree(program)
     choice = choice_of(target)
-    facts = choice if isinstance(choice, Target) else (context or default_context()).device(device).target
+    facts = choice if isinstance(choice, Target) else owner_of(context).device(device).target
     chosen = scheduling_target(choice, facts, None)
     steps = passes_of(passes, chosen)
     if isinstance(program, StripeProgram):

@@ -18,7 +18,7 @@ from tileir.driver.programs import program_of, types_of
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.passes.base import names_of, run
-from tileir.runtime.context import default_context
+from tileir.runtime.context import owner_of
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Launch
@@ -124,7 +124,7 @@ def explain(
             a loop or branch is to be measured.
         BackendError: There is no such device, or it refused a kernel.
     """
-    owner = context or default_context()
+    owner = owner_of(context)
     request, chosen = asked(source, arguments, owner, device=device, target=target, passes=passes, on_device=measure)
     modelled = request.scheduling or request.target
     if measure and after is not None:

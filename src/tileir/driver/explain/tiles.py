@@ -16,7 +16,7 @@ from tileir.passes.base import applied, label_of, map_blocks, run, unnamed
 from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.search import best_tiles
 from tileir.passes.tiling.tile import tiled
-from tileir.runtime.context import default_context
+from tileir.runtime.context import owner_of
 from tileir.stripe.ir import Tags
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def tile_tables(
     """
     source = program_of(source)
     refuse_semtree(source)
-    request, _ = asked(source, arguments, context or default_context(), device=device, target=target, passes=passes)
+    request, _ = asked(source, arguments, owner_of(context), device=device, target=target, passes=passes)
     modelled = request.scheduling or request.target
     if not any(isinstance(unnamed(step), Autotile) for step in request.pipeline):
         message = "no step of this pipeline is autotile; name one, as in --passes 'autotile{memory_bytes=32768}'"

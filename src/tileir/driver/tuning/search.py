@@ -20,7 +20,7 @@ from tileir.driver.compiler import passes_of
 from tileir.driver.given_passes import refuse_functions
 from tileir.driver.programs import program_of, refuse_semtree, types_of
 from tileir.driver.targets import choice_of, scheduling_target
-from tileir.runtime.context import default_context
+from tileir.runtime.context import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ def tune(
     program = program_of(source)
     refuse_semtree(program)
     types = types_of(program, arguments)
-    owner = context or default_context()
+    owner = owner_of(context)
     chosen = owner.device(device_meant(device, arguments, owner))
     choice = choice_of(target)
     scheduling = None if choice is None else scheduling_target(choice, chosen.target, None)

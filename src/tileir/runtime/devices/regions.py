@@ -12,7 +12,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.advice import dtype_meant
 from tileir.core.tracebacks import at_the_call
-from tileir.runtime.context import Context, default_context
+from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.host_memory import allocate as fresh_on_host
 from tileir.runtime.offers import StagingExecutor
@@ -117,7 +117,7 @@ def memory(device: str | DeviceInfo | None = None, *, context: Context | None = 
         BackendError: TIL801, there is no such device.
 
     """
-    owner = context or default_context()
+    owner = owner_of(context)
     home = owner.home(owner.device(device))
     return MemoryRegions(DeviceRegion(home), SharedRegion(home))
 

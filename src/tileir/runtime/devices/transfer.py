@@ -11,7 +11,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.tracebacks import at_the_call
 from tileir.runtime.arrays import converted, to_array
-from tileir.runtime.context import Context, default_context
+from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, Place, at, imported, place_of, spelt
 from tileir.runtime.devices.exchange import Exchange
@@ -50,7 +50,7 @@ def to_device(
         BackendError: TIL801, there is no such device.
 
     """
-    owner = context or default_context()
+    owner = owner_of(context)
     if isinstance(array, DeviceArray):
         found = array
     elif is_foreign(array):
