@@ -38,7 +38,8 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
   async_wait(0);
   barrier();
   multiply(mma_m16n8k8_f32) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * B[0] strides(16, 1);
-  kept = kept + sums[0];
+  exchange(4) sums[1] = sums[0];
+  kept = kept + sums[1];
   if (kept < 1.0) {
     C[P[1]] = kept;
   }
@@ -84,10 +85,11 @@ def test_kinds_of_statements() -> None:
     kernel = parse_kernel(INSTRUCTIONS)
     found = {type(stmt): stmt for stmt in statements(kernel.body)}
     assert found.keys() == set(get_args(ir.Stmt))
-    assert {kind for kind, stmt in found.items() if meets(stmt)} == {ir.Barrier, ir.MatrixMultiply}
+    assert {kind for kind, stmt in found.items() if meets(stmt)} == {ir.Barrier, ir.MatrixMultiply, ir.Exchange}
     assert {kind for kind, stmt in found.items() if not is_plain(stmt)} == {
         ir.Barrier,
         ir.MatrixMultiply,
+        ir.Exchange,
         ir.AsyncCopy,
     }
     assert all(not writes(stmt) and not sets(stmt) for stmt in found.values() if isinstance(stmt, ir.Hint))

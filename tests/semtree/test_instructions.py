@@ -16,6 +16,7 @@ from tileir.semtree.ir import KernelFunction
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
+from tileir.semtree.transform.threads import one_thread
 
 PRODUCT: Final = """
 kernel product(
@@ -166,3 +167,54 @@ def test_faults_in_the_text() -> None:
         with pytest.raises(TileError) as caught:
             parse_kernel(text.replace(old, new))
         assert caught.value.diagnostics[0].code == "TIL102"
+
+
+EXCHANGE: Final = """
+kernel trade(out f32 O[64], in f32 A[64]) grid(1) group(32) index(i32) {
+  i32 t = local_id(0);
+  private f32 own[4] align(64);
+  private f32 other[2] align(64);
+  own[2 : 2] = A[t * 2 : 2];
+  exchange(5) other[0 : 2] = own[2 : 2];
+  exchange(2) own[0] = other[1];
+  O[t * 2] = other[0];
+  O[t * 2 + 1] = own[0];
+}
+"""
+
+
+def test_threads_exchange_what_they_hold() -> None:
+    kernel = parse_kernel(EXCHANGE)
+    verify(kernel)
+    assert parse_kernel(to_text(kernel)) == kernel
+    assert from_json(to_json(kernel), KernelFunction) == kernel
+    assert without_instructions(kernel, exchanges=False) is kernel
+    plain = without_instructions(kernel)
+    verify(plain)
+    assert "exchange(" not in to_text(plain)
+    given = np.arange(64, dtype=np.float32)
+    numbers = np.arange(32)
+    wanted = np.stack([given[2 * (numbers ^ 5)], given[2 * (numbers ^ 7) + 1]], axis=1).reshape(-1)
+    for variant in (kernel, plain, one_thread(kernel)):
+        result = np.zeros(64, np.float32)
+        run(variant, [result, given], ALL_CHECKS)
+        np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("exchange(5)", "exchange(0)", "TIL551"),
+        ("exchange(5)", "exchange(32)", "TIL551"),
+        ("group(32)", "group(4)", "TIL551"),
+        ("other[0 : 2] = own[2 : 2]", "other[0] = own[2 : 2]", "TIL552"),
+        ("other[0 : 2] = own[2 : 2]", "other[0 : 2] = A[2 : 2]", "TIL554"),
+        ("private f32 other", "local f32 other", "TIL554"),
+        ("  exchange(2) own[0] = other[1];", "  if (t < 7) { exchange(2) own[0] = other[1]; }", "TIL555"),
+    ],
+)
+def test_exchanges_are_between_all_threads_of_a_warp(old: str, new: str, code: str) -> None:
+    assert old in EXCHANGE
+    with pytest.raises(TileError) as caught:
+        verify(parse_kernel(EXCHANGE.replace(old, new)))
+    assert code in [fault.code for fault in caught.value.diagnostics]

@@ -15,14 +15,14 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.check.verifier import verify
-from tileir.semtree.ir import GridLevel, MatrixMultiply, ParamAccess, Type
+from tileir.semtree.ir import Exchange, GridLevel, MatrixMultiply, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
-from tileir_cuda.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials
+from tileir_cuda.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
 from tileir_cuda.products import OF_WARPS
 from tileir_cuda.remainders import remainders
 from tileir_cuda.shared_memory import SharedMemory
@@ -48,6 +48,15 @@ MOST_THREADS: Final = (1024, 1024, 64)
 """How many threads a block can have along each axis, and 1024 of them in all."""
 
 _AXES: Final = "xyz"
+
+_REGISTERS: Final = 65536
+_SHARED_BYTES: Final = 228 * 1024
+_RESERVED_BYTES: Final = 1024
+"""Registers and shared memory of a processor of ``sm_90a``, and what a group needs of the latter for itself."""
+
+_OF_THREADS_THAT_HOLD: Final = 168
+"""Registers that threads get that hold operands of products of four warps."""
+
 _PREFIX: Final = "remainder"
 _ATTRIBUTES: Final = "nounwind mustprogress norecurse"
 
@@ -70,8 +79,10 @@ def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_
     for number, kernel in enumerate(kernels):
         verify(kernel)
         _check(kernel, architecture)
-        plain = without_instructions(kernel, _spelt(kernel, architecture), copies=False, folds=True)
-        ready = legalise(stored_as_bits(expand_kernel(plain, NATIVE, rounded=ROUNDED)), CAPABILITIES)
+        plain = without_instructions(
+            kernel, _spelt(kernel, architecture), copies=False, folds=True, exchanges=_exchanges_parts(kernel)
+        )
+        ready = legalise(stored_as_bits(in_base_two(expand_kernel(plain, NATIVE, rounded=ROUNDED))), CAPABILITIES)
         module.functions.append(_kernel(module, ready, symbol(number, kernel)))
     module.functions.extend(remainders("".join(module.functions), _PREFIX))
     module.functions.extend(exponentials("".join(module.functions)))
@@ -98,6 +109,12 @@ def _spelt(kernel: KernelFunction, architecture: Architecture) -> frozenset[str]
     whole = OF_WARPGROUPS if architecture.name == "sm_90a" else ()
     missing = {stmt.fragment for stmt in products if not (is_spelt(stmt) if stmt.fragment in whole else is_plain(stmt))}
     return frozenset((*OF_WARPS, *whole)) - missing
+
+
+def _exchanges_parts(kernel: KernelFunction) -> bool:
+    """Return whether threads exchange anything else than words."""
+    exchanged = (stmt.source.type.dtype for stmt in statements(kernel.body) if isinstance(stmt, Exchange))
+    return not all(dtype in (DType.F32, DType.I32, DType.U32) for dtype in exchanged)
 
 
 def _check(kernel: KernelFunction, architecture: Architecture) -> None:
@@ -131,7 +148,23 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     out.effect("ret void")
     params = ", ".join(f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))
     block = ",".join(map(str, threads(kernel)))
-    return out.text(f'define ptx_kernel void @{name}({params}) {_ATTRIBUTES} "nvvm.reqntid"="{block}"')
+    attributes = f'{_ATTRIBUTES} "nvvm.reqntid"="{block}"'
+    beside = _beside(kernel, room.nbytes)
+    if beside > 1:
+        attributes += f' "nvvm.minctasm"="{beside}"'
+    return out.text(f"define ptx_kernel void @{name}({params}) {attributes}")
+
+
+def _beside(kernel: KernelFunction, shared: int) -> int:
+    """Return how many groups share a processor for which the assembler leaves registers; 1 where it shall choose.
+
+    It takes a few more than a third of all, where threads hold operands of products beside sums, if it may.
+    """
+    products = (stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
+    if not any(stmt.left.held and stmt.fragment in OF_WARPGROUPS for stmt in products):
+        return 1
+    most = _REGISTERS // (_OF_THREADS_THAT_HOLD * math.prod(kernel.group))
+    return max(1, min(most, _SHARED_BYTES // (shared + _RESERVED_BYTES)))
 
 
 def _coordinates(env: Environment, kernel: KernelFunction) -> None:

@@ -113,9 +113,9 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
     fragment = FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
     lane = apply_integer(env.out, Op.MOD, (thread_number(env, group), integer(fragment.threads, _INDEX)), index=True)
-    left: _Held | _Fragments
+    left: Held | _Fragments
     if stmt.left.held:
-        left = _Held.of(env, stmt)
+        left = Held.of(env, stmt)
     else:
         left = _Fragments.of(env, stmt.left, shared[stmt.left.start.array], lane, step, height, right=False)
     right = _Fragments.of(env, stmt.right, shared[stmt.right.start.array], lane, step, width, right=True)
@@ -133,7 +133,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Held:
+class Held:
     """Takes fragments of the left operand from a private array, where they lie as instructions want them.
 
     Attributes:
@@ -143,6 +143,7 @@ class _Held:
         dtype: Of its elements.
         fragment: The instruction.
         across: How many fragments a row of them has.
+        count: How many elements a thread holds.
 
     """
 
@@ -152,15 +153,16 @@ class _Held:
     dtype: DType
     fragment: Fragment
     across: int
+    count: int
 
     @classmethod
-    def of(cls, env: Environment, stmt: MatrixMultiply) -> _Held:
+    def of(cls, env: Environment, stmt: MatrixMultiply) -> Held:
         """Look at the left operand of a product."""
         start, fragment = stmt.left.start, FRAGMENTS[stmt.fragment]
         offset = offset_of(env, start.offset)
         assert isinstance(offset, Offset)
         across = stmt.tile[2] // fragment.mnk[2]
-        return cls(env, env.arrays[start.array], offset, start.type.dtype, fragment, across)
+        return cls(env, env.arrays[start.array], offset, start.type.dtype, fragment, across, stmt.left.held)
 
     def at(self, row: int, step: int) -> list[str]:
         """Return the words of the fragment at a row and a step."""
@@ -170,9 +172,26 @@ class _Held:
         lanes = _WORD // self.dtype.itemsize
         return [self._word(number * layout.held + place, lanes) for place in range(0, layout.held, lanes)]
 
+    def words(self) -> list[str]:
+        """Return all words, in the order in which they lie."""
+        lanes = _WORD // self.dtype.itemsize
+        return [self._word(place, lanes) for place in range(0, self.count, lanes)]
+
+    def keep(self, values: list[Value]) -> list[Value]:
+        """Store all words, which are the first of some values, and return the other ones."""
+        lanes = _WORD // self.dtype.itemsize
+        kind, count = Type(self.dtype, lanes), self.count // lanes
+        for number, value in enumerate(values[:count]):
+            pair = self.env.out.pure(f"bitcast i32 {value.text} to {register(kind)}")
+            store(self.env.out, self.place, self._at(number * lanes, lanes), Value(pair, kind))
+        return values[count:]
+
+    def _at(self, distance: int, lanes: int) -> Offset:
+        return attrs.evolve(self.start, distance=self.start.distance + distance, step=1, lanes=lanes)
+
     def _word(self, distance: int, lanes: int) -> str:
         kind = Type(self.dtype, lanes)
-        offset = attrs.evolve(self.start, distance=self.start.distance + distance, step=1, lanes=lanes)
+        offset = self._at(distance, lanes)
         word = self.env.out.pure(f"bitcast {register(kind)} {load(self.env.out, self.place, offset, kind).text} to i32")
         return rounded(self.env, word) if self.dtype is DType.F32 else word
 

@@ -6,31 +6,41 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
+from tileir.core.fragments import FRAGMENTS
+from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
+    WARP,
+    Assign,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
     Barrier,
-    Declare,
+    Const,
+    Exchange,
     For,
     If,
     MatrixMultiply,
     Region,
     Subscript,
+    Type,
 )
+from tileir.semtree.matrices import held
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda import products, warpgroups
 from tileir_cuda.products import Shared
 from tileir_cuda.warpgroups import OF_WARPGROUPS
-from tileir_llvm.expressions import offset_of
+from tileir_llvm.expressions import evaluate, offset_of
 from tileir_llvm.memory import Offset, Place, load, pointer_to, store
+from tileir_llvm.spelling import register
 from tileir_llvm.statements import Statements
+from tileir_llvm.text import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.semtree.ir import DeclareArray, Expr, Stmt
     from tileir_cuda.shared_memory import SharedMemory
+    from tileir_cuda.warpgroups import Begun
     from tileir_llvm.statements import Together
 
 _CACHED_ONCE: Final = 16
@@ -54,17 +64,55 @@ class CudaStatements(Statements):
     _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
-        """Write statements, one after the other; copies behind a product are begun before it is waited for."""
-        left = list(stmts)
-        while left:
-            stmt = left.pop(0)
-            if not (isinstance(stmt, MatrixMultiply) and stmt.fragment in OF_WARPGROUPS):
-                super().write((stmt,))
+        """Write statements, one after the other; products that were begun go on beside those that do not need them."""
+        begun: list[Begun] = []
+        changed: set[str] = set()
+        for number, stmt in enumerate(stmts):
+            after = stmts[number + 1] if number + 1 < len(stmts) else None
+            if _is_zeroing(stmt, after):
+                self._finish(begun, changed, _needed(stmt, begun))
                 continue
-            begun = warpgroups.begin(self.env, stmt, self._shared)
-            while left and _is_beside(left[0], stmt):
-                super().write((left.pop(0),))
-            warpgroups.finish(self.env, stmt, begun)
+            if isinstance(stmt, MatrixMultiply) and stmt.fragment in OF_WARPGROUPS:
+                if any(stmt.left.start.array == each.stmt.accumulators.array for each in begun):
+                    self._finish(begun, changed, len(begun))
+                fresh = number > 0 and _is_zeroing(stmts[number - 1], stmt)
+                begun.append(warpgroups.begin(self.env, stmt, self._shared, fresh=fresh))
+                continue
+            needed = _needed(stmt, begun)
+            last = needed and not any(_needed(later, begun[:needed]) for later in stmts[number + 1 :])
+            if last and isinstance(stmt, If) and not stmt.otherwise and not _meets(stmt):
+                self._seldom(stmt, begun[:needed], len(begun) - needed)
+                self._finish(begun, changed, needed)
+                continue
+            self._finish(begun, changed, needed)
+            super().write((stmt,))
+            if begun:
+                changed |= {place.array for each in statements((stmt,)) for place in writes(each)}
+        self._finish(begun, changed, len(begun))
+
+    def _seldom(self, stmt: If, begun: list[Begun], pending: int) -> None:
+        """Write a condition under which products are needed, and wait for them if it holds in any thread of a warp.
+
+        The assembler moves a wait up to the begin of its block, before what goes on beside the products. Behind a
+        branch it stays where it is.
+        """
+        out = self.env.out
+        condition = evaluate(self.env, stmt.condition)
+        any_of = out.call("i1", "llvm.nvvm.vote.any.sync", ("i32", "-1"), ("i1", condition.text))
+        needed, done = out.fresh_label("needed"), out.fresh_label("done")
+        out.branch_if(any_of, needed, done)
+        out.start(needed)
+        with out.scope():
+            warpgroups.finish(self.env, begun, pending)
+            super().write((stmt,))
+        out.branch(done)
+        out.start(done)
+
+    def _finish(self, begun: list[Begun], changed: set[str], count: int) -> None:
+        """Wait for the first products that were begun; since then arrays were changed."""
+        if count:
+            warpgroups.finish(self.env, begun[:count], len(begun) - count, changed)
+            del begun[:count]
 
     def together(self, stmt: Together) -> None:
         """Write what the threads of a group do together."""
@@ -83,6 +131,8 @@ class CudaStatements(Statements):
             case AsyncWait(pending=pending):
                 out.module.declarations["declare void @llvm.nvvm.cp.async.wait.group(i32 immarg)"] = None
                 out.effect(f"call void @llvm.nvvm.cp.async.wait.group(i32 {pending})")
+            case Exchange():
+                self._exchange(stmt)
             case MatrixMultiply():  # those of four warps are begun and waited for by write()
                 products.multiply(self.env, stmt, self.group, self._shared)
             case _:
@@ -98,6 +148,23 @@ class CudaStatements(Statements):
         pointer, alignment = self.room.pointers[array], self.room.alignments[array]
         self._shared[array.name] = Shared(f"ptrtoint (ptr addrspace(3) {pointer} to i32)", alignment)
         return Place(f"addrspacecast (ptr addrspace(3) {pointer} to ptr)", array.dtype, alignment)
+
+    def _exchange(self, stmt: Exchange) -> None:
+        """Write an exchange of words, lane by lane."""
+        env, out, kind = self.env, self.env.out, Type(stmt.source.type.dtype)
+        places = [(env.arrays[each.array], offset_of(env, each.offset)) for each in (stmt.target, stmt.source)]
+        (target, to), (source, origin) = places
+        assert isinstance(to, Offset)  # as threads exchange neighbours
+        assert isinstance(origin, Offset)
+        spelt = register(kind)
+        for lane in range(stmt.source.type.lanes):
+            own, there = (attrs.evolve(each, distance=each.distance + lane, step=1, lanes=1) for each in (origin, to))
+            value = load(out, source, own, kind)
+            word = value.text if spelt == "i32" else out.pure(f"bitcast {spelt} {value.text} to i32")
+            operands = (("i32", "-1"), ("i32", word), ("i32", f"{stmt.mask}"), ("i32", f"{WARP - 1}"))
+            got = out.call("i32", "llvm.nvvm.shfl.sync.bfly.i32", *operands)
+            back = got if spelt == "i32" else out.pure(f"bitcast i32 {got} to {spelt}")
+            store(out, target, there, Value(back, kind))
 
     def _copy(self, stmt: AsyncCopy) -> None:
         """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""
@@ -119,17 +186,40 @@ class CudaStatements(Statements):
         out.effect(f"call void @{name}(ptr addrspace(3) {shared}, ptr addrspace(1) {memory})")
 
 
-def _is_beside(stmt: Stmt, product: MatrixMultiply) -> bool:
-    """Return whether a statement only copies ahead, which may go on while a product does.
+def _needed(stmt: Stmt, begun: list[Begun]) -> int:
+    """Return how many of the products that were begun have to be done before a statement.
 
-    A product and the copies behind it are of one iteration, which fills other parts of an array than it reads.
+    Whatever touches their sums needs them, and where threads meet, all are done. Nothing else that a kernel without
+    races does depends on them: all threads of a product read its operands, so one writes there behind a barrier only.
     """
-    held = product.accumulators.array
-    kinds = (Declare, For, If, AsyncCopy, AsyncCommit)
-    inside = tuple(statements((stmt,)))
-    if not all(isinstance(each, kinds) for each in inside):
-        return False
-    return not any(isinstance(node, Subscript) and node.array == held for each in inside for node in _nodes(each))
+    if _meets(stmt):
+        return len(begun)
+    touched = {node.array for each in statements((stmt,)) for node in _nodes(each) if isinstance(node, Subscript)}
+    return max((n for n, each in enumerate(begun, 1) if each.stmt.accumulators.array in touched), default=0)
+
+
+def _meets(stmt: Stmt) -> bool:
+    """Return whether all threads meet in a statement, or in one that is nested in it."""
+    return any(isinstance(each, Barrier | MatrixMultiply) for each in statements((stmt,)))
+
+
+def _is_zeroing(stmt: Stmt, after: Stmt | None) -> bool:
+    """Return whether a loop makes all sums zeros that a product adds to: its first instruction can do without."""
+    match stmt, after:
+        case (
+            For(
+                counter=counter,
+                begin=Const(value=0),
+                end=Const(value=count),
+                step=1,
+                body=(Assign(target=Subscript(array=array, offset=offset, type=kind), value=Const(value=0.0)),),
+            ),
+            MatrixMultiply(accumulators=Subscript(array=sums, offset=Const(value=0))),
+        ):
+            whole = after.tile[:2] == FRAGMENTS[after.fragment].mnk[:2] and after.fragment in OF_WARPGROUPS
+            return array == sums and offset == counter and kind.lanes == 1 and count == held(after) and whole
+        case _:
+            return False
 
 
 def _nodes(stmt: Stmt) -> Iterator[Expr]:

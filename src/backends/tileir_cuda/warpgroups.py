@@ -14,15 +14,15 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
 from tileir.semtree.ir import Type
-from tileir.semtree.matrices import PLAIN, folded
-from tileir_cuda.products import accumulators, keep
+from tileir.semtree.matrices import PLAIN, folded, held
+from tileir_cuda.products import Held, accumulators, keep
 from tileir_llvm.conversions import cast, integer
 from tileir_llvm.expressions import evaluate
 from tileir_llvm.spelling import register
 from tileir_llvm.text import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from tileir.semtree.ir import MatrixMultiply, MatrixOperand
     from tileir_cuda.products import Shared
@@ -96,74 +96,140 @@ class Matrix:
         return pieces * self.chunk + rest + self.step * number
 
 
+@attrs.frozen(eq=False)
+class Begun:
+    """A product that was begun.
+
+    Attributes:
+        stmt: The product.
+        words: What its instructions read from registers, which have to stay as they are until it is done.
+
+    """
+
+    stmt: MatrixMultiply
+    words: tuple[str, ...]
+
+
 def is_spelt(stmt: MatrixMultiply) -> bool:
     """Return whether the operands of a product lie as the instruction takes them."""
-    return None not in _matrices(stmt)
+    return _right(stmt) is not None and (stmt.left.held > 0 or _left(stmt) is not None)
 
 
-def _matrices(stmt: MatrixMultiply) -> tuple[Matrix | None, Matrix | None]:
-    rows, columns, step = FRAGMENTS[stmt.fragment].mnk
-    return Matrix.of(stmt.left, step, rows, right=False), Matrix.of(stmt.right, step, columns, right=True)
+def _left(stmt: MatrixMultiply) -> Matrix | None:
+    rows, _, step = FRAGMENTS[stmt.fragment].mnk
+    return Matrix.of(stmt.left, step, rows, right=False)
 
 
-def begin(env: Environment, stmt: MatrixMultiply, shared: dict[str, Shared]) -> list[Value]:
-    """Begin a product: for each part of the sums one statement that begins all its steps. Return sums to wait for."""
+def _right(stmt: MatrixMultiply) -> Matrix | None:
+    _, columns, step = FRAGMENTS[stmt.fragment].mnk
+    return Matrix.of(stmt.right, step, columns, right=True)
+
+
+def begin(env: Environment, stmt: MatrixMultiply, shared: dict[str, Shared], *, fresh: bool) -> Begun:
+    """Begin a product: for each part of the sums one statement that begins all its steps; ``fresh`` sums were zeros."""
     fragment = FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
-    left, right = _matrices(stmt)
-    assert left is not None  # others are spelt out
-    assert right is not None
-    starts = [_descriptor(env, operand, shared[operand.start.array]) for operand in (stmt.left, stmt.right)]
+    right, b = _right(stmt), _descriptor(env, stmt.right, shared[stmt.right.start.array])
+    assert right is not None  # others are spelt out
+    factors, words = _factors(env, stmt, shared)
     count = fragment.sums.held
-    begun: list[Value] = []
     for row in range(height // rows):
         for column in range(width // columns):
             first = (row * (width // columns) + column) * count
-            sums = accumulators(env, stmt, first, count)
-            pairs = [
-                (_moved(env, left, starts[0], row, number), _moved(env, right, starts[1], column, number))
-                for number in range(depth // step)
-            ]
-            begun.extend(_products(env, stmt, pairs, sums, left.across, right.across))
-    return begun
+            sums = [] if fresh else accumulators(env, stmt, first, count)
+            pairs = [(factors[row][n], _moved(env, right, b, column, n)) for n in range(depth // step)]
+            flags = (right.across,) if stmt.left.held else (factors_across(stmt), right.across)
+            keep(env, stmt, first, _products(env, stmt, pairs, sums, flags))
+    return Begun(stmt, words)
 
 
-def finish(env: Environment, stmt: MatrixMultiply, begun: list[Value]) -> None:
-    """Wait for the products of this thread, and keep their sums, which nothing may touch meanwhile."""
-    lines = ("wgmma.wait_group.sync.aligned 0;",)
-    keep(env, stmt, 0, _asm(env, lines, begun, []))
+def factors_across(stmt: MatrixMultiply) -> bool:
+    """Return whether the rows of a left operand in shared memory lie across the depth."""
+    left = _left(stmt)
+    assert left is not None
+    return left.across
+
+
+def _factors(
+    env: Environment, stmt: MatrixMultiply, shared: dict[str, Shared]
+) -> tuple[list[list[tuple[str, ...]]], tuple[str, ...]]:
+    """Return what instructions take for left operands, by rows and steps, a descriptor or words; and all words."""
+    rows, _, step = FRAGMENTS[stmt.fragment].mnk
+    height, depth = range(stmt.tile[0] // rows), range(stmt.tile[2] // step)
+    if stmt.left.held:
+        own = Held.of(env, stmt)
+        found = [[tuple(own.at(row * rows, n * step)) for n in depth] for row in height]
+        return found, tuple(word for line in found for words in line for word in words)
+    left, a = _left(stmt), _descriptor(env, stmt.left, shared[stmt.left.start.array])
+    assert left is not None
+    return [[(_moved(env, left, a, row, n),) for n in depth] for row in height], ()
+
+
+def finish(env: Environment, done: list[Begun], pending: int, changed: Collection[str] = ()) -> None:
+    """Wait for products of this thread, all but the last ``pending`` ones, and keep their sums.
+
+    Until then nothing may touch the registers of sums or words: they are operands here, and so stay where they are.
+    What was written over words meanwhile, to the arrays ``changed``, gets registers of its own here: the assembler
+    would take those of the words otherwise, and then lets nothing go on beside a product.
+    """
+    places = {(each.stmt.accumulators.array, str(each.stmt.accumulators.offset)): each.stmt for each in done}
+    sums = [(stmt, accumulators(env, stmt, 0, held(stmt))) for stmt in places.values()]
+    old = [word for each in done for word in each.words]
+    lefts = {each.stmt.left.start.array: each.stmt for each in done if each.stmt.left.start.array in changed}
+    owned = [Held.of(env, stmt) for stmt in lefts.values()]
+    new = [word for own in owned for word in own.words()]
+    values = [value for _, part in sums for value in part]
+    first = 2 * len(values) + len(new)
+    lines = [f"wgmma.wait_group.sync.aligned {pending};"]
+    lines += [f"mov.b32 ${len(values) + n}, ${first + n};" for n in range(len(new))]
+    found = _asm(env, lines, values, [Type(DType.I32)] * len(new), [(word, "r") for word in (*new, *old)])
+    for stmt, part in sums:
+        keep(env, stmt, 0, found[: len(part)])
+        found = found[len(part) :]
+    for own in owned:
+        found = own.keep(found)
 
 
 def _products(
-    env: Environment, stmt: MatrixMultiply, pairs: list[tuple[str, str]], sums: list[Value], *turned: bool
+    env: Environment,
+    stmt: MatrixMultiply,
+    pairs: list[tuple[tuple[str, ...], str]],
+    sums: list[Value],
+    turned: tuple[bool, ...],
 ) -> list[Value]:
-    """Return sums with the products of pairs of descriptors added, one after the other, all in one statement."""
-    m, n, k = FRAGMENTS[stmt.fragment].mnk
-    kind = _KINDS[FRAGMENTS[stmt.fragment].a.dtype]
-    held = len(sums)
-    names = ", ".join(f"${number}" for number in range(held))
+    """Return sums with products added, one after the other, in one statement; without sums, the products' own."""
+    fragment = FRAGMENTS[stmt.fragment]
+    m, n, k = fragment.mnk
+    kind = _KINDS[fragment.a.dtype]
+    count = fragment.sums.held
+    names = ", ".join(f"${number}" for number in range(count))
     flags = ", ".join(str(int(flag)) for flag in turned)
-    lines = ["{", ".reg .pred p;", "setp.eq.u32 p, 0, 0;", "wgmma.fence.sync.aligned;"]
-    for number in range(len(pairs)):
-        a, b = (f"${2 * held + 2 * number + side}" for side in range(2))
-        shape = f"m{m}n{n}k{k}.f32.{kind}.{kind}"
-        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{names}}}, {a}, {b}, p, 1, 1, {flags};")
+    lines = ["{", ".reg .pred p, q;", "setp.eq.u32 p, 0, 0;", "setp.ne.u32 q, 0, 0;", "wgmma.fence.sync.aligned;"]
+    operands: list[tuple[str, str]] = []
+    for number, (left, right) in enumerate(pairs):
+        place = count + len(sums) + len(operands)
+        parts = [f"${place + part}" for part in range(len(left) + 1)]
+        operands += [*((text, "r" if len(left) > 1 else "l") for text in left), (right, "l")]
+        a = f"{{{', '.join(parts[:-1])}}}" if len(left) > 1 else parts[0]
+        shape, adds = f"m{m}n{n}k{k}.f32.{kind}.{kind}", "p" if sums or number else "q"
+        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{names}}}, {a}, {parts[-1]}, {adds}, 1, 1, {flags};")
     lines += ["wgmma.commit_group.sync.aligned;", "}"]
-    return _asm(env, lines, sums, [text for pair in pairs for text in pair])
+    return _asm(env, lines, sums, [] if sums else [Type(DType.F32)] * count, operands)
 
 
-def _asm(env: Environment, lines: Sequence[str], sums: list[Value], descriptors: list[str]) -> list[Value]:
-    """Write lines that change sums, whose registers are the first operands, and descriptors the last ones."""
-    out, held = env.out, len(sums)
-    constraints = ",".join((*["=f"] * held, *map(str, range(held)), *["l"] * len(descriptors), "~{memory}"))
-    result = "{" + ", ".join([register(total.type) for total in sums]) + "}"
+def _asm(
+    env: Environment, lines: Sequence[str], sums: list[Value], made: list[Type], inputs: list[tuple[str, str]]
+) -> list[Value]:
+    """Write lines that change sums, whose registers are the first operands, and make values; inputs come last."""
+    out, kinds = env.out, [*(total.type for total in sums), *made]
+    results = [f"={'f' if kind.dtype.is_float else 'r'}" for kind in kinds]
+    constraints = ",".join((*results, *map(str, range(len(sums))), *(mark for _, mark in inputs), "~{memory}"))
+    result = "{" + ", ".join([register(kind) for kind in kinds]) + "}"
     operands = [f"{register(total.type)} {total.text}" for total in sums]
-    operands += [f"i64 {text}" for text in descriptors]
+    operands += [f"{'i64' if mark == 'l' else 'i32'} {text}" for text, mark in inputs]
     code = "\\0A".join(lines)
-    made = out.result(f'call {result} asm sideeffect "{code}", "{constraints}"({", ".join(operands)}) #{CONVERGENT}')
-    return [
-        Value(out.result(f"extractvalue {result} {made}, {number}"), total.type) for number, total in enumerate(sums)
-    ]
+    made_of = out.result(f'call {result} asm sideeffect "{code}", "{constraints}"({", ".join(operands)}) #{CONVERGENT}')
+    return [Value(out.result(f"extractvalue {result} {made_of}, {number}"), kind) for number, kind in enumerate(kinds)]
 
 
 def _descriptor(env: Environment, operand: MatrixOperand, shared: Shared) -> Value:

@@ -16,6 +16,7 @@ from tileir.semtree.ir import (
     Barrier,
     Declare,
     DeclareArray,
+    Exchange,
     For,
     Hint,
     If,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
     from tileir.semtree.transform.layout import Layout
 
-Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
+Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange
 """What the threads of a group do together."""
 
 _WHOLE: Final = 16
@@ -85,7 +86,7 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
-            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Exchange():
                 self.together(stmt)
             case Hint():
                 self._hint(stmt)

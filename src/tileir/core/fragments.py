@@ -111,8 +111,8 @@ class Operand:
 
     Attributes:
         dtype: Of its elements in memory.
-        layout: Which elements each thread holds; None where the instruction reads local memory.
-        where: Where the instruction takes it from.
+        layout: Which elements each thread holds; None where the instruction takes it from local memory only.
+        where: Where the instruction takes it from; an operand of local memory with a layout may be in registers, too.
         swizzles: How local memory may be swizzled, beside not at all.
         transposable: Whether local memory may have it by rows as well as by columns.
 
@@ -249,13 +249,19 @@ def _mma(depth: int, left: DType, right: DType) -> Fragment:
 
 
 def _wgmma(columns: int, dtype: DType) -> Fragment:
-    """NVIDIA's of four warps: factors are in local memory, in rows of 128 bytes or less, sums as those of ``mma``."""
+    """NVIDIA's of four warps: factors are in local memory, in rows of 128 bytes or less, sums as those of ``mma``.
+
+    Threads may hold the left factor as ``mma`` has it, each warp its own rows.
+    """
     mnk = (64, columns, 32 // dtype.itemsize)
+    word, depth = _log(_WORD // dtype.itemsize), _log(mnk[2])
+    own = _layout(f"{_bits('k', word + 2, word)} m0 m1 m2 m4 m5", _bits("k", word), "m3", _bits("k", depth, word + 2))
     factor = Operand(dtype, None, Where.LOCAL, _SWIZZLES, transposable=dtype.itemsize == _WORD // 2)
+    left = attrs.evolve(factor, layout=own)
     sums = _layout("n1 n2 m0 m1 m2 m4 m5", "n0 m3", _bits("n", _log(columns), 3))
     name = _name("wgmma", mnk, dtype, dtype)
     return Fragment(
-        name, mnk, 128, factor, factor, Operand(_wide(dtype), sums), "sm_90a", is_async=True, rounded=dtype is DType.F32
+        name, mnk, 128, left, factor, Operand(_wide(dtype), sums), "sm_90a", is_async=True, rounded=dtype is DType.F32
     )
 
 

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 LValue: TypeAlias = Var | Subscript
 
+WARP: Final = 32
+"""Neighbouring threads that exchange what they hold without local memory, where a device has an instruction for it."""
+
 _READ: Final = role(Role.OPERAND, Subscript)
 _WRITTEN: Final = role(Role.TARGET, Subscript)
 _UPDATED: Final = role(Role.UPDATED, Subscript)
@@ -174,6 +177,19 @@ class MatrixMultiply(Collective):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
+class Exchange(Collective):
+    """Set elements to those that another thread holds of ``source``: the one whose number differs in the bits ``mask``.
+
+    Threads are numbered axis 0 fastest, and ``mask`` is below :data:`WARP`, so that both are of one warp.
+    """
+
+    form: ClassVar[str] = "exchange({mask}) {target} = {source}"
+    mask: int
+    target: Subscript = attrs.field(metadata=_WRITTEN)
+    source: Subscript = attrs.field(metadata=_READ)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -181,7 +197,7 @@ class Prefetch(Hint):
     target: Subscript = attrs.field(metadata=_PLACE)
 
 
-Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply
+Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange
 """What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch

@@ -25,6 +25,7 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Exchange,
     For,
     GridIndex,
     GridLevel,
@@ -68,29 +69,35 @@ def held_of_left(stmt: MatrixMultiply) -> int | None:
     """Return how many elements of the left operand a thread can hold; None where the instruction takes none so."""
     fragment = FRAGMENTS[stmt.fragment]
     layout = fragment.a.layout
-    if fragment.a.where is not Where.REGISTER or layout is None or NOTHING in (*layout.threads, *layout.elements):
+    if fragment.a.where is Where.TILE or layout is None or NOTHING in (*layout.threads, *layout.elements):
         return None
     return layout.held * (stmt.tile[0] // fragment.mnk[0]) * (stmt.tile[2] // fragment.mnk[2])
 
 
 def waits(stmt: Stmt) -> bool:
-    """Return whether threads wait at a statement for others: at a barrier, or for what these hold of an operand."""
-    return isinstance(stmt, Barrier) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
+    """Return whether threads wait at a statement for others: at a barrier, or for what these hold."""
+    return isinstance(stmt, Barrier | Exchange) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
 
 
 def without_instructions(
-    kernel: KernelFunction, spelt: Collection[str] = (), *, copies: bool = True, folds: bool = False
+    kernel: KernelFunction,
+    spelt: Collection[str] = (),
+    *,
+    copies: bool = True,
+    folds: bool = False,
+    exchanges: bool = True,
 ) -> KernelFunction:
     """Return an equal kernel without asynchronous copies and products of matrices; itself where it has none.
 
-    Copies happen at once, and each thread computes the sums that it holds; operands that threads hold go through local
-    memory.
+    Copies happen at once, and each thread computes the sums that it holds; operands that threads hold, and what they
+    exchange, go through local memory.
 
     Args:
         kernel: The kernel.
         spelt: The fragments that the back end has words for, which stay.
         copies: Whether asynchronous copies go.
         folds: Whether the back end takes operands that are folded.
+        exchanges: Whether exchanges go.
     """
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
@@ -102,12 +109,36 @@ def without_instructions(
                 return (Assign(target, source),)
             case AsyncCommit() | AsyncWait() if copies:
                 return ()
+            case Exchange() if exchanges:
+                return _exchanged(stmt, kernel, names)
             case MatrixMultiply() if stmt.fragment not in spelt or not (folds or is_plain(stmt)):
                 return _Product(stmt, kernel, names).statements()
             case _:
                 return (stmt,)
 
     return with_body(kernel, rewrite_stmts(plain, kernel.body))
+
+
+def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, ...]:
+    """Return what puts the elements of each thread into local memory, and takes those of the other one."""
+    source, lanes, number = stmt.source, stmt.source.type.lanes, _number(kernel)
+    array = DeclareArray(names.fresh("exchanged"), source.type.dtype, prod(kernel.group) * lanes, Region.LOCAL)
+    other = Apply(Op.BIT_XOR, (number, Const(stmt.mask, number.type)))
+    own, there = (
+        Subscript(array.name, place if lanes == 1 else Apply(Op.MUL, (place, Const(lanes, place.type))), source.type)
+        for place in (number, other)
+    )
+    return array, Assign(own, source), Barrier(), Assign(stmt.target, there), Barrier()
+
+
+def _number(kernel: KernelFunction) -> Expr:
+    """Return the number of a thread in its group, axis 0 fastest."""
+    index = Type(kernel.index)
+    number: Expr = GridIndex(GridLevel.LOCAL, len(kernel.group) - 1, index)
+    for axis in reversed(range(len(kernel.group) - 1)):
+        scaled = Apply(Op.MUL, (number, Const(kernel.group[axis], index)))
+        number = Apply(Op.ADD, (GridIndex(GridLevel.LOCAL, axis, index), scaled))
+    return number
 
 
 class _Product:
@@ -117,10 +148,7 @@ class _Product:
         self.stmt, self.names, self.index = stmt, names, Type(kernel.index)
         self.fragment = FRAGMENTS[stmt.fragment]
         self.group = prod(kernel.group)
-        number: Expr = Const(0, self.index)
-        for axis in reversed(range(len(kernel.group))):
-            own = GridIndex(GridLevel.LOCAL, axis, self.index)
-            number = self._sum(own, self._times(number, kernel.group[axis]))
+        number = _number(kernel)
         self.lane = Apply(Op.MOD, (number, self._constant(self.fragment.threads)))
         self.team = Apply(Op.DIV, (number, self._constant(self.fragment.threads)))
 

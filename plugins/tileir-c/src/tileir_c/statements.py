@@ -18,6 +18,7 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Exchange,
     For,
     If,
     LoopKind,
@@ -90,7 +91,7 @@ class Statements:
                 self._branch(stmt)
             case Prefetch(target=target):
                 self.out.line(f"__builtin_prefetch(&{element(self.names, target)});")
-            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply():
+            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Exchange():
                 pass  # groups have one thread, and what it does is spelt out
             case _:
                 assert_never(stmt)

@@ -154,7 +154,14 @@ class _Emitter:
                     yield from self._block("else", otherwise)
             case sem.Prefetch(target=sem.Subscript(array=array, offset=offset)):
                 yield f"__builtin_prefetch({self.names[array]} + {self.value(offset)});"
-            case sem.Barrier() | sem.AsyncCopy() | sem.AsyncCommit() | sem.AsyncWait() | sem.MatrixMultiply():
+            case (
+                sem.Barrier()
+                | sem.AsyncCopy()
+                | sem.AsyncCommit()
+                | sem.AsyncWait()
+                | sem.MatrixMultiply()
+                | sem.Exchange()
+            ):
                 pass  # groups have one thread, and what it does is spelt out
             case _:
                 assert_never(stmt)

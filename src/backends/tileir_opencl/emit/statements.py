@@ -17,6 +17,7 @@ from tileir.semtree.ir import (
     Cast,
     Declare,
     DeclareArray,
+    Exchange,
     For,
     If,
     LoopKind,
@@ -101,6 +102,8 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
+            case Exchange():
+                pass  # spelt out before
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))
             case _:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from tileir.core.errors import Diagnostic
 from tileir.core.fragments import FRAGMENTS, Swizzle, Where
 from tileir.semtree.ir import (
+    WARP,
     AsyncCopy,
     AsyncWait,
     Const,
     DeclareArray,
+    Exchange,
     MatrixMultiply,
     Param,
     ParamAccess,
@@ -48,6 +50,24 @@ def check_copies(survey: Survey) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL554", f"asynchronous copies go to local arrays, and {target.array!r} is none")
         if not isinstance(place.meaning(source), Param):
             yield Diagnostic("TIL554", f"asynchronous copies take from parameters, and {source.array!r} is none")
+
+
+def check_exchanges(survey: Survey) -> Iterator[Diagnostic]:
+    """Threads of a warp exchange what they hold in private arrays, as many neighbours as they set."""
+    threads = math.prod(survey.kernel.group)
+    for place in _of_kinds(survey, Exchange):
+        stmt = place.stmt
+        assert isinstance(stmt, Exchange)
+        target, source = stmt.target, stmt.source
+        if not 0 < stmt.mask < WARP or threads % (1 << stmt.mask.bit_length()):
+            message = f"threads of {threads} cannot exchange with the mask {stmt.mask}: it is below {WARP}, and"
+            yield Diagnostic("TIL551", f"{message} all threads need another one")
+        if target.type != source.type or target.offset.type.lanes != 1 or source.offset.type.lanes != 1:
+            yield Diagnostic("TIL552", f"an exchange cannot turn {source.type} into {target.type}")
+        for each in (target, source):
+            array = place.meaning(each)
+            if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
+                yield Diagnostic("TIL554", f"threads exchange elements of private arrays, and {each.array!r} is none")
 
 
 def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:

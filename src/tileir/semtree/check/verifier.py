@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.schema import bodies, used
-from tileir.semtree.check.instruction_checks import check_copies, check_prefetches, check_products
+from tileir.semtree.check.instruction_checks import check_copies, check_exchanges, check_prefetches, check_products
 from tileir.semtree.check.scope_checks import (
     check_barriers,
     check_bounds,
@@ -44,7 +44,16 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
     (check_depth,),
     (check_arity, check_launch_grid, check_spelling, check_arrays),
     (check_unique_names, check_declared),
-    (check_types, check_statement_types, check_loops, check_stores, check_copies, check_prefetches, check_products),
+    (
+        check_types,
+        check_statement_types,
+        check_loops,
+        check_stores,
+        check_copies,
+        check_exchanges,
+        check_prefetches,
+        check_products,
+    ),
     (check_bounds, check_barriers),
 )
 

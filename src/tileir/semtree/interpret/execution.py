@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from tileir.semtree.interpret.evaluation import COPIES, SHARED, ExpressionCompiler, Frame
-from tileir.semtree.interpret.instructions import Action, Steps, copying, exchanging, multiplying, waiting
+from tileir.semtree.interpret.instructions import Action, Steps, copying, exchanging, multiplying, trading, waiting
 from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.ir import (
     Assign,
@@ -19,6 +19,7 @@ from tileir.semtree.ir import (
     Barrier,
     Declare,
     DeclareArray,
+    Exchange,
     For,
     Hint,
     If,
@@ -74,7 +75,7 @@ class StatementCompiler:
                 return self._loop(stmt)
             case If():
                 return self._branch(stmt)
-            case Barrier():
+            case Barrier() | Exchange():  # the steps below let threads meet
                 return self.body(())
             case AsyncCopy():
                 return copying(self.expressions, stmt)
@@ -153,6 +154,8 @@ class StatementCompiler:
     def _steps(self, stmt: Stmt) -> Steps:
         if isinstance(stmt, Barrier):
             return _meeting(stmt)
+        if isinstance(stmt, Exchange):
+            return trading(self.expressions, stmt, self.kernel)
         if isinstance(stmt, MatrixMultiply) and waits(stmt):
             return exchanging(self.expressions, stmt, self.kernel)
         if isinstance(stmt, For | If) and any(map(waits, statements((stmt,)))):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.core.fragments import Fragment, Layout
     from tileir.semtree.interpret.evaluation import ExpressionCompiler, Frame
     from tileir.semtree.interpret.memory import Array, Memory
-    from tileir.semtree.ir import AsyncCopy, KernelFunction, MatrixMultiply, MatrixOperand, Stmt
+    from tileir.semtree.ir import AsyncCopy, Exchange, KernelFunction, MatrixMultiply, MatrixOperand, Stmt
 
 Action: TypeAlias = "Callable[[Frame], None]"
 Steps: TypeAlias = "Callable[[Frame], Generator[Stmt, None, None]]"
@@ -100,6 +100,21 @@ def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: Ke
         yield stmt
 
     return exchange
+
+
+def trading(expressions: ExpressionCompiler, stmt: Exchange, kernel: KernelFunction) -> Steps:
+    """Return the generator that sets elements to what another thread holds, when all threads have said that."""
+    number, value = _numbering(kernel), expressions.evaluator(stmt.source)
+    told: dict[int, object] = {}
+    store = expressions.store(stmt.target, lambda frame: told[number(frame) ^ stmt.mask])
+
+    def trade(frame: Frame) -> Generator[Stmt, None, None]:
+        told[number(frame)] = np.copy(value(frame))
+        yield stmt
+        store(frame)
+        yield stmt
+
+    return trade
 
 
 def _numbering(kernel: KernelFunction) -> Callable[[Frame], int]:
