@@ -30,6 +30,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
 )
+from tileir.semtree.text.parser import parse_kernel
 from tileir_cuda.architectures import ARCHITECTURES, architecture_for
 from tileir_cuda.emitter import blocks, emit
 from tileir_cuda.products import OF_WARPS
@@ -287,6 +288,40 @@ def test_attention_is_one_kernel_of_products(name: str) -> None:
     listing = executable.listing("ptx")
     assert "mma.sync.aligned.m16n8k16" in listing
     assert ".local " not in listing  # sums are in registers
+
+
+@pytest.mark.parametrize(("width", "causal"), [(64, False), (128, True)])
+def test_products_of_attention_go_on_while_weights_are_made(width: int, causal: bool) -> None:
+    """Products of values are begun behind those of scores, and waited for behind the exponentials of these."""
+    builder = tileir.FunctionBuilder()
+    inputs = [builder.input(each, *(f"{each}{axis}" for axis in range(3))) for each in "QKV"]
+    function = builder.build(O=tileir.ops.scaled_dot_product_attention(*inputs, causal=causal))
+    executable = tileir.compile(function, [f"f16[64, 300, {width}]"] * 3, device="cuda.sm_90a")
+    listing = executable.listing("ptx")
+    assert "mma.sync" not in listing
+    assert "shfl.sync.bfly" in listing
+    assert ".minnctapersm" in listing
+    assert ".local " not in listing
+    lines = [line for line in listing.splitlines() if "wgmma." in line or "ex2.approx" in line]
+    last = max(number for number, line in enumerate(lines) if "ex2.approx" in line)
+    assert "wgmma.wait_group" in lines[last + 1]
+    begun = [line for line in lines[:last] if "wgmma.mma_async" in line]
+    assert "}, {" in begun[-1]  # weights are in registers
+    waited = [line for line in lines[lines.index(begun[-1]) : last] if "wgmma.wait_group" in line]
+    assert not any(line.endswith(" 0;") for line in waited)
+
+
+def test_words_are_exchanged_by_an_instruction() -> None:
+    text = """kernel k(out {0} O[32], in {0} A[32]) grid(1) group(32) index(i32) {{
+  private {0} own[1] align(64);
+  own[0] = A[local_id(0)];
+  exchange(6) own[0] = own[0];
+  O[local_id(0)] = own[0];
+}}"""
+    for dtype, spelt in (("f32", True), ("u32", True), ("f16", False)):
+        listing = ptx(emit([parse_kernel(text.format(dtype))], HOPPER), HOPPER)
+        assert ("shfl.sync.bfly" in listing) is spelt
+        assert ("bar.sync" in listing) is not spelt
 
 
 def test_there_are_at_most_so_many_blocks() -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 PTXAS = next(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/ptxas"), None)
 
-SPILLED = {("sm_100a", 128): 64}
-"""Bytes that attention spills for all that: sixteen registers of 255, where tiles of 64 keys pay on other cards."""
+SPILLED = {("sm_100a", 128): 96}
+"""Bytes that attention spills for all that: some twenty registers of 255, where tiles of 64 keys pay on other cards."""
 
 pytestmark = [
     pytest.mark.once,
@@ -78,7 +78,7 @@ def test_convolutions_with_borders_are_on_fragments_and_spill_nothing(architectu
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("width", [64, 80, 96, 128])
+@pytest.mark.parametrize("width", [32, 64, 80, 96, 128])
 def test_attention_spills_no_sums(width: int, architecture: str, tmp_path: Path) -> None:
     for length, causal in ((1024, False), (1024, True), (1001, False)):
         builder = tileir.FunctionBuilder()
@@ -90,6 +90,7 @@ def test_attention_spills_no_sums(width: int, architecture: str, tmp_path: Path)
         spilled = [int(size) for size in re.findall(r"(\d+) bytes spill stores", said)]
         assert spilled
         assert max(spilled) <= SPILLED.get((architecture, width), 0)
+        assert "serialized" not in said  # products go on beside what else is done
 
 
 @examples(40)

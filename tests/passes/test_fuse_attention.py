@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from tileir import FunctionBuilder, ops
 from tileir.core.dtype import DType
+from tileir.core.fragments import FRAGMENTS as FRAGMENTS_OF
+from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.accumulate import Accumulate
@@ -36,6 +39,7 @@ FRAGMENTS = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16")
 TARGET = Target(
     index_dtype=DType.I32, group_threads=256, alignment=256, vector_bytes=16, async_copies=True, fragments=FRAGMENTS
 )
+LOCAL_BYTES = 227 * 1024
 BY_HAND = """function (Q[S, D], K[T, D], V[T, E]) -> (O) {{
     Z[s, t : S, T] = +(Q[s, d] * K[t, d]);
     X = {scores};
@@ -61,8 +65,11 @@ def attention(
     return builder.build(O=result), {name: TensorType(dtype, s) for name, s in zip(names, shapes, strict=True)}
 
 
-def stages(source: Function | str, types: dict[str, TensorType], **options: int) -> Stages:
-    return compile_stages(source, types, TARGET, passes=(FuseAttention(FRAGMENTS, **options), Accumulate()))
+def stages(source: Function | str, types: dict[str, TensorType], *, whole: bool = False, **options: int) -> Stages:
+    """Compile for warps, or for ``whole`` groups of four."""
+    fragments = (*named("sm_90a"), *FRAGMENTS) if whole else FRAGMENTS
+    target = attrs.evolve(TARGET, fragments=fragments)
+    return compile_stages(source, types, target, passes=(FuseAttention(fragments, **options), Accumulate()))
 
 
 def specials(program: Program | None) -> list[Special]:
@@ -80,10 +87,12 @@ def check(
     types: dict[str, TensorType],
     given_values: dict[str, np.ndarray[Any, Any]] | None = None,
     exact: np.ndarray[Any, Any] | None = None,
+    *,
+    whole: bool = False,
     **options: int,
 ) -> Attending:
     """Check that a program becomes one kernel that is right at every stage, without races and undefined values."""
-    found = stages(source, types, **options)
+    found = stages(source, types, whole=whole, **options)
     assert found.flat is not None
     assert found.passed is not None
     (special,) = specials(found.passed)
@@ -112,6 +121,43 @@ def test_attention_of_any_sizes_is_one_kernel(data: st.DataObject) -> None:
     )
     plan = check(source, types, groups=draw(st.sampled_from((1, 1000))))
     assert plan.after == (0 if causal else None)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "causal"),
+    [
+        (((2, 30, 32), (1, 130, 32), (1, 130, 64)), DType.F16, False),
+        (((70, 32), (260, 32), (260, 32)), DType.BF16, True),
+        (((66, 96), (129, 96), (129, 96)), DType.F16, True),
+    ],
+)
+def test_groups_of_four_warps_multiply_a_tile_while_they_weigh_the_next_one(
+    shapes: tuple[tuple[int, ...], ...], dtype: DType, causal: bool
+) -> None:
+    source, types = attention(*shapes, dtype=dtype, causal=causal)
+    plan = check(source, types, whole=True, local_bytes=LOCAL_BYTES)
+    assert plan.threads == FRAGMENTS_OF[plan.fragment].threads == 128
+
+
+def test_groups_of_four_warps_scale_sums_where_scores_grow() -> None:
+    source, types = attention((40, 32), (270, 32), (270, 32))
+    found = values(types, seed=1)
+    found["K"] = (found["K"] * np.linspace(0.1, 12.0, 270)[:, None]).astype(np.float16)
+    found["K"][3:100] = -np.inf
+    found["Q"] = np.abs(found["Q"])
+    found["Q"][::3] *= np.float16(0.01)
+    queries, keys, rows = (found[name].astype(float) for name in "QKV")
+    scores = queries @ keys.T / math.sqrt(32)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    wanted = weights / weights.sum(1, keepdims=True) @ rows
+    check(source, types, found, wanted, whole=True, local_bytes=LOCAL_BYTES)
+
+
+@pytest.mark.parametrize(("width", "groups"), [(80, 1), (64, 132)])
+def test_what_groups_of_four_warps_do_not_fit_is_left_to_warps(width: int, groups: int) -> None:
+    source, types = attention(*[(2, 200, width)] * 3)
+    (special,) = specials(stages(source, types, whole=True, groups=groups, local_bytes=LOCAL_BYTES).passed)
+    assert Attending.of(special).fragment == FRAGMENTS[0]
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.dtype import DType
+    from tileir.core.fragments import Fragment
     from tileir.stripe.blocks import Block, Refinement
     from tileir.stripe.tags import TagValue
 
@@ -66,6 +67,8 @@ class Attending:
     def local_bytes(self, dtype: DType, features: int, columns: int) -> int:
         """Return how much local memory a group needs."""
         tiles = self.rows * features + STAGES * self.keys * (features + columns)
+        if FRAGMENTS[self.fragment].is_async:  # threads share nothing else
+            return tiles * dtype.itemsize
         return (tiles + 1) * dtype.itemsize + self.rows * QUAD * 4
 
     def parameters(self) -> tuple[tuple[str, TagValue], ...]:
@@ -98,6 +101,25 @@ class Attending:
         if least < 1 or result.rows % result.tall or result.tall % rows or result.keys % max(columns, depth):
             raise ValueError(f"tiles of attend are multiples of those of {result.fragment}")
         return result
+
+
+def of_width(fragment: Fragment, width: int) -> Fragment:
+    """Return the instruction that is like another one but for the columns of its result: the widest that fits.
+
+    Raises:
+        ValueError: There is none.
+
+    """
+    like = [
+        row
+        for row in FRAGMENTS.values()
+        if (row.feature, row.mnk[0], row.mnk[2], row.dtypes)
+        == (fragment.feature, fragment.mnk[0], fragment.mnk[2], fragment.dtypes)
+    ]
+    fitting = [row for row in like if width % row.mnk[1] == 0]
+    if not fitting:
+        raise ValueError(f"no instruction like {fragment.name} has {width} columns")
+    return max(fitting, key=lambda row: row.mnk[1])
 
 
 def attending_of(block: Block) -> Attending | None:

@@ -23,6 +23,7 @@ from tileir.stripe.attending import ATTEND, Attending
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from tileir.core.fragments import Fragment
     from tileir.passes.fusion.attention_match import Attention
 
 _TILES: Final = (
@@ -35,6 +36,13 @@ _TILES: Final = (
 )
 """Columns for which threads have registers, rows of queries of a warp, warps, and keys at a time, the best first."""
 
+_OF_WARPGROUPS: Final = ((64, 64, 1, 128), (128, 64, 1, 64))
+"""The same for instructions of four warps, which go on while threads make weights.
+
+Groups of four warps wait for nobody else, and two or three of them share a processor: while one makes weights, others
+multiply. Larger groups copy less, but then all of their warps make weights at a time.
+"""
+
 _FLOATS: Final = 192
 """Scores and sums for which a thread has registers beside all else; masks need some of these."""
 
@@ -45,6 +53,9 @@ _FEWEST: Final = 4 / 3
 
 _UNIT: Final = 16
 """Columns come in multiples of so many."""
+
+_PANEL: Final = 32
+"""The same for instructions of four warps."""
 
 
 @attrs.frozen
@@ -161,12 +172,16 @@ class FuseAttention:
             (found.feature[1], found.kernel.index(found.columns).range),
         )
         fragments = [each for each in usable(self.fragments) if each.dtypes == (dtype, dtype, DType.F32)]
+        whole = {each.mnk[1]: each for each in fragments if each.is_async and each.a.layout is not None}
         fragments = [each for each in fragments if each.a.where is Where.REGISTER and each.sums == _QUADS]
         told = {"queries": dtypes[0].value, "keys": dtypes[1].value, "values": dtypes[2].value}
         if not fragments or dtypes[:3] != [dtype] * 3 or not dtypes[3].is_float or dtypes[3] is DType.F64:
             return refused("TR429", **told, offered=" ".join(self.fragments))
         if any(width % _UNIT or width > _TILES[-1][0] for width in widths):
             return refused("TR435", local_bytes=self.local_bytes, columns=max(widths))
+        groups = self._of_warpgroups(found, whole, (rows, *widths), outer, band)
+        if groups is not None:
+            return groups
         fitting: list[Attending] = []
         for widest, tall, teams, keys in _TILES:
             if max(widths) > widest:
@@ -183,6 +198,29 @@ class FuseAttention:
             return refused("TR435", local_bytes=self.local_bytes, columns=max(widths))
         busy = [each for each in fitting if _FEWEST * -(-rows // each.rows) * outer >= self.groups]
         return (busy or fitting[-1:])[0]
+
+    def _of_warpgroups(
+        self,
+        found: Attention,
+        whole: Mapping[int, Fragment],
+        sizes: tuple[int, int, int],
+        outer: int,
+        band: tuple[int | None, int | None],
+    ) -> Attending | None:
+        """Choose the sizes of tiles for instructions of four warps; None where they do not fit, or groups are few."""
+        rows, *widths = sizes
+        for widest, tall, teams, keys in _OF_WARPGROUPS:
+            if max(widths) > widest or any(width % _PANEL for width in widths) or keys not in whole:
+                continue
+            fragment = whole[keys]
+            plan = Attending(
+                fragment.name, tall * teams, tall, keys, found.scores.scale, band[0], band[1],
+                zeros=found.zeros, finite=found.finite,
+            )  # fmt: skip
+            fits = plan.local_bytes(fragment.a.dtype, widths[0], widths[1]) <= self.local_bytes
+            if fits and _FEWEST * -(-rows // plan.rows) * outer >= self.groups:
+                return plan
+        return None
 
 
 _QUADS: Final = FRAGMENTS["mma_m16n8k16_f16"].sums

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention_softmax import SUMS, WORDS, Softmax
-from tileir.semtree.lower.attention_tiles import Matrix, copies, operand, tile
+from tileir.semtree.lower.attention_softmax import SUMS, Softmax
+from tileir.semtree.lower.attention_tiles import Matrix, copies, operand
+from tileir.semtree.lower.attention_warpgroups import WarpGroups
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import QUAD, STAGES, matrix_of
 from tileir.stripe.blocks import Binding
@@ -49,7 +51,8 @@ def attention_kernel(
     matrices = [_matrix(views[name]) for name in (*special.inputs, *special.outputs)]
     tile_number = values[number.name] if count > 1 else Affine()
     first = (count - 1 - tile_number) * plan.rows  # where the mask is a triangle, the longest rows come first
-    return grid, (*start, *_Builder.of(blocks, plan, matrices, first).statements())
+    kind = WarpGroups if FRAGMENTS[plan.fragment].threads > sem.WARP else _Warps
+    return grid, (*start, *kind.of(blocks, plan, matrices, first).statements())
 
 
 def _matrix(view: View) -> Matrix:
@@ -60,32 +63,15 @@ def _matrix(view: View) -> Matrix:
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Builder(Softmax):
+class _Warps(Softmax):
     """Builds the body of one kernel."""
-
-    @classmethod
-    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine) -> _Builder:
-        """Choose names."""
-        queries, keys, values, _ = matrices
-        dtype = queries.dtype
-        stages = (
-            tile(blocks, "queries", dtype, plan.rows, queries.columns),
-            tile(blocks, "keys", dtype, plan.keys, keys.columns, STAGES),
-            tile(blocks, "values", dtype, plan.keys, values.columns, STAGES),
-        )
-        thread, team, row, quad = (blocks.counter(word) for word in ("tid", "team", "own_row", "quad"))
-        return cls(
-            blocks, plan, first, thread, team, row, quad, matrices, stages,
-            {word: blocks.names.fresh(word) for word in WORDS},
-            tuple(blocks.names.fresh("result") for _ in stages[2]),
-        )  # fmt: skip
 
     def statements(self) -> tuple[sem.Stmt, ...]:
         """Return the body of the kernel."""
         plan, keys = self.plan, self.matrices[1]
         begin, end = (self.blocks.counter(word) for word in ("begin", "end"))
         step = self.blocks.counter("step")
-        lowest, highest = self._range(-(-keys.rows // plan.keys))
+        lowest, highest = self.seen_tiles(-(-keys.rows // plan.keys))
         return (
             *self._coordinates(),
             *self._declarations(),
@@ -119,21 +105,6 @@ class _Builder(Softmax):
         unit = sem.If(first, (sem.Assign(place, sem.Const(1.0, place.type)),))
         zeros = [self._zeros(name, size) for name, size in self._sums()]
         return (*stages, shared, one, unit, *arrays, weights, *sums, start, *zeros)
-
-    def _range(self, tiles: int) -> tuple[sem.Expr, sem.Expr]:
-        """Return the tiles of keys that the queries of a group see, of all that there are."""
-        plan = self.plan
-        lowest: sem.Expr = self._number(0)
-        highest: sem.Expr = self._number(tiles)
-        if plan.finite and plan.after is not None:
-            reach = self.blocks.offsets.scalar(self.first + (plan.rows + plan.after + plan.keys - 1))
-            seen = self._op(Op.DIV, self._op(Op.MAX, reach, self._number(0)), self._number(plan.keys))
-            highest = self._op(Op.MIN, seen, highest)
-        if plan.finite and plan.before is not None:
-            reach = self.blocks.offsets.scalar(self.first - plan.before)
-            seen = self._op(Op.DIV, self._op(Op.MAX, reach, self._number(0)), self._number(plan.keys))
-            lowest = self._op(Op.MIN, seen, self._number(tiles - 1))
-        return lowest, highest
 
     def _step(self, step: sem.Var, end: sem.Var) -> tuple[sem.Stmt, ...]:
         """Return what is done for a tile of keys."""
@@ -198,7 +169,3 @@ class _Builder(Softmax):
     def _copies(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
         staged = self.stages[matrix]
         return copies(self.blocks, self.matrices[matrix], staged, first, self.plan.threads, self.thread, stage)
-
-    def _zeros(self, name: str, size: int) -> sem.Stmt:
-        counter = self.blocks.counter("element")
-        return self._unrolled(counter, size, sem.Assign(sem.Subscript(name, counter, _WIDE), sem.Const(0.0, _WIDE)))

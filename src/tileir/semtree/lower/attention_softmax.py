@@ -12,16 +12,20 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_threads import Threads
-from tileir.stripe.attending import QUAD
+from tileir.semtree.lower.attention_tiles import tile
+from tileir.stripe.attending import QUAD, STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from tileir.semtree.lower.attention_tiles import Matrix, Panel
+    from tileir.semtree.lower.block import BlockLowering
+    from tileir.stripe.attending import Attending
 
 _WIDE: Final = sem.Type(DType.F32)
 
-WORDS: Final = ("scores", "weights", "shared", "top", "seen", "total", "factor", "less", "one")
+WORDS: Final = ("scores", "weights", "shared", "top", "seen", "total", "factor", "less", "one", "told")
 """The arrays: scores, and weights made of them; what the threads of a row tell each other; and of each row of a thread
 the score that weights are relative to, the greatest one so far, the sums of weights, what these are to be scaled by,
 and what is added to scores before the exponential; and the number 1.
@@ -51,6 +55,46 @@ class Softmax(Threads):
     names: dict[str, str]
     results: tuple[str, ...]
 
+    @classmethod
+    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine) -> Self:
+        """Choose names."""
+        queries, keys, values, _ = matrices
+        dtype = queries.dtype
+        stages = (
+            tile(blocks, "queries", dtype, plan.rows, queries.columns),
+            tile(blocks, "keys", dtype, plan.keys, keys.columns, STAGES),
+            tile(blocks, "values", dtype, plan.keys, values.columns, STAGES),
+        )
+        thread, team, row, quad = (blocks.counter(word) for word in ("tid", "team", "own_row", "quad"))
+        return cls(
+            blocks, plan, first, thread, team, row, quad, matrices, stages,
+            {word: blocks.names.fresh(word) for word in WORDS},
+            tuple(blocks.names.fresh("result") for _ in stages[2]),
+        )  # fmt: skip
+
+    def added(self, number: Affine, weights: sem.Expr) -> tuple[sem.Stmt, ...]:  # noqa: ARG002  # products add them
+        """Return what adds two weights of a row, whose number it is in the thread, before they are rounded."""
+        return ()
+
+    def _zeros(self, name: str, size: int) -> sem.Stmt:
+        counter = self.blocks.counter("element")
+        return self._unrolled(counter, size, sem.Assign(sem.Subscript(name, counter, _WIDE), sem.Const(0.0, _WIDE)))
+
+    def seen_tiles(self, tiles: int) -> tuple[sem.Expr, sem.Expr]:
+        """Return the tiles of keys that the queries of a group see, of all that there are."""
+        plan = self.plan
+        lowest: sem.Expr = self._number(0)
+        highest: sem.Expr = self._number(tiles)
+        if plan.finite and plan.after is not None:
+            reach = self.blocks.offsets.scalar(self.first + (plan.rows + plan.after + plan.keys - 1))
+            seen = self._op(Op.DIV, self._op(Op.MAX, reach, self._number(0)), self._number(plan.keys))
+            highest = self._op(Op.MIN, seen, highest)
+        if plan.finite and plan.before is not None:
+            reach = self.blocks.offsets.scalar(self.first - plan.before)
+            seen = self._op(Op.DIV, self._op(Op.MAX, reach, self._number(0)), self._number(plan.keys))
+            lowest = self._op(Op.MIN, seen, self._number(tiles - 1))
+        return lowest, highest
+
     def _masked(self, place: Affine) -> tuple[sem.Stmt, ...]:
         """Return what makes scores minus infinity that a query does not see; nothing where it sees the whole tile."""
         plan, keys = self.plan, self.matrices[1]
@@ -78,6 +122,10 @@ class Softmax(Threads):
 
     def _shared_maxima(self) -> tuple[sem.Stmt, ...]:
         """Return what finds the greatest scores of a thread, row by row, and tells the others of the row."""
+        return (*self._own_maxima(), self._told("factor"))
+
+    def _own_maxima(self) -> tuple[sem.Stmt, ...]:
+        """Return what finds the greatest scores of a thread, row by row."""
         factor, slot = self.names["factor"], self.blocks.counter("slot")
         least = self._unrolled(slot, self.slots, sem.Assign(self._held("factor", slot), sem.Const(-math.inf, _WIDE)))
 
@@ -85,7 +133,7 @@ class Softmax(Threads):
             target = sem.Subscript(factor, self.blocks.offsets.scalar(number), _WIDE)
             return (sem.Assign(target, self._op(Op.MAX, target, sem.Subscript(self.names["scores"], at, _WIDE))),)
 
-        return (least, self._each(self.plan.keys, merge), self._told("factor"))
+        return (least, self._each(self.plan.keys, merge))
 
     def _told_by(self, slot: sem.Var, op: Op) -> sem.Expr:
         """Return the aggregate of what the threads of a row told."""
@@ -118,7 +166,8 @@ class Softmax(Threads):
             sem.Assign(factor, shrunk),
             sem.Assign(top, seen),
         )  # fmt: skip
-        added = self._op(Op.NEG, self._op(Op.MUL, self._finite(top), scale))
+        twos = sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
+        added = self._op(Op.NEG, self._op(Op.MUL, self._finite(top), twos))
         return (
             self._unrolled(slot, self.slots, sem.Assign(seen, self._op(Op.MAX, top, self._told_by(slot, Op.MAX)))),
             sem.If(self._all(grown, Op.BIT_OR), (update, *self._scaled())),
@@ -143,21 +192,24 @@ class Softmax(Threads):
 
             return scale_one
 
-        widths = (SUMS, *(panel.width for panel in self.stages[2]))
-        return [self._each(width, scaled(name)) for (name, _), width in zip(self._sums(), widths, strict=True)]
+        share = self.fragment.threads // self.plan.tall
+        return [self._each(size * share, scaled(name)) for name, size in self._sums()]
 
     def _weights(self) -> sem.Stmt:
         """Return what turns scores into weights."""
-        dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale, _WIDE)
+        dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
+        base = sem.Broadcast(sem.Const.of(math.log(2.0), _WIDE), 2)
         wide, narrow = sem.Type(DType.F32, 2), sem.Type(dtype, 2)
 
         def weigh(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
             scores, slot = sem.Subscript(self.names["scores"], at, wide), self.blocks.offsets.scalar(number)
             less = sem.Subscript(self.names["less"], slot, _WIDE)
             exponents = self._op(Op.FMA, scores, sem.Broadcast(scale, 2), sem.Broadcast(less, 2))
-            powers: sem.Expr = sem.Cast(self._op(Op.EXP, exponents), sem.Type(DType.F16, 2))
-            weights = powers if dtype is DType.F16 else sem.Cast(powers, narrow)
-            return (sem.Assign(sem.Subscript(self.names["weights"], at, narrow), weights),)
+            powers: sem.Expr = sem.Cast(self._op(Op.EXP, self._op(Op.MUL, exponents, base)), sem.Type(DType.F16, 2))
+            target = sem.Subscript(self.names["weights"], at, narrow)
+            if dtype is DType.F16:
+                return (sem.Assign(target, powers),)
+            return (sem.Assign(target, sem.Cast(powers, narrow)), *self.added(number, sem.Cast(powers, wide)))
 
         return self._each(self.plan.keys, weigh, pairs=True)
 

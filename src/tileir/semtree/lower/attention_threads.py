@@ -54,7 +54,7 @@ class Threads:
     @property
     def slots(self) -> int:
         """Rows of which a thread holds elements."""
-        return self.plan.tall // EIGHT
+        return self.plan.tall * QUAD // self.fragment.threads
 
     @property
     def scores(self) -> int:
@@ -66,6 +66,9 @@ class Threads:
         lanes = self.fragment.threads
         lane = self._op(Op.MOD, self.thread, self._number(lanes))
         own = self._op(Op.MOD, self._op(Op.DIV, lane, self._number(QUAD)), self._number(EIGHT))
+        if lanes > sem.WARP:  # each of its warps has sixteen rows
+            warp = self._op(Op.DIV, lane, self._number(sem.WARP))
+            own = self._op(Op.ADD, self._op(Op.MUL, warp, self._number(2 * EIGHT)), own)
         row = self._op(Op.ADD, self._op(Op.MUL, self.team, self._number(self.plan.tall)), own)
         return (
             sem.Declare(self.thread, sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)),
@@ -87,7 +90,7 @@ class Threads:
         element is; with ``pairs``, of the first of two neighbours.
         """
         block, half, group, side = (self.blocks.counter(word) for word in ("block", "half", "group", "side"))
-        extents = ((block, self.plan.tall // 16), (half, 2), (group, width // 8), (side, 1 if pairs else 2))
+        extents = ((block, self.slots // 2), (half, 2), (group, width // 8), (side, 1 if pairs else 2))
         values = {counter.name: Affine.index(counter.name) if extent > 1 else Affine() for counter, extent in extents}
         b, h, g, s = (values[counter.name] for counter, _ in extents)
         row = Affine.index(self.row.name) + b * 16 + h * 8

@@ -101,7 +101,7 @@ def copies(
     for panel in staged:
         lanes = _COPIED // panel.dtype.itemsize
         across = panel.width // lanes
-        at_once = min(threads // across, panel.rows)
+        at_once = max(n for n in range(1, threads // across + 1) if panel.rows % n == 0)
         column, row = (blocks.counter(f"{panel.array}_{word}") for word in ("column", "row"))
         constant = blocks.offsets.constant
         result += [

@@ -1,0 +1,238 @@
+"""The special ``attend`` by instructions of four warps, which go on while threads do something else.
+
+While a tile of weights is multiplied by its values, threads find the weights of the next tile of keys: each iteration
+begins the products of scores for its own tile, then those of values for the tile before, and copies what the next one
+needs. Four neighbouring threads share a row, and tell each other their greatest scores; nobody else waits for them.
+That products of one tile and exponentials of the next one overlap is by Shah et al., "FlashAttention-3", 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.attention_softmax import GROWTH, Softmax
+from tileir.semtree.lower.attention_tiles import copies, operand
+from tileir.stripe.attending import QUAD, STAGES, of_width
+
+if TYPE_CHECKING:
+    from tileir.semtree.lower.attention_tiles import Panel
+
+_WIDE: Final = sem.Type(DType.F32)
+_SUMMED: Final = 8
+"""Pairs of weights that are added in f16, before the sum goes on in f32: weights are at most exp(GROWTH)."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class WarpGroups(Softmax):
+    """Builds the body of one kernel."""
+
+    def statements(self) -> tuple[sem.Stmt, ...]:
+        """Return the body of the kernel."""
+        plan, keys = self.plan, self.matrices[1]
+        begin, end, second, step = (self.blocks.counter(word) for word in ("begin", "end", "second", "step"))
+        lowest, highest = self.seen_tiles(-(-keys.rows // plan.keys))
+        start = Affine.index(begin.name)
+        last = Affine.index(end.name) - 1
+        return (
+            *self._coordinates(),
+            *self._declarations(),
+            sem.Declare(begin, lowest),
+            sem.Declare(second, self.blocks.offsets.scalar(start + 1)),
+            sem.Declare(end, self._op(Op.MAX, highest, second)),  # one tile that nobody sees does no harm
+            *self._copies(0, self.first, Affine()),
+            *self._tile(1, start),
+            *self._tile(2, start),
+            *self._tile(1, start + 1, end),
+            sem.AsyncWait(2),
+            sem.Barrier(),
+            self._zeros(self.names["scores"], self.scores),
+            *self._scores(start),
+            *self._softmax(start, first=True),
+            sem.For(step, second, end, 1, self._step(Affine.index(step.name), end)),
+            sem.AsyncWait(0),
+            sem.Barrier(),
+            *self._results(last),
+            *self._all_sums(),
+            *self._finish(),
+        )
+
+    def _declarations(self) -> tuple[sem.Stmt, ...]:
+        sizes = {"scores": self.scores, "total": 2 * self.slots}
+        arrays = [
+            sem.DeclareArray(self.names[word], DType.F32, sizes.get(word, self.slots))
+            for word in ("scores", "top", "seen", "total", "factor", "less", "told")
+        ]
+        arrays.append(sem.DeclareArray(self.names["weights"], self.matrices[0].dtype, self.scores))
+        arrays += [sem.DeclareArray(name, DType.F32, size) for name, size in self._sums()]
+        stages = [panel.declaration() for stage in self.stages for panel in stage]
+        slot = self.blocks.counter("slot")
+        start = self._unrolled(
+            slot, self.slots,
+            sem.Assign(self._held("top", slot), sem.Const(-math.inf, _WIDE)),
+        )  # fmt: skip
+        zeros = [self._zeros(name, size) for name, size in (*self._sums(), (self.names["total"], 2 * self.slots))]
+        return (*stages, *arrays, start, *zeros)
+
+    def _step(self, step: Affine, end: sem.Var) -> tuple[sem.Stmt, ...]:
+        """Return what is done for a tile of keys, and for the tile of values before it."""
+        return (
+            sem.AsyncWait(0),
+            sem.Barrier(),  # the tiles are there, and nobody reads those before any more
+            self._zeros(self.names["scores"], self.scores),
+            *self._scores(step),
+            *self._results(step - 1),
+            *self._tile(2, step),
+            *self._tile(1, step + 1, end),
+            *self._softmax(step, first=False),
+        )
+
+    def _scores(self, step: Affine) -> tuple[sem.Stmt, ...]:
+        rows, start, declared = Affine.index(self.team.name) * self.plan.tall, *self._stage(step)
+        return (
+            declared,
+            *(
+                sem.MatrixMultiply(
+                    self.fragment.name,
+                    (self.plan.tall, self.plan.keys, left.width),
+                    sem.Subscript(self.names["scores"], self._number(0), _WIDE),
+                    operand(self.blocks, left, rows, across=True),
+                    operand(self.blocks, right, start * right.rows, across=False),
+                )
+                for left, right in zip(self.stages[0], self.stages[1], strict=True)
+            ),
+        )
+
+    def _results(self, step: Affine) -> tuple[sem.Stmt, ...]:
+        """Return the products of weights with values."""
+        kind = sem.Type(self.matrices[0].dtype)
+        start, declared = self._stage(step)
+        weights = sem.MatrixOperand(
+            sem.Subscript(self.names["weights"], self._number(0), kind), (0, 0), held=self.scores
+        )
+        return (
+            declared,
+            *(
+                sem.MatrixMultiply(
+                    of_width(self.fragment, panel.width).name,
+                    (self.plan.tall, panel.width, self.plan.keys),
+                    sem.Subscript(name, self._number(0), _WIDE),
+                    weights,
+                    operand(self.blocks, panel, start * panel.rows, across=True),
+                )
+                for name, panel in zip(self.results, self.stages[2], strict=True)
+            ),
+        )
+
+    def _stage(self, step: Affine) -> tuple[Affine, sem.Stmt]:
+        """Return the number of the stage where a tile is, and what declares it."""
+        stage = self.blocks.counter("stage")
+        value = self._op(Op.BIT_AND, self.blocks.offsets.scalar(step), self._number(STAGES - 1))
+        return Affine.index(stage.name), sem.Declare(stage, value)
+
+    def _tile(self, matrix: int, step: Affine, end: sem.Var | None = None) -> tuple[sem.Stmt, ...]:
+        """Return what begins to copy a tile of keys or values, if it is before ``end``, and makes a group of it."""
+        start, declared = self._stage(step)
+        *begun, commit = self._copies(matrix, step * self.plan.keys, start)
+        if end is None:
+            return (declared, *begun, commit)
+        return (sem.If(self._op(Op.CMP_LT, self.blocks.offsets.scalar(step), end), (declared, *begun)), commit)
+
+    def _copies(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
+        staged: tuple[Panel, ...] = self.stages[matrix]
+        return copies(self.blocks, self.matrices[matrix], staged, first, self.plan.threads, self.thread, stage)
+
+    def _softmax(self, step: Affine, *, first: bool) -> tuple[sem.Stmt, ...]:
+        """Return what makes weights of scores; sums are scaled only when weights are there."""
+        slot, scale = self.blocks.counter("slot"), sem.Const.of(self.plan.scale, _WIDE)
+        top, seen, factor, less = (self._held(word, slot) for word in ("top", "seen", "factor", "less"))
+        shrunk = self._op(Op.EXP, self._op(Op.MUL, self._op(Op.SUB, top, self._finite(seen)), scale))
+        limit = sem.Const.of(GROWTH / self.plan.scale, _WIDE)
+        grown = sem.Var(self.blocks.names.fresh("grown"), sem.Type(DType.BOOL))
+        tests: list[sem.Expr] = [
+            self._op(Op.CMP_GT, self._op(Op.SUB, self._held("seen", number), self._held("top", number)), limit)
+            for number in map(self._number, range(self.slots))
+        ]
+        update = self._unrolled(slot, self.slots, sem.Assign(factor, shrunk), sem.Assign(top, seen))
+        twos = sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
+        added = self._op(Op.NEG, self._op(Op.MUL, self._finite(top), twos))
+        greatest = self._op(Op.MAX, top, self._held("factor", slot))
+        scaled = () if first else (sem.If(grown, tuple(self._scaled())),)
+        return (
+            *self._masked(step * self.plan.keys),
+            *self._maxima(),
+            self._unrolled(slot, self.slots, sem.Assign(seen, greatest)),
+            sem.Declare(grown, self._all(tests, Op.BIT_OR)),
+            sem.If(grown, (update, self._scaled_total())),
+            self._unrolled(slot, self.slots, sem.Assign(less, added)),
+            self._weights(),
+            *self._in_f16(),
+            *scaled,
+        )
+
+    def _maxima(self) -> tuple[sem.Stmt, ...]:
+        """Return what finds the greatest scores of all threads of a row."""
+        slot = self.blocks.counter("slot")
+        factor, told = self._held("factor", slot), self._held("told", slot)
+        greatest = self._op(Op.MAX, factor, told)
+        return (
+            *self._own_maxima(),
+            *(
+                self._unrolled(slot, self.slots, sem.Exchange(1 << bit, told, factor), sem.Assign(factor, greatest))
+                for bit in range(QUAD.bit_length() - 1)
+            ),
+        )
+
+    def _sums(self) -> list[tuple[str, int]]:
+        """Return the arrays of sums of values, and their sizes."""
+        share = self.fragment.threads // self.plan.tall
+        return [(name, panel.width // share) for name, panel in zip(self.results, self.stages[2], strict=True)]
+
+    def _scaled_total(self) -> sem.Stmt:
+        slot, pair = self.blocks.counter("slot"), sem.Type(DType.F32, 2)
+        total = sem.Subscript(self.names["total"], self._op(Op.MUL, slot, self._number(2)), pair)
+        scaled = self._op(Op.MUL, total, sem.Broadcast(self._held("factor", slot), 2))
+        return self._unrolled(slot, self.slots, sem.Assign(total, scaled))
+
+    def added(self, number: Affine, weights: sem.Expr) -> tuple[sem.Stmt, ...]:
+        """Return what adds two weights of a row to the sums of a thread."""
+        place = self.blocks.offsets.scalar(number * 2)
+        total = sem.Subscript(self.names["total"], place, weights.type)
+        return (sem.Assign(total, self._op(Op.ADD, total, weights)),)
+
+    def _in_f16(self) -> list[sem.Stmt]:
+        """Return what adds the weights of a tile to the sums of a thread, if they are f16: first pairs in f16."""
+        half, wide, name = sem.Type(DType.F16, 2), sem.Type(DType.F32, 2), self.names["weights"]
+        result: list[sem.Stmt] = []
+        for slot in range(self.slots if self.matrices[0].dtype is DType.F16 else 0):
+            block, side = divmod(slot, 2)
+            first = block * (self.plan.keys // 2) + 2 * side
+            pairs: list[sem.Expr] = [
+                sem.Subscript(name, self._number(first + 4 * group), half) for group in range(self.plan.keys // 8)
+            ]
+            total = sem.Subscript(self.names["total"], self._number(2 * slot), wide)
+            for start in range(0, len(pairs), _SUMMED):
+                some = pairs[start : start + _SUMMED]
+                while len(some) > 1:
+                    some = [self._op(Op.ADD, *pair) for pair in zip(some[::2], some[1::2], strict=True)]
+                result.append(sem.Assign(total, self._op(Op.ADD, total, sem.Cast(some[0], wide))))
+        return result
+
+    def _all_sums(self) -> tuple[sem.Stmt, ...]:
+        """Return what adds up the sums of the threads of a row, where the division expects them."""
+        slot = self.blocks.counter("slot")
+        places = [
+            sem.Subscript(self.names["total"], self.blocks.offsets.scalar(Affine.index(slot.name) * 2 + n), _WIDE)
+            for n in range(2)
+        ]
+        told = self._held("told", slot)
+        steps: list[sem.Stmt] = [sem.Assign(places[0], self._op(Op.ADD, *places))]
+        for bit in range(QUAD.bit_length() - 1):
+            steps += [sem.Exchange(1 << bit, told, places[0]), sem.Assign(places[0], self._op(Op.ADD, places[0], told))]
+        return (self._unrolled(slot, self.slots, *steps),)
