@@ -15,6 +15,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.inline import Inline
 from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.schedule.remarks import Remarks, listening
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
@@ -128,3 +129,40 @@ def test_convolutions_of_turned_images_are_as_the_interpreter_has_them(
     function = builder.build(Y=tileir.ops.transpose(result, (0, 2, 3, 1)))
     expected = tileir.evaluate(function, {"X": x, "W": w})
     np.testing.assert_array_equal(tileir.compile(function, {"X": x, "W": w})(x, w), expected)
+
+
+def told(program: Program, step: Inline) -> list[tuple[str, str]]:
+    """Return what the pass says of the products: codes, and tensors."""
+    kept = Remarks()
+    with listening(kept):
+        run((step,), program)
+    return [(r.code, str(dict(r.facts).get("tensor", ""))) for r in kept.all() if r.code != "TR626"]
+
+
+def test_reductions_are_told_what_became_of_their_operands() -> None:
+    assert told(product("NN", (4, 20, 30)), Inline(turned=True)) == [("TR651", "")]
+    assert told(product("NT", (4, 20, 30)), Inline(turned=True)) == [("TR001", "U")]
+    assert told(product("NT", (4, 20, 30)), Inline()) == [("TR654", "U")]
+    assert told(product("NT", (4, 20, 30)), Inline(reqs=("other",))) == [("TR003", "")]
+    assert told(product("NT", (4, 20, 30)), Inline(turned=True, max_statements=4)) == [("TR653", "U")]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("E = A * 2; O[i : M] = +(E[i, 0]);", "TR626"),
+        ("E = A * 2; O[i : M] = +(E[i, j]);", "TR001"),
+        ("E = exp(A); O[i : M] = +(E[i, j]); P = E + 1;", "TR655"),
+        ("E = A * 2; O[i : M] = +(E[i, 2 * j]), j < 4;", "TR001"),
+    ],
+)
+def test_reductions_are_told_why_they_load(body: str, code: str) -> None:
+    results = "(O, P)" if "P =" in body else "(O)"
+    program = lower(
+        infer(parse(f"function (A[M, N]) -> {results} {{ {body} }}"), {"A": TensorType(DType.F32, (4, 16))})
+    )
+    kept = Remarks()
+    with listening(kept):
+        run((Inline(),), program)
+    codes = [remark.code for remark in kept.all() if remark.kernel.startswith("kernel_2") or "E" in remark.kernel]
+    assert code in codes

@@ -159,6 +159,13 @@ _ALGORITHMS: Final = {
     "TR642": _beside("no factor is known to be 0 but where comparisons of coordinates hold"),
     "TR643": Reason("the comparisons bound no loop, several ones, or one with few steps"),
     "TR644": Reason("some outputs may have no step left"),
+    "TR651": _beside("no elementwise kernel before makes a tensor that the reduction reads"),
+    "TR652": Reason("the reduction reads other elements than a point before stores, or elements that data choose"),
+    "TR653": Reason("the reduction would have more statements than it may"),
+    "TR654": Reason("the reduction reads each element more often than it is stored"),
+    "TR655": Reason("others read the tensor, too, and to compute it again is not cheap"),
+    "TR656": Reason("what the elements are computed from is written before they are read"),
+    "TR657": Reason("more would have to be in memory than the tensor that is not stored any more"),
 }
 
 _SCRIPTS: Final = {

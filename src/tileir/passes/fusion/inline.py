@@ -13,7 +13,9 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
+from tileir.passes.kernels.expansion import called_block
 from tileir.schedule.reindex import reindexed, renamed
+from tileir.schedule.remarks import refused, remark
 from tileir.stripe.ir import (
     Block,
     Convert,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.poly.affine import Affine
+    from tileir.schedule.remarks import Refused
     from tileir.stripe.ir import Program, Refinement, Statement
 
 CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
@@ -171,7 +174,11 @@ class _Scan:
     def _kernel(self, number: int, kernel: Statement) -> Statement:
         if not isinstance(kernel, Block):
             return kernel
-        if selected_kernel(kernel, self.options.reqs) and _is_flat_reduction(kernel):
+        if not _is_flat_reduction(kernel):
+            remark(called_block(kernel), refused("TR626"), number=number)
+        elif not selected_kernel(kernel, self.options.reqs):
+            remark(called_block(kernel), refused("TR003"), number=number)
+        else:
             kernel = self._with_producers(number, kernel)
         for name in views_written(kernel):
             self._written[self._roots[name]] = number
@@ -204,33 +211,48 @@ class _Scan:
 
     def _with_producers(self, number: int, kernel: Block) -> Block:
         """Put producers into a reduction, and producers of what these read, as long as there are any."""
+        name = called_block(kernel)
         pending = [r for r in kernel.refinements if r.direction is Direction.IN]
+        remark(name, refused("TR651"), number=number)
         while pending:
             view = pending.pop()
             producer = self._producers.get(self._roots[view.source])
-            if producer is None or not self._pays(kernel, view, producer) or not self._holds(producer):
+            if producer is None:
                 continue
-            if self._keeps_more(number, producer):
+            why = self._against(number, kernel, view, producer)
+            remark(name, why, () if why else (("tensor", view.source),), number)
+            if why is not None:
                 continue
             before = {r.name for r in kernel.refinements}
             kernel = _inlined(kernel, view, producer)
             pending.extend(r for r in kernel.refinements if r.name not in before)
         return kernel
 
-    def _pays(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
-        """Return whether computing costs less than storing and loading."""
+    def _against(self, number: int, kernel: Block, view: Refinement, producer: _Producer) -> Refused | None:
+        """Return why it is better to store and load what a view shows, or has to be; None where it is computed."""
+        tensor = view.source
         if not _is_same_element(view, producer.result) or not _loads_plainly(kernel, view.name):
-            return False
-        if len(kernel.statements) + len(producer.block.statements) > self.options.max_statements:
-            return False
+            return refused("TR652", tensor=tensor)
+        statements = len(kernel.statements) + len(producer.block.statements)
+        if statements > self.options.max_statements:
+            return refused("TR653", tensor=tensor, statements=statements, most=self.options.max_statements)
+        if (why := self._against_again(kernel, view, producer)) is not None:
+            return why
+        if not self._holds(producer):
+            return refused("TR656", tensor=tensor)
+        return refused("TR657", tensor=tensor) if self._keeps_more(number, producer) else None
+
+    def _against_again(self, kernel: Block, view: Refinement, producer: _Producer) -> Refused | None:
+        """Return why elements would be computed too often; None where that costs less than to store and load them."""
         if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
-            return True
-        often = prod(kernel.ranges.values()) > prod(producer.block.ranges.values())
-        if often and not producer.widens_integers():
-            return self.options.turned and producer.only_copies() and self._is_better_in_place(kernel, view, producer)
-        if self._readers[self._roots[view.source]] == 1:
-            return True
-        return self._is_cheap(producer.operations())
+            return None
+        points, elements = prod(kernel.ranges.values()), prod(producer.block.ranges.values())
+        if points > elements and not producer.widens_integers():
+            turned = self.options.turned and producer.only_copies() and self._is_better_in_place(kernel, view, producer)
+            return None if turned else refused("TR654", tensor=view.source, points=points, elements=elements)
+        if self._readers[self._roots[view.source]] == 1 or self._is_cheap(producer.operations()):
+            return None
+        return refused("TR655", tensor=view.source)
 
     def _is_better_in_place(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
         """Return whether a copy that nobody else reads costs more than to read a tensor in its own order.
