@@ -67,9 +67,7 @@ def test_columns_that_are_left_over_get_kernels_of_their_own() -> None:
     assert widths(tiled("matmul", attrs.evolve(SMALL, rows=2, columns=2))) == [8, 4, 1]  # 37 = 4 * 8 + 4 + 1
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"), [(32, [8]), (33, [8, 1]), (35, [8, 2, 1]), (36, [8, 4]), (39, [8, 8])]
-)
+@pytest.mark.parametrize(("columns", "expected"), [(32, [8]), (33, [8, 1]), (35, [8, 4]), (36, [8, 4]), (39, [8, 8])])
 def test_columns_overlap_only_where_that_is_less_work(columns: int, expected: list[int]) -> None:
     shapes: dict[str, tuple[int, ...]] = {"A": (5, 7), "B": (7, columns)}
     assert widths(small_product("O[m, n : M, N] = +(A[m, k] * B[k, n])", shapes)) == expected

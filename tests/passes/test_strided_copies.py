@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +15,10 @@ from tileir.core.dtype import DType
 from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.passes.schedules.vectors.vectorise import Vectorise
 from tileir.passes.schedules.vectors.vectorise_reduction import VectoriseReduction
+from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
@@ -106,3 +110,54 @@ def test_reductions_over_elements_that_are_apart_stay_as_they_are() -> None:
     text = "function (X[M, N]) -> (S) { S[m : M] = +(X[m, 2 * k]), k < 40; }"
     program = run((Accumulate(),), lower(infer(parse(text), {"X": TensorType(DType.F32, (9, 80))})))
     assert lanes(run((VectoriseReduction(vector_bytes=32),), program)) == []
+
+
+def groups_of(program: Program) -> list[int]:
+    """Return how many groups each kernel has."""
+    kernels = program.main.blocks
+    return [prod(i.range for i in kernel.indices if i.binding is Binding.GRID) for kernel in kernels]
+
+
+def test_a_group_takes_many_short_rows() -> None:
+    text = "function (X[A, B, C]) -> (O) { O[b, a, c : B, A, C] = =(X[a, b, c]); }"
+    program = run((Accumulate(),), lower(infer(parse(text), {"X": TensorType(DType.F32, (1024, 12, 16))})))
+    assert groups_of(run((Vectorise(),), program)) == [16]
+
+
+def test_ends_of_rows_share_groups() -> None:
+    program = run((Accumulate(),), lower(infer(parse(text_of(2, 1, 9)), {"X": TensorType(DType.F32, (4096, 16))})))
+    assert groups_of(run((Vectorise(chunk=1024),), program))[1:] == [64, 128, 128]
+
+
+@given(rows=st.integers(1, 40), middle=st.integers(1, 6), columns=st.integers(4, 40), chunk=st.integers(1, 300))
+@examples(60)
+def test_short_rows_keep_their_meaning(rows: int, middle: int, columns: int, chunk: int) -> None:
+    text = "function (X[A, B, C]) -> (O) { O[b, a, c : B, A, C] = =(X[a, b, c]); }"
+    types = {"X": TensorType(DType.I32, (rows, middle, columns))}
+    program = run((Accumulate(),), lower(infer(parse(text), types)))
+    assert_same_meaning(program, run((Vectorise(vector_bytes=16, chunk=chunk),), program))
+
+
+@given(columns=st.integers(4, 40), window=st.integers(1, 3), dtype=st.sampled_from((DType.F32, DType.I32, DType.F64)))
+@examples(40)
+def test_last_columns_of_windows_keep_their_meaning(columns: int, window: int, dtype: DType) -> None:
+    program = windows(columns, window, dtype)
+    assert_same_meaning(program, run((Accumulate(), RegisterTile(vector_bytes=32)), program))
+
+
+def test_few_last_columns_are_one_tile_that_overlaps_others() -> None:
+    made = run((Accumulate(), RegisterTile(vector_bytes=32)), windows(14, 3, DType.F32))
+    assert set(lanes(made)) == {8}
+
+
+def windows(columns: int, window: int, dtype: DType) -> Program:
+    """Return windows of each channel alone, over so many places."""
+    text = (
+        "function (X[N, C, H, W], K[C, R, S]) -> (O) { O[n, c, y, x : N, C, H - R + 1, W - S + 1]"
+        " = +(X[n, c, y + i, x + j] * K[c, i, j]); }"
+    )
+    types = {
+        "X": TensorType(dtype, (8, 2, 9, columns + window - 1)),
+        "K": TensorType(dtype, (2, window, window)),
+    }
+    return lower(infer(parse(text), types))

@@ -170,12 +170,10 @@ def may_overlap(nest: Nest) -> bool:
 def overlapping(left: int, lanes: int, *, only_whole: bool = False) -> int:
     """Return how many whole vectors to take for ``left`` columns, where those overlap others; 0 where none should.
 
-    Two narrower tiles, such as whole vectors and one of fewer lanes, are as fast, and store nothing twice; but where
-    vectors are ``only_whole``, as instructions for dot products have them, others are slow.
+    A tile of whole vectors and one of fewer lanes are as fast; but where vectors are ``only_whole``, others are slow.
     """
     whole, rest = divmod(left, lanes)
-    pieces = (whole > 0) + rest.bit_count()
-    return whole + 1 if pieces > 2 or (only_whole and rest) else 0
+    return whole + 1 if rest.bit_count() > 1 or (only_whole and rest) else 0
 
 
 def _apart(nest: Nest, index: str) -> int:
@@ -354,7 +352,9 @@ class _Candidate:
         panels, left = divmod(self.vector.range, columns * self.lanes)
         if panels:
             yield panels, columns
-        if self.overlaps and (last := overlapping(left, self.lanes)):
+        # Two tiles of fewer lanes count as such: lanes along another index, none of which works twice, are preferred.
+        pieces = (left >= self.lanes) + (left % self.lanes).bit_count()
+        if self.overlaps and pieces > 2 and (last := overlapping(left, self.lanes)):
             yield 1, last
             return
         if left >= self.lanes:

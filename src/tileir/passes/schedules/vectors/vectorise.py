@@ -71,8 +71,18 @@ class Vectorise:
             return vector
         parts = self._parts(nest, vector)
         steps = [(part, self._steps(part, vector, count)) for part, count in parts]
-        made = in_turn([*steps, *((end, ()) for end in ends)])
+        made = in_turn([*steps, *((end, self._few(end)) for end in ends)])
         return done(made, index=vector.name, lanes=self._lanes(nest, vector), rows=parts[0][1])
+
+    def _few(self, nest: Nest) -> Iterator[Rearrangement]:
+        """Yield what gives a group of the grid many rows of which a few elements are left."""
+        names, many = nest.taken_names(), max(nest.indices, key=lambda index: index.range)
+        others = [index for index in nest.indices if index is not many]
+        most = self.chunk // (_APART * product(index.range for index in others))
+        block, within = (names.fresh(f"{many.name}_{what}") for what in ("block", "row"))
+        yield Split(many.name, _divisor_up_to(many.range, max(1, most)), (block, within), Tail.EVEN)
+        yield Reorder((block, *(index.name for index in others), within))
+        yield Bind(block, Binding.GRID)
 
     def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
         """Return the nest, and how many of its rows to compute together; in two parts where some rows are left."""
@@ -137,8 +147,8 @@ class Vectorise:
             # One group takes whole rows while rows are short, else a part of one row.
             per_group = max(1, self.chunk // lanes)
         several = sch.present(others) and "border" not in nest.kernel.tags
-        grid = [index.name for index in self._grid_of_rows(sch.present(others), vector.range)]
-        loops = [index.name for index in others if index.name not in grid]
+        blocks, grid, loops = self._grid(others, vector.range, names, strips=STRIP in nest.kernel.tags)
+        yield from blocks
         groups, rest = divmod(vectors, per_group)
         chunked = groups > 1 or not (rest or left)
         ends = [(rest if chunked else vectors, lanes), *_ends(left, vectors if several else 0)]
@@ -159,6 +169,24 @@ class Vectorise:
         for (_, own), part in zip(parts, inside, strict=True):
             yield from shape.steps(part, own)
 
+    def _grid(
+        self, others: Sequence[stripe.Index], row: int, names: NameScope, *, strips: bool
+    ) -> tuple[list[Rearrangement], list[str], list[str]]:
+        """Return which of the outer loops are axes of the grid, which others there are, and a step that makes them so.
+
+        A group that would have one short row gets several.
+        """
+        grid = [index.name for index in self._grid_of_rows(sch.present(others), row)]
+        loops = [index.name for index in others if index.name not in grid]
+        points = product(index.range for index in others if index.name in loops) * row
+        many = next((index for index in others if grid[-1:] == [index.name]), None)
+        size = 1 if many is None or strips else _divisor_up_to(many.range, max(1, self.chunk // points))
+        if many is None or size == 1 or points >= _SHORT_GROUP:
+            return [], grid, loops
+        block, within = (names.fresh(f"{many.name}_{what}") for what in ("block", "row"))
+        split = Split(many.name, size, (block, within), Tail.EVEN)
+        return [split], [*grid[:-1], block], [within, *loops]
+
     def _grid_of_rows(self, others: Sequence[stripe.Index], row: int) -> list[stripe.Index]:
         """Return outer indices for grid axes until a group has about ``chunk`` points; at most two of them."""
         strips = [index for index in others if STRIP in index.tags]
@@ -173,6 +201,17 @@ def _ends(left: int, vectors: int) -> Iterator[tuple[int, int]]:
         yield left // lanes, lanes
         left %= lanes
 
+
+def _divisor_up_to(value: int, most: int) -> int:
+    """Return the greatest divisor of a value that is not greater than ``most``."""
+    return next(each for each in range(min(value, most), 0, -1) if value % each == 0)
+
+
+_APART = 16
+"""Elements of which each lies in another line of the cache take so many times as long."""
+
+_SHORT_GROUP = 256
+"""A group with fewer points takes no longer than it takes to begin it."""
 
 _SHORT_ROW = 256
 """From so many vectors on, elements that fill none take no time beside them."""
