@@ -19,10 +19,12 @@ from tileir.semtree.ir import (
     Assign,
     AsyncCopy,
     Barrier,
+    Broadcast,
     Const,
     DeclareArray,
     GridIndex,
     GridLevel,
+    If,
     KernelFunction,
     Param,
     ParamAccess,
@@ -139,6 +141,24 @@ def test_copies_go_on_beside_the_threads_where_both_ends_are_aligned(lanes: int,
     shifted = AsyncCopy(copied.target, Subscript("a", plus(place, constant(1)), kind))
     text = code(array, shifted, Barrier(), Assign(Subscript("b", own(), F32), Subscript("s", own(), F32)))
     assert ("cp.async" in text) == (lanes == 1)
+
+
+@pytest.mark.parametrize(("rest", "branches"), [(0.0, False), (1.0, True)])
+def test_copies_that_are_zeros_behind_an_end_are_one_instruction(rest: float, branches: bool) -> None:
+    kind, place = Type(DType.F32, 4), times(own(), 4)
+    array = DeclareArray("s", DType.F32, 128, Region.LOCAL)
+    copied = AsyncCopy(Subscript("s", place, kind), Subscript("a", place, kind))
+    inside = Apply(Op.CMP_LT, (own(), constant(30)))
+    zeros = Assign(copied.target, Broadcast(Const(rest, F32), 4))
+    text = code(
+        array,
+        If(inside, (copied,), (zeros,)),
+        Barrier(),
+        Assign(Subscript("b", own(), F32), Subscript("s", own(), F32)),
+    )
+    assert bool(re.search(r"\bbra\b", text)) == branches
+    assert ("st.shared" in text) == branches
+    assert bool(re.search(r"cp\.async\.cg\.shared\.global \[%rd\d+\], \[%rd\d+\], 16, %r\d+;", text)) != branches
 
 
 def test_grids_that_are_too_high_are_laid_out_along_the_first_axis() -> None:

@@ -15,6 +15,7 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     Barrier,
+    Broadcast,
     Const,
     Exchange,
     For,
@@ -166,24 +167,64 @@ class CudaStatements(Statements):
             back = got if spelt == "i32" else out.pure(f"bitcast i32 {got} to {spelt}")
             store(out, target, there, Value(back, kind))
 
-    def _copy(self, stmt: AsyncCopy) -> None:
-        """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""
-        env, out, kind = self.env, self.env.out, stmt.target.type
-        to, source = env.arrays[stmt.target.array], env.arrays[stmt.source.array]
+    def _branch(self, stmt: If) -> None:
+        """Write a branch; none for a copy that is zeros where its condition does not hold, which instructions know."""
+        copy = _copy_or_zeros(stmt)
+        condition = None if copy is None else evaluate(self.env, stmt.condition)
+        if copy is None or condition is None or condition.known is not None or not self._is_aligned(copy):
+            super()._branch(stmt)
+        else:
+            self._copy(copy, condition)
+
+    def _is_aligned(self, stmt: AsyncCopy) -> bool:
+        size = stmt.target.type.lanes * stmt.target.type.dtype.itemsize
+        return all(each[1] % size == 0 for each in self._ends(stmt))
+
+    def _ends(self, stmt: AsyncCopy) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Return where a copy goes and where it comes from, each with its alignment in bytes."""
+        env = self.env
         place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
-        size = kind.lanes * kind.dtype.itemsize
         assert isinstance(place, Offset)  # neighbours are copied, and lie beside each other in both arrays
         assert isinstance(origin, Offset)
-        pointer, alignment = pointer_to(out, to, place)
-        start, aligned = pointer_to(out, source, origin)
-        if alignment % size or aligned % size:
-            store(out, to, place, load(out, source, origin, kind))
+        to, source = env.arrays[stmt.target.array], env.arrays[stmt.source.array]
+        return pointer_to(env.out, to, place), pointer_to(env.out, source, origin)
+
+    def _copy(self, stmt: AsyncCopy, condition: Value | None = None) -> None:
+        """Write an asynchronous copy; an ordinary one where the elements may not be aligned.
+
+        Where a condition does not hold, nothing is read, and zeros are written. The address may be anything then, which
+        LLVM must not conclude from.
+        """
+        env, out, kind = self.env, self.env.out, stmt.target.type
+        size = kind.lanes * kind.dtype.itemsize
+        if not self._is_aligned(stmt):
+            place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
+            store(out, env.arrays[stmt.target.array], place, load(out, env.arrays[stmt.source.array], origin, kind))
             return
+        (pointer, _), (start, _) = self._ends(stmt)
         shared = out.pure(f"addrspacecast ptr {pointer} to ptr addrspace(3)")
         memory = out.pure(f"addrspacecast ptr {start} to ptr addrspace(1)")
         name = f"llvm.nvvm.cp.async.{'cg' if size == _CACHED_ONCE else 'ca'}.shared.global.{size}"
-        out.module.declarations[f"declare void @{name}(ptr addrspace(3), ptr addrspace(1))"] = None
-        out.effect(f"call void @{name}(ptr addrspace(3) {shared}, ptr addrspace(1) {memory})")
+        kinds, operands = ["ptr addrspace(3)", "ptr addrspace(1)"], [shared, memory]
+        if condition is not None:
+            name += ".s"
+            kinds.append("i32")
+            operands[1] = out.pure(f"freeze ptr addrspace(1) {memory}")
+            operands.append(out.pure(f"select i1 {condition.text}, i32 {size}, i32 0"))
+        out.module.declarations[f"declare void @{name}({', '.join(kinds)})"] = None
+        values = ", ".join(f"{kind} {text}" for kind, text in zip(kinds, operands, strict=True))
+        out.effect(f"call void @{name}({values})")
+
+
+def _copy_or_zeros(stmt: If) -> AsyncCopy | None:
+    """Return the copy that a branch begins where its condition holds, if it writes zeros there where it does not."""
+    match stmt:
+        case If(then=(AsyncCopy() as copy,), otherwise=(Assign(target=target, value=value),)) if target == copy.target:
+            while isinstance(value, Broadcast):
+                value = value.operand
+            return copy if isinstance(value, Const) and value == Const.of(0, value.type) else None
+        case _:
+            return None
 
 
 def _needed(stmt: Stmt, begun: list[Begun]) -> int:
