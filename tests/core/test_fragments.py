@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tileir import TileError
 from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, Layout, Run, Where, named, usable
@@ -130,3 +132,13 @@ def test_rows_are_found_by_feature_and_name() -> None:
         usable(("mma_m16n8k8_f33",))
     assert caught.value.diagnostics[0].code == "TIL547"
     assert {name for name, row in FRAGMENTS.items() if row.is_dot} == {name for name in FRAGMENTS if "_m1n" in name}
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 4), st.sets(st.integers(0, 8)))
+def test_parts_of_a_run_have_its_bits(start: int, bit: int, count: int, cuts: set[int]) -> None:
+    run = Run("m", start, bit, count)
+    parts = run.cut_at(cuts)
+    assert {part.start for part in parts} == {start} | {cut for cut in cuts if start < cut < start + count}
+    bits = [(part.start + n, part.bit + n) for part in parts for n in range(part.count)]
+    assert bits == [(start + n, bit + n) for n in range(count)]
+    assert {part.axis for part in parts} == {"m"}

@@ -134,3 +134,38 @@ def test_constraints_on_the_depth_leave_a_product_to_others() -> None:
     found = stages(text, shapes, WARPS)
     assert products(found) == 0
     check(found, shapes, 1)
+
+
+@pytest.mark.parametrize(
+    ("batch", "picture", "step", "tile"),
+    [
+        (32, (4, 4), WARPGROUPS, (64, 32)),  # rows of an instruction go on along another index
+        (8, (3, 16), WARPGROUPS, (64, 32)),
+        (16, (8, 3), WARPS, (16, 16)),
+    ],
+)
+def test_tiles_lie_along_the_indices_that_leave_least_of_them_empty(
+    batch: int, picture: tuple[int, int], step: MatrixContraction, tile: tuple[int, int]
+) -> None:
+    shapes = {"A": (batch, *picture, 16), "B": (1, 3, 16, 32)}
+    found = stages(LAST.format(b=1, s=1, d=1), shapes, step)
+    for kernel in found.sem.kernels:
+        multiplied = [s for s in statements(kernel.body) if isinstance(s, MatrixMultiply)]
+        assert all(s.tile[0] % tile[0] == s.tile[1] % tile[1] == 0 for s in multiplied)
+    check(found, shapes, 1)
+
+
+@given(
+    form=st.sampled_from((LAST, FIRST, OF_INPUT)),
+    sizes=st.tuples(st.sampled_from((1, 3, 8, 16, 20, 32)), st.integers(2, 9), st.integers(3, 18)),
+    step=st.sampled_from((WARPS, WARPGROUPS)),
+)
+def test_rows_of_any_two_indices(form: str, sizes: tuple[int, int, int], step: MatrixContraction) -> None:
+    batch, *picture = sizes
+    shapes: dict[str, tuple[int, ...]] = {"A": (batch, *picture, 16), "B": (2, 3, 16, 32)}
+    if form is FIRST:
+        shapes = {"A": (batch, 16, *picture), "B": (32, 16, 2, 3)}
+    elif form is OF_INPUT:
+        shapes = {"A": (batch, *picture, 16), "B": (2, 3, 32, 16)}
+    text = form if form is OF_INPUT else form.format(b=1, s=1, d=1)
+    check(stages(text, shapes, step), shapes, 1, lowered=False)

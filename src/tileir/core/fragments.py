@@ -24,7 +24,7 @@ from tileir.core.errors import fail
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 class Where(enum.Enum):
@@ -56,6 +56,15 @@ class Run:
     def extent(self) -> int:
         """How many values the bits have."""
         return 1 << self.count
+
+    def cut_at(self, places: Collection[int]) -> tuple[Run, ...]:
+        """Return the parts of it that begin at its start and at each bit of the number among ``places``."""
+        stop = self.start + self.count
+        starts = (self.start, *sorted(place for place in places if self.start < place < stop))
+        return tuple(
+            Run(self.axis, first, self.bit + first - self.start, after - first)
+            for first, after in zip(starts, (*starts[1:], stop), strict=True)
+        )
 
 
 @attrs.frozen

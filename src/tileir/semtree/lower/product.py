@@ -109,10 +109,12 @@ class _Roles:
 
     @property
     def runs(self) -> dict[Role, Run]:
-        """What the fragment's layout asks for."""
+        """What the fragment's layout asks for: several indices may share the bits of a run."""
         layout = self.fragment.sums
-        lanes = {Role(RoleKind.LANE, run.start): run for run in layout.thread_runs()}
-        return {**lanes, **{Role(RoleKind.ELEMENT, run.start): run for run in layout.element_runs()}}
+        both = ((RoleKind.LANE, layout.thread_runs()), (RoleKind.ELEMENT, layout.element_runs()))
+        cuts = {kind: {role.bit for role in self.found if role.kind is kind} for kind, _ in both}
+        parts = ((kind, part) for kind, runs in both for run in runs for part in run.cut_at(cuts[kind]))
+        return {Role(kind, part.start): part for kind, part in parts}
 
     @property
     def tile(self) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix_plan import piece_of, swizzle_of
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
-from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine, total
 from tileir.schedule.allocations import allocation
 from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
@@ -23,6 +23,8 @@ from tileir.stripe.tags import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tileir.core.fragments import Run
     from tileir.core.text.names import NameScope
     from tileir.passes.schedules.groups.matrix_plan import Panel, Plan
@@ -77,10 +79,15 @@ class _Builder:
         starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])
         grid = [*(outer if g is down else g for g in grid), inner]
         thread, along, fragment = Binding.THREAD, min(plan.tall, plan.across), plan.fragment
-        axes = {"m": row, "n": column}
+        named = {"m": row, "n": column}
         lanes = [
-            (run, sch.index(names.fresh(f"{axes[run.axis]}_thread"), run.extent, thread))
-            for run in reversed(fragment.sums.thread_runs())
+            (
+                run,
+                sch.index(
+                    names.fresh(f"{top if _is_above(run, plan) else named[run.axis]}_thread"), run.extent, thread
+                ),
+            )
+            for run in _runs(fragment.sums.thread_runs(), plan)
         ]
         team = (
             sch.index(names.fresh(f"{top}_team"), plan.rows // plan.tall // (plan.across // along), thread),
@@ -90,13 +97,13 @@ class _Builder:
         )
         paired = Binding.LANE if _pairs(nest, plan) else Binding.UNROLL
         elements = [
-            (run, sch.index(names.fresh(f"{axes[run.axis]}_{_word(run)}"), run.extent,
+            (run, sch.index(names.fresh(f"{named[run.axis]}_{_word(run)}"), run.extent,
                             paired if _neighbours(run) else Binding.UNROLL))
-            for run in reversed(fragment.sums.element_runs())
+            for run in _runs(fragment.sums.element_runs(), plan)
         ]  # fmt: skip
         own = (
-            sch.index(names.fresh(f"{top}_tile"), plan.tall // along, Binding.UNROLL),
-            sch.index(names.fresh(f"{row}_tile"), along // fragment.mnk[0], Binding.UNROLL),
+            sch.index(names.fresh(f"{top}_tile"), plan.tall // max(along, fragment.mnk[0]), Binding.UNROLL),
+            sch.index(names.fresh(f"{row}_tile"), max(1, along // fragment.mnk[0]), Binding.UNROLL),
             sch.index(names.fresh(f"{column}_tile"), plan.wide // fragment.mnk[1], Binding.UNROLL),
             *(index for _, index in elements),
         )
@@ -118,23 +125,28 @@ class _Builder:
     @property
     def _above(self) -> Affine:
         """The place along the index above in the tile of the group."""
-        return sch.part(self.team[0], self.own[0].range) + sch.part(self.own[0])
+        across = self.plan.across
+        rows = max(1, self.plan.fragment.mnk[0] // across)  # of a fragment that has several along it
+        inner = self._inner("m", lambda bit: (1 << bit) // across)
+        return sch.part(self.team[0], self.own[0].range * rows) + sch.part(self.own[0], rows) + inner
 
     @property
     def _row(self) -> Affine:
         """The place along the row index in the tile of the group."""
         rows = self.plan.fragment.mnk[0]
-        return sch.part(self.team[1], self.own[1].range * rows) + sch.part(self.own[1], rows) + self._inner("m")
+        inner = self._inner("m", lambda bit: (1 << bit) % self.plan.across)
+        return sch.part(self.team[1], self.own[1].range * rows) + sch.part(self.own[1], rows) + inner
 
     @property
     def _column(self) -> Affine:
         """The column in the tile of the group."""
         columns = self.plan.fragment.mnk[1]
-        return sch.part(self.team[2], self.plan.wide) + sch.part(self.own[2], columns) + self._inner("n")
+        inner = self._inner("n", lambda bit: 1 << bit)
+        return sch.part(self.team[2], self.plan.wide) + sch.part(self.own[2], columns) + inner
 
-    def _inner(self, axis: str) -> Affine:
-        """Return the row or the column in a fragment."""
-        return sum((sch.part(index, 1 << run.bit) for run, index in self.parts if run.axis == axis), Affine())
+    def _inner(self, axis: str, step: Callable[[int], int]) -> Affine:
+        """Return the place in a fragment along an axis, each of whose bits moves ``step(bit)``."""
+        return total(sch.part(index, step(run.bit)) for run, index in self.parts if run.axis == axis)
 
     @property
     def _outputs(self) -> dict[str, Affine]:
@@ -312,6 +324,21 @@ def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], d
     """Return a use of a tile in local memory; what is written has another name than the input."""
     name = use.name if direction is stripe.Direction.IN else stage.name
     return Use(name, stage.name, access, stage.shape.strides, use.dtype, direction)
+
+
+def _runs(runs: Iterable[Run], plan: Plan) -> list[Run]:
+    """Return runs of a layout, the highest first, cut where rows of a fragment go on along the index above."""
+    bit = plan.across.bit_length() - 1
+    return [part for run in reversed(tuple(runs)) for part in reversed(_cut(run, bit))]
+
+
+def _cut(run: Run, bit: int) -> tuple[Run, ...]:
+    return run.cut_at((run.start + bit - run.bit,)) if run.axis == "m" else (run,)
+
+
+def _is_above(run: Run, plan: Plan) -> bool:
+    """Return whether a run numbers places along the index above."""
+    return run.axis == "m" and 1 << run.bit >= plan.across
 
 
 def _neighbours(run: Run) -> bool:

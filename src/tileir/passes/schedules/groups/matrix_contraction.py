@@ -16,18 +16,19 @@ from tileir.core.ops import Aggregation, Op
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
-from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.matrix import build
-from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_panels import panels, tops
+from tileir.passes.schedules.groups.matrix_plan import Plan, piece_of, swizzle_of
 from tileir.poly.affine import total
 from tileir.schedule.nest import emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
-    from tileir.schedule.nest import Nest, Segment, Use
+    from tileir.passes.schedules.groups.matrix_plan import Panel
+    from tileir.schedule.nest import Nest, Segment
 
 
 @attrs.frozen
@@ -85,38 +86,44 @@ class MatrixContraction:
         if len(reads) != 2:
             return refused("TR423", inputs=len(reads))
         total = next(use.dtype for use in segment.uses if use.direction.writes)
-        panels = _panels(nest, reads)
-        if isinstance(panels, Refused):
-            return panels
+        found = panels(nest, reads)
+        if isinstance(found, Refused):
+            return found
         loops = [i for i in segment.loops if all(use.stride(i.name) for use in reads)]
         if not loops:
             return refused("TR431")
         constrained = sch.constrained_indices(nest)
         loop = max(loops, key=lambda i: (i.name not in constrained, i.range))
-        left, right = (self._with_axes(panel, loop, constrained) for panel in panels)
-        dtypes = (left.use.dtype, right.use.dtype, total)
+        dtypes = (found[0].use.dtype, found[1].use.dtype, total)
         fragments = [each for each in usable(self.fragments, rounded=True) if each.dtypes == dtypes]
         fragments.sort(key=lambda each: _wastes(loop, each.mnk[2]))
         if not fragments:
             told = dict(zip(("left", "right", "sum"), (dtype.value for dtype in dtypes), strict=True))
             return refused("TR429", **told, offered=" ".join(self.fragments))
         repeats = product(i.range for i in segment.loops if i is not loop)
-        others = [i for i in _rows_of(nest, left.use, right.use) if i is not left.index]
-        above = others[-1] if others else None
-        plans = [Plan(left, right, loop, each, segment.constraints, repeats, above) for each in fragments]
-        if (why := _against_constraints(nest, plans[0], sizes)) is not None:
-            return why
+        right = self._with_axes(found[1], loop, constrained)
+        plans = [
+            Plan(
+                self._with_axes(left, loop, constrained),
+                right,
+                loop,
+                fragments[0],
+                segment.constraints,
+                repeats,
+                above,
+                across,
+            )
+            for left, above, across in tops(nest, *found)
+        ]
         said: list[Refused] = []
+        plans = _fitting_ones((_against_constraints(nest, plan, sizes) or plan for plan in plans), said)
         fitting: list[Plan] = []
-        for plan in plans:
-            if fitting and not _reads_local(plan):  # those that read local memory are faster wherever they fit
-                break
-            sized = self._fitting(nest, plan)
-            if isinstance(sized, Refused):
-                said.append(sized)
-                continue
-            fitting.append(sized)
-            if not _reads_local(plan):
+        for fragment in fragments:
+            if fitting and fragment.a.where is not Where.LOCAL:
+                break  # those that read local memory are faster wherever they fit
+            sized = (self._fitting(nest, attrs.evolve(plan, fragment=fragment)) for plan in plans)
+            fitting += _fitting_ones(sized, said)
+            if fitting and fragment.a.where is not Where.LOCAL:
                 break
         best = min(fitting, key=lambda each: self._cost(nest, each), default=None)
         return strongest(said) if best is None else self._far_ahead(nest, best)
@@ -154,17 +161,17 @@ class MatrixContraction:
     def _sized(self, nest: Nest, plan: Plan) -> Plan | None:
         """Return the plan with the largest tile of which there are enough, else with the smallest one."""
         found = None
-        (unit, across, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
+        (unit, side, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
         local = _reads_local(plan)
         for rows, columns, tall, wide in _OF_LOCAL if local else _TILES.get(plan.left.use.dtype.itemsize, _SMALL):
             held = tall * wide * word * (2 if plan.masks else 1)
-            if tall % unit or wide % across or held > _SUM_BYTES * plan.fragment.threads:
+            if tall % unit or wide % side or held > _SUM_BYTES * plan.fragment.threads:
                 continue
             if self.rows not in (0, rows) or self.columns not in (0, columns):
                 continue
             if rows >= 2 * max(_tallest(plan), _LEAST) or columns >= 2 * max(plan.right.index.range, _LEAST):
                 continue
-            high = max(1, rows // max(_LEAST, unit, power_of_two_from(plan.left.index.range)))
+            high = 1 if plan.above is None else max(1, rows // plan.least)
             sized = attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide, high=high)
             tile = self._deep(sized if high > 1 else attrs.evolve(sized, above=None))
             if tile is None or tile.threads > self.threads or not _is_readable(tile):
@@ -229,9 +236,6 @@ _LEAST: Final = 16
 
 _FEWEST: Final = 8
 """Fewer rows than so many leave most of an instruction unused."""
-
-_NARROW: Final = 64
-"""Contiguous outputs that are fewer are better rows of a tile, which may lie in several lines."""
 
 _SHORTEST: Final = 6
 """The depth of an instruction may be so many times that of the product: the rest of its factors is zero."""
@@ -327,31 +331,15 @@ def _against_constraints(nest: Nest, plan: Plan, sizes: Mapping[str, int]) -> Re
     return None
 
 
-def _panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
-    """Return the left and the right input, each with the output index that moves it and not the other one."""
-    written = sch.written_uses(nest)
-    contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
-    column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
-    if column is None:
-        return refused("TR430", outputs=1)
-    left, right = sorted(reads, key=lambda use: use.stride(column.name) != 0)
-    rows = _rows_of(nest, left, right)
-    if left.stride(column.name) or not right.stride(column.name) or not rows:
-        return refused("TR430", column=column.name, rows=len(rows))
-    columns = _rows_of(nest, right, left)
-    if column.range < _NARROW and len(columns) > 1:  # several indices share a tile as its rows only
-        return Panel(right, _row_of(right, columns)), Panel(left, _row_of(left, rows))
-    return Panel(left, _row_of(left, rows)), Panel(right, column)
-
-
-def _row_of(use: Use, rows: Sequence[stripe.Index]) -> stripe.Index:
-    """Return the longest of some indices; one along which elements are neighbours, if it is not too short."""
-    return max(reversed(rows), key=lambda i: (use.stride(i.name) == 1 and i.range >= _LEAST // 2, i.range))
-
-
-def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
-    """Return the indices that only the left input moves along."""
-    return [i for i in nest.indices if i.range > 1 and left.stride(i.name) and not right.stride(i.name)]
+def _fitting_ones(plans: Iterable[Plan | Refused], said: list[Refused]) -> list[Plan]:
+    """Return the plans among some; ``said`` gets why others are none."""
+    result: list[Plan] = []
+    for plan in plans:
+        if isinstance(plan, Refused):
+            said.append(plan)
+        else:
+            result.append(plan)
+    return result
 
 
 def _reads_local(plan: Plan) -> bool:

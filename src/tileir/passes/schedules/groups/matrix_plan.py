@@ -48,8 +48,8 @@ class Plan:
     """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
 
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
-    reduction indices have ``repeats`` points. Where one row index is shorter than a tile, ``high`` neighbours along
-    another one, ``above``, share the tile. ``constraints`` say which products are added.
+    reduction indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours
+    along it share the tile, each with ``least`` rows or more. ``constraints`` say which products are added.
     """
 
     left: Panel
@@ -59,6 +59,7 @@ class Plan:
     constraints: tuple[Affine, ...] = ()
     repeats: int = 1
     above: stripe.Index | None = None
+    least: int = 1
     high: int = 1
     rows: int = 0
     columns: int = 0

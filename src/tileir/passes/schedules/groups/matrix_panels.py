@@ -1,0 +1,75 @@
+"""Which indices of a contraction are rows and which are columns of its tiles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.group_reduction import power_of_two_from
+from tileir.passes.schedules.groups.matrix_plan import Panel
+from tileir.schedule.remarks import Refused, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tileir.schedule.nest import Nest, Use
+    from tileir.stripe import ir as stripe
+
+_NARROW: Final = 64
+"""Contiguous outputs that are fewer are better rows of a tile, which may lie in several lines."""
+
+ACROSS: Final = 8
+"""Rows of a tile along its row index, at least; others are along the index above."""
+
+_SHORT: Final = 7
+"""Neighbours along an index that are fewer are no reason to have rows along it."""
+
+
+def panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
+    """Return the left and the right input, each with the output index that moves it and not the other one."""
+    written = sch.written_uses(nest)
+    contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
+    column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
+    if column is None:
+        return refused("TR430", outputs=1)
+    left, right = sorted(reads, key=lambda use: use.stride(column.name) != 0)
+    rows = _rows_of(nest, left, right)
+    if left.stride(column.name) or not right.stride(column.name) or not rows:
+        return refused("TR430", column=column.name, rows=len(rows))
+    columns = _rows_of(nest, right, left)
+    if column.range < _NARROW and len(columns) > 1:  # several indices share a tile as its rows only
+        return Panel(right, _row_of(right, columns)), Panel(left, _row_of(left, rows))
+    return Panel(left, _row_of(left, rows)), Panel(right, column)
+
+
+def _row_of(use: Use, rows: Sequence[stripe.Index]) -> stripe.Index:
+    """Return the longest of some indices; one along which elements are neighbours, if it is not too short."""
+    return max(reversed(rows), key=lambda i: (use.stride(i.name) == 1 and i.range >= _SHORT, i.range))
+
+
+def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
+    """Return the indices that only the left input moves along."""
+    return [i for i in nest.indices if i.range > 1 and left.stride(i.name) and not right.stride(i.name)]
+
+
+def tops(nest: Nest, left: Panel, right: Panel) -> Iterator[tuple[Panel, stripe.Index | None, int]]:
+    """Yield the left input with each index that can be along its rows, each that can be above that, and the least rows.
+
+    Outputs that are neighbours are neighbours of a column, as well as elements of ``left`` that are: threads write the
+    former side by side.
+    """
+    rows = _rows_of(nest, left.use, right.use)
+    written = sch.written_uses(nest)
+    fixed = [i for i in rows if i.range >= _SHORT and all(use.stride(i.name) == 1 for use in (left.use, *written))]
+    fixed = fixed or [i for i in rows if i.range >= _SHORT and all(use.stride(i.name) == 1 for use in written)]
+    if left.use.stride(left.index.name) == 1:
+        fixed = [left.index]
+    firsts = fixed or [left.index, *(i for i in rows if i is not left.index)]
+    for first in firsts:
+        whole = max(ACROSS, power_of_two_from(first.range))
+        others: list[stripe.Index | None] = [i for i in reversed(rows) if i is not first]
+        for above in others or [None]:
+            for across in [whole, *(n for n in (32, 16, ACROSS) if n < whole and above is not None)]:
+                yield attrs.evolve(left, index=first), above, across
