@@ -82,6 +82,59 @@ def test_one_copy_serves_several_kernels() -> None:
     assert_same_meaning(before, after)
 
 
+FIRST = """function (A[N, C, Y, X], B[F, C, P, Q]) -> (R) {
+    R[n, f, y, x : N, F, Y, X] = +(A[n, c, y + p - 1, x + q - 1] * B[f, c, p, q]);
+}"""
+LAST = """function (A[N, Y, X, C], B[F, P, Q, C]) -> (R) {
+    R[n, y, x, f : N, Y, X, F] = +(A[n, y + p - 1, x + q - 1, c] * B[f, p, q, c]);
+}"""
+OF_WEIGHTS = """function (A[N, C, Y, X], D[N, F, Y, X]) -> (R) {
+    R[f, c, p, q : F, C, 3, 3] = +(A[n, c, y + p - 1, x + q - 1] * D[n, f, y, x]);
+}"""
+ONE_BY_ONE = "function (A[N, C, X], B[F, C]) -> (R) { R[n, f, x : N, F, X] = +(A[n, c, x] * B[f, c]); }"
+DEPTHWISE = """function (A[N, C, Y, X], B[C, P, Q]) -> (R) {
+    R[n, c, y, x : N, C, Y, X] = +(A[n, c, y + p - 1, x + q - 1] * B[c, p, q]);
+}"""
+OUTER = "function (A[Y, X], B[N]) -> (R) { R[n, y, x : N, Y, X / 2] = =(A[y, 2*x + 1] * B[n]); }"
+FACTORS = Transpose(temporaries=False, factors=True, least_reuse=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "copies"),
+    [
+        (FIRST, {"A": (2, 16, 4, 5), "B": (3, 16, 3, 3)}, {"A": (320, 1, 80, 16), "B": (144, 1, 48, 16)}),
+        (FIRST, {"A": (2, 12, 4, 5), "B": (3, 12, 3, 3)}, {}),
+        (FIRST, {"A": (2, 16, 4, 5), "B": (3, 16, 1, 1)}, {}),
+        (LAST, {"A": (2, 4, 5, 16), "B": (3, 3, 3, 16)}, {}),
+        (OF_WEIGHTS, {"A": (2, 16, 4, 5), "D": (2, 3, 4, 5)}, {"A": (320, 1, 80, 16)}),
+        (ONE_BY_ONE, {"A": (2, 16, 5), "B": (3, 16)}, {}),
+        (DEPTHWISE, {"A": (16, 4, 6, 6), "B": (4, 3, 3)}, {}),
+        (OUTER, {"A": (16, 8), "B": (4,)}, {}),
+    ],
+)
+def test_factors_are_copied_along_what_they_share_where_neighbours_are_a_window(
+    text: str, shapes: dict[str, tuple[int, ...]], copies: dict[str, tuple[int, ...]]
+) -> None:
+    before = program(text, **shapes)
+    for steps in ((FACTORS,), (Accumulate(), FACTORS)):
+        after = run(steps, before)
+        verify(after)
+        laid = {r.name[0]: r.shape.strides for r in after.main.refinements if r.name.endswith("_laid")}
+        assert laid == copies
+        assert_same_meaning(before, after)
+    assert FACTORS(after) is after
+    assert attrs.evolve(FACTORS, least_points=1 << 20)(before) is before
+
+
+@given(programs(8), st.booleans())
+@examples(100)
+def test_copies_of_factors_keep_the_meaning(before: Program, first: bool) -> None:
+    steps: tuple[Pass, ...] = (Accumulate(),) if first else ()
+    after = run((*steps, FACTORS), before)
+    verify(after)
+    assert_same_meaning(before, after)
+
+
 def test_constants_may_be_copied_but_keep_their_layout() -> None:
     before, values = stripe_program(SECOND_TRANSPOSED), inputs(SECOND_TRANSPOSED)
     data = values.pop("B").astype("<f4").tobytes()

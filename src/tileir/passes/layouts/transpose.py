@@ -15,6 +15,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
+from tileir.passes.layouts.factors import factor_axis
 from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
@@ -34,14 +35,18 @@ class Transpose:
         reqs: Tags that a kernel must carry to be asked, and to get copies of operands.
         temporaries: Whether the layout of temporaries may change.
         operands: Whether operands may be copied.
+        factors: Whether only factors of products of matrices are copied, to what tiles of them are copied along.
         least_reuse: A copy pays where a kernel reads each element so often at least.
+        least_points: It pays where a kernel reads so many elements of a tensor at least: a launch takes its time, too.
     """
 
     name: ClassVar[str] = "transpose"
     reqs: tuple[str, ...] = ()
     temporaries: bool = True
     operands: bool = True
+    factors: bool = False
     least_reuse: int = attrs.field(default=16, validator=at_least(1))
+    least_points: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with other layouts."""
@@ -71,7 +76,7 @@ class Transpose:
 
     def _with_copies(self, program: Program) -> Program:
         """Put a copy in front of each kernel that reads a tensor often, and against its grain."""
-        copier = _Copier(program, self.least_reuse)
+        copier = _Copier(program, self.least_reuse, self.least_points, self.factors)
         statements: list[Statement] = []
         for kernel in program.main.statements:
             if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
@@ -151,6 +156,8 @@ class _Copier:
 
     program: Program
     least_reuse: int
+    least_points: int
+    factors: bool
     _main: Level = attrs.field(init=False)
     _roots: dict[str, tuple[int, str]] = attrs.field(init=False)
     _names: NameScope = attrs.field(init=False)
@@ -166,8 +173,8 @@ class _Copier:
         """Yield what copies operands of a kernel, and the kernel that uses the copies."""
         together = walks(kernel, self._main)
         for walk in together:
-            axis = asked_axis(walk, together)
             source = self._main.view(walk.tensor)
+            axis = factor_axis(walk, together, source.shape.sizes) if self.factors else asked_axis(walk, together)
             if axis is None or axis == _fastest(source.shape) or not self._pays(kernel, walk, source):
                 continue  # it asks for nothing, has what it asks for, or reads a copy by now
             copy = self._copies.get((walk.tensor, axis))
@@ -192,7 +199,7 @@ class _Copier:
             alone
             and whole
             and view.direction is Direction.IN
-            and walk.points >= self.least_reuse * source.shape.elements
+            and walk.points >= max(self.least_points, self.least_reuse * source.shape.elements)
             and _same_axes_below(kernel, view)
         )
 
