@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from tileir.core.errors import ArgumentError, BackendError
 from tileir.driver.cli.main import commands
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
+from tileir.semtree.text.printer import to_text
 from tileir_cuda import BACKEND
 from tileir_cuda.devices import described, known
 from tileir_cuda.library import CudaLibrary
@@ -106,3 +108,16 @@ def test_a_missing_driver_is_named() -> None:
     listed = [device.id for device in context.devices() if device.backend == "cuda"]
     if not listed:
         assert re.match(r"error\[TIL80[12]\].*NVIDIA", str(context.failures()["cuda"]))
+
+
+def test_threads_of_bordered_convolutions_have_rows_along_the_batch_and_weights_without_tests() -> None:
+    text = """function (A[N, Y, X, C], B[F, P, Q, C]) -> (R) {
+        R[n, y, x, f : N, Y, X, F] = +(A[n, y + p - 1, x + q - 1, c] * B[f, p, q, c]);
+    }"""
+    types = ["f32[32,28,28,128]", "f32[128,3,3,128]"]
+    (kernel,) = tileir.compile(text, types, device="cuda.sm_90a").sem.kernels
+    shown = to_text(kernel)
+    assert math.prod(kernel.group) >= 64
+    assert "private f32 R_acc_tile[64]" in shown
+    assert re.search(r"async A_stage\[.*\] = A\[min\(", shown)
+    assert not re.search(r"async B_stage\[.*\] = B\[min\(", shown)

@@ -161,3 +161,38 @@ def test_the_meaning_stays(program: Program, step: GroupContraction, target: Tar
     found = run_program(kernels, arrays, ALL_CHECKS)
     for name, expected in interpret(program, arrays).items():
         np.testing.assert_array_equal(found[name], expected)
+
+
+BORDERED = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {
+    R[n, y, x, f : N, Y, X, F] = +(A[n, y + p - 1, x + q - 1, c] * B[p, q, c, f]);
+}"""
+CHANNELS = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {
+    R[n, f, y, x : N, F, Y, X] = +(A[n, y + p - 1, x + q - 1, c] * B[p, q, c, f]);
+}"""
+
+
+def bordered(text: str, batch: int, picture: tuple[int, int], features: int, step: Pass) -> None:
+    """Compare a convolution with its meaning, infinities and all."""
+    shapes = {"A": (batch, *picture, 2), "B": (1, 3, 2, features)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    found = compile_stages(text, types, AHEAD, passes=(*fused(AHEAD), step))
+    generator = np.random.default_rng(2)
+    given = {name: generator.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()}
+    given["B"].flat[generator.integers(given["B"].size)] = np.inf
+    with np.errstate(invalid="ignore"):
+        expected = interpret(found.stripe, given)["R"]
+        np.testing.assert_array_equal(interpret(found.scheduled, given)["R"], expected)
+
+
+@given(
+    text=st.sampled_from((BORDERED, CHANNELS)),
+    batch=st.sampled_from((1, 2, 8, 9, 17)),
+    picture=st.tuples(st.integers(5, 9), st.integers(4, 9)),
+    features=st.sampled_from((33, 64, 100)),
+    stages=st.integers(1, 2),
+)
+@examples(15)
+def test_rows_along_two_indices_keep_the_meaning(
+    text: str, batch: int, picture: tuple[int, int], features: int, stages: int
+) -> None:
+    bordered(text, batch, picture, features, GroupContraction(stages=stages, local_bytes=48 * 1024))

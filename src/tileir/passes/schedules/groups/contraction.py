@@ -37,7 +37,7 @@ class _Builder:
     names: NameScope
     segment: Segment
     grid: tuple[stripe.Index, ...]
-    team: tuple[stripe.Index, stripe.Index, stripe.Index]  # part of the reduction, row, column
+    team: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index]  # part of the reduction, above, row, column
     own: tuple[stripe.Index, stripe.Index, stripe.Index]  # row, vector, lane of a thread
     starts: dict[str, Affine]  # of the tile along the output indices
     step: stripe.Index  # number of the staged part of the reduction
@@ -58,6 +58,7 @@ class _Builder:
             starts[index.name] = sch.part(group, extent)
         team = (
             sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, Binding.THREAD),
+            sch.index(names.fresh("above_thread"), tiles.high, Binding.THREAD),
             sch.index(names.fresh(f"{row}_thread"), tiles.down, Binding.THREAD),
             sch.index(names.fresh(f"{column}_thread"), tiles.across, Binding.THREAD),
         )
@@ -112,48 +113,49 @@ class _Builder:
     @property
     def _row(self) -> Affine:
         """The row in its tile."""
-        return sch.part(self.team[1], self.tiles.rows) + sch.part(self.own[0])
+        return sch.part(self.team[2], self.tiles.rows) + sch.part(self.own[0])
 
     @property
     def _column(self) -> Affine:
         """The column in its tile: neighbouring threads have neighbouring vectors."""
         lanes = self.tiles.lanes
-        vector = sch.part(self.own[1], self.tiles.across * lanes) + sch.part(self.team[2], lanes)
+        vector = sch.part(self.own[1], self.tiles.across * lanes) + sch.part(self.team[3], lanes)
         return vector + sch.part(self.own[2])
 
     def _places(self) -> dict[str, Affine]:
         """Return where in its tile a thread is along each index."""
-        places = {self.tiles.loop.name: sch.part(self.inner, self.tiles.parts) + sch.part(self.team[0])}
-        if self.tiles.row is not None:
-            places[self.tiles.row.name] = self._row
-        if self.tiles.column is not None:
-            places[self.tiles.column.name] = self._column
-        return places
+        return {
+            self.tiles.loop.name: sch.part(self.inner, self.tiles.parts) + sch.part(self.team[0]),
+            **{index.name: place for index, place in self._axes},
+        }
+
+    @property
+    def _axes(self) -> tuple[tuple[stripe.Index, Affine], ...]:
+        """The output indices of the tile, and where in it a thread is along them."""
+        indices = (self.tiles.above, self.tiles.row, self.tiles.column)
+        places = (sch.part(self.team[1]), self._row, self._column)
+        return tuple((i, place) for i, place in zip(indices, places, strict=True) if i is not None)
 
     @property
     def _outputs(self) -> dict[str, Affine]:
         """The values of the output indices."""
-        values = dict(self.starts)
-        if self.tiles.row is not None:
-            values[self.tiles.row.name] = values[self.tiles.row.name] + self._row
-        if self.tiles.column is not None:
-            values[self.tiles.column.name] = values[self.tiles.column.name] + self._column
-        return values
+        return {**self.starts, **{index.name: self.starts[index.name] + place for index, place in self._axes}}
 
     @property
     def _ends(self) -> tuple[Affine, ...]:
         """Tests for rows and columns behind the end; lanes take no part, since vectors are whole."""
         values = self._outputs
         tests = []
-        for index in (self.tiles.row, self.tiles.column):
-            if index is not None and index.range % self.tiles.shape.extents[index.name]:
+        for index, _ in self._axes:
+            if index.range % self.tiles.shape.extents[index.name]:
                 tests.append(index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()}))
         return tuple(tests)
 
     def _sum(self, use: Use, found: stripe.Refinement) -> Use:
         """Return a thread's accumulators as the reduction sees them."""
-        part, row, column = self.team
-        number = sch.part(part, row.range * column.range) + sch.part(row, column.range) + sch.part(column)
+        number, threads = Affine(), 1
+        for index in reversed(self.team):
+            number, threads = number + sch.part(index, threads), threads * index.range
         place = sch.part(self.own[1], self.tiles.lanes) + sch.part(self.own[2])
         access = (number, sch.part(self.own[0]), place)
         return attrs.evolve(use, root=found.name, access=access, strides=found.shape.strides, sizes=())
@@ -205,8 +207,7 @@ class _Builder:
         if loop.range % depth:
             tests.append(loop.range - 1 - first - place)
         direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in staged]
-        outputs = [i.name for i in (self.tiles.row, self.tiles.column) if i is not None]
-        if any(u.stride(name) for u in direct for name in outputs):
+        if any(u.stride(index.name) for u in direct for index, _ in self._axes):
             tests.extend(self._ends)
         *unrolled, lane = self.own
         body = attrs.evolve(inside, indices=sch.present((lane,)), uses=uses, constraints=())

@@ -21,7 +21,9 @@ from tileir.schedule.nest import emit, product
 from tileir.schedule.remarks import Done, Refused, refused
 
 if TYPE_CHECKING:
-    from tileir.schedule.nest import Nest
+    from collections.abc import Collection, Sequence
+
+    from tileir.schedule.nest import Nest, Use
     from tileir.stripe import ir as stripe
 
 
@@ -70,23 +72,30 @@ class GroupContraction:
             return refused("TR402")
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
         tiles = self._tiles(nest)
-        facts = (("rows", tiles.height), ("columns", tiles.width), ("depth", tiles.depth), ("staged", tiles.staged))
+        facts = (
+            ("rows", tiles.height * tiles.high),
+            ("columns", tiles.width),
+            ("depth", tiles.depth),
+            ("staged", tiles.staged),
+        )
         return Done((emit(build(nest, tiles, elements), kernel),), facts)
 
     def _tiles(self, nest: Nest) -> Tiles:
         """Choose the indices of a tile, and how large it is."""
-        written = sch.written_uses(nest)
         reads = sch.reads_of(nest, sch.the_reduction(nest))
-        contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
-        column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
+        free = sch.constrained_indices(nest)
+        column = _column_of(nest, reads, free)
         moved = [] if column is None else [u for u in reads if u.stride(column.name)]
         rows = [i for i in nest.indices if i is not column and i.range > 1]
-        row = max(rows, key=lambda i: (not any(u.stride(i.name) for u in moved), i.range), default=None)
-        free = sch.constrained_indices(nest)
+        row = max(
+            rows,
+            key=lambda i: (not any(u.stride(i.name) for u in moved), i.name not in free and i.range >= _ROWS, i.range),
+            default=None,
+        )
         loop = max(sch.the_reduction(nest).loops, key=lambda i: (i.name not in free, i.range))
         lanes = 1 if column is None else self._lanes(nest, column)
         start = Tiles(row, column, loop, lanes=lanes, load_bytes=self.vector_bytes, max_lanes=self.max_lanes)
-        tiles = self._sized(nest, start)
+        tiles = self._several(nest, start, moved) or self._sized(nest, start)
         while tiles.depth > 1 and local_bytes(nest, tiles, staged=True) > self.local_bytes:
             tiles = attrs.evolve(tiles, depth=-(-tiles.depth // 2))
         tiles = attrs.evolve(tiles, staged=local_bytes(nest, tiles, staged=True) <= self.local_bytes)
@@ -109,6 +118,47 @@ class GroupContraction:
         while column.range % lanes:
             lanes //= 2
         return lanes
+
+    def _several(self, nest: Nest, tiles: Tiles, moved: list[Use]) -> Tiles | None:
+        """Return a tile whose rows go on along another index, by waves of groups; None where a tile has no use for it.
+
+        ``moved`` are the inputs that columns move. Threads have rows along the first index alone, so that constraints
+        on the other one hold for all that a thread does or for nothing.
+        """
+        row, column = tiles.row, tiles.column
+        if row is None or column is None or self.rows or self.columns or self.always:
+            return None
+        others = [i for i in nest.indices if i not in (row, column) and i.range > 1]
+        others = [i for i in others if not any(u.stride(i.name) for u in moved)]
+        outputs = product(i.range for i in nest.indices)
+        if not others or row.range >= sch.power_of_two_below(self.threads):
+            return None
+        for rows, columns in _TILES[:_LARGE]:
+            if outputs < _RESIDENT * self.groups * rows * columns:
+                continue
+            if columns % tiles.lanes or columns >= 2 * column.range or rows >= 2 * row.range:
+                continue
+            down = power_of_two_from(-(-row.range // rows))
+            found = [
+                attrs.evolve(
+                    tiles, across=across, down=down, rows=rows, vectors=columns // tiles.lanes, above=above, high=high
+                )
+                for across in _powers(power_of_two_from(-(-column.range // columns)))
+                for high in _powers(self.threads // (across * down))
+                for above in others
+                if _FEWEST <= across * down * high <= self.threads and high < 2 * above.range
+            ]
+            if found:
+                best = min(found, key=lambda tile: self._cost(nest, tile))
+                return attrs.evolve(best, depth=self.depth or min(tiles.loop.range, _DEPTH))
+        return None
+
+    def _cost(self, nest: Nest, tiles: Tiles) -> int:
+        """Return about how long groups take, as many at a time as keep the device busy, in products of elements."""
+        extents = tiles.shape.extents
+        groups = product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)
+        height = tiles.height * tiles.high
+        return -(-groups // self.groups) * (height * tiles.width + _READ_COST * (height + tiles.width))
 
     def _sized(self, nest: Nest, tiles: Tiles) -> Tiles:
         """Return the largest tile of which there are enough to keep the device busy, else the one with most threads."""
@@ -138,6 +188,44 @@ class GroupContraction:
 
 _TILES = ((8, 8), (8, 4), (4, 4), (2, 4), (1, 4), (4, 2), (2, 2), (1, 2), (4, 1), (2, 1), (1, 1))
 """Outputs of one thread: rows and columns."""
+
+_LARGE = 2
+"""So many of these, the first ones, are worth rows along another index."""
+
+_RESIDENT = 160
+"""Threads for each group that keeps the device busy: fewer wait for memory too often."""
+
+_FEWEST = 64
+"""Threads of a group that share what they read."""
+
+_READ_COST = 16
+"""Products that take as long as reading an element of a tile."""
+
+
+def _column_of(nest: Nest, reads: Sequence[Use], constrained: Collection[str]) -> stripe.Index | None:
+    """Return the index along the columns of a tile: outputs are neighbours along it, if that costs no tests."""
+    contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in sch.written_uses(nest))]
+    column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
+    if column is None or column.name not in constrained:
+        return column
+    moved = [u for u in reads if u.stride(column.name)]
+    if any(u.stride(column.name) == 1 for u in moved):
+        return column
+    others = [i for i in nest.indices if i.name not in constrained and i.range >= _COLUMNS]
+    others = [i for i in others if not any(u.stride(i.name) for u in moved)]
+    return max(others, key=lambda i: i.range, default=column)
+
+
+def _powers(most: int) -> list[int]:
+    """Return the powers of two up to ``most``, the largest first."""
+    return [1 << n for n in reversed(range(most.bit_length()))]
+
+
+_ROWS = 8
+"""So many rows along an index without constraints are better than more along another one."""
+
+_COLUMNS = 32
+"""The same for columns, even where outputs are no neighbours along them."""
 
 _DEPTH = 16
 """Steps that are staged at a time: long enough to be worth two barriers."""

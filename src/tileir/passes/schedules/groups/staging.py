@@ -30,16 +30,29 @@ class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
     It is read in vectors of ``lanes`` along the index ``vector``. With ``ahead`` it is filled by asynchronous copies.
+    The indices ``together``, one after the other, share an axis of local memory where both move an input.
     """
 
     extents: Mapping[str, int]
     vector: str | None = None
     lanes: int = 1
     ahead: bool = False
+    together: tuple[str, ...] = ()
 
     def axes(self, use: Use) -> tuple[str, ...]:
         """Return the indices of the tile that move a use."""
         return tuple(name for name, extent in self.extents.items() if extent > 1 and use.stride(name))
+
+    def access(self, use: Use, places: Mapping[str, Affine]) -> tuple[Affine, ...]:
+        """Return where in the tile of an input each index is, by axes of local memory."""
+        found = {name: places[name] for name in self.axes(use)}
+        if self._share(use):
+            above, below = self.together
+            found[below] = found.pop(above) * self.extents[below] + found[below]
+        return tuple(found.values())
+
+    def _share(self, use: Use) -> bool:
+        return bool(self.together) and set(self.together) <= set(self.axes(use))
 
     def layout(self, use: Use) -> tuple[int, ...]:
         """Return the extents of a tile of an input in local memory, padding included; none where it has no axes.
@@ -51,7 +64,11 @@ class TileShape:
         axes = self.axes(use)
         if not axes:
             return ()
-        *rows, width = (self.extents[name] for name in axes)
+        sizes = {name: self.extents[name] for name in axes}
+        if self._share(use):
+            above, below = self.together
+            sizes[below] *= sizes.pop(above)
+        *rows, width = sizes.values()
         if rows and min(axes, key=lambda name: abs(use.stride(name))) != axes[-1]:
             aligned = self.ahead or (axes[-1] == self.vector and self.lanes > 1)
             width += self.lanes if aligned else 1 - width % 2
@@ -93,7 +110,7 @@ class Staging:
 
     def staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
         """Return a use of the tile in place of the input; ``places`` are where in the tile each index is."""
-        access = tuple(places[name] for name in self.shape.axes(use))
+        access = self.shape.access(use, places)
         return Use(use.name, stage.name, access, stage.shape.strides, use.dtype, stripe.Direction.IN)
 
     def fill(self, use: Use, stage: stripe.Refinement, starts: Mapping[str, Affine]) -> Node:
@@ -171,4 +188,10 @@ class Staging:
     def _may_miss(self, use: Use) -> bool:
         """Return whether a tile of an input may reach beyond the tensor."""
         moving = [i for i in self.indices if use.stride(i.name)]
-        return any(i.range % self.shape.extents.get(i.name, 1) or i.name in self.tested for i in moving)
+        if any(i.range % self.shape.extents.get(i.name, 1) for i in moving):
+            return True
+        if not any(i.name in self.tested for i in moving):
+            return False
+        steps = zip(use.access, use.strides, strict=True)
+        low, high = total(affine * stride for affine, stride in steps).bounds({i.name: i.range for i in self.indices})
+        return low < 0 or high >= self.elements.get(use.root, 0)

@@ -21,6 +21,7 @@ class Tiles:
     Attributes:
         row: The output index along the rows of a tile; None for one row.
         column: The output index along its columns, and the lanes.
+        above: The output index along which ``high`` places share a tile; each has threads of its own.
         loop: The reduction index that is staged in steps of ``depth``.
         lanes: Lanes of a vector.
         across: Threads along a row.
@@ -50,10 +51,12 @@ class Tiles:
     load_bytes: int = 1
     max_lanes: int = 0
     stages: int = 1
+    above: stripe.Index | None = None
+    high: int = 1
 
     @property
     def height(self) -> int:
-        """Rows of the tile."""
+        """Rows of the tile along its row index."""
         return self.down * self.rows
 
     @property
@@ -65,12 +68,15 @@ class Tiles:
     def shape(self) -> TileShape:
         """How far the tile reaches along each of its indices: the reduction first, then rows and columns."""
         extents = {self.loop.name: self.depth}
+        if self.above is not None:
+            extents[self.above.name] = self.high
         if self.row is not None:
             extents[self.row.name] = self.height
         if self.column is not None:
             extents[self.column.name] = self.width
         column = None if self.column is None else self.column.name
-        return TileShape(extents, column, self.lanes, self.stages > 1)
+        together = () if self.above is None or self.row is None else (self.above.name, self.row.name)
+        return TileShape(extents, column, self.lanes, self.stages > 1, together)
 
 
 def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
