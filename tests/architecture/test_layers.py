@@ -106,6 +106,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/semtree/node.py", "tileir.semtree.text.printer"),
         ("src/tileir/stripe/ir.py", "tileir.stripe.dataflow"),
         ("src/tileir/stripe/node.py", "tileir.stripe.text.node_printer"),
+        ("src/tileir/tile/ir.py", "tileir.tile.building.inlining"),
         ("src/tileir/tile/ir.py", "tileir.tile.checks.unused"),
         ("src/tileir/tile/ir.py", "tileir.tile.dataflow"),
         ("src/tileir/tile/node.py", "tileir.tile.text.printer"),

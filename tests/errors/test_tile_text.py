@@ -294,3 +294,20 @@ def test_an_index_that_was_mistyped_in_a_constraint() -> None:
     with pytest.raises(VerifyError, match="'rwo' stands only in constraints; did you mean 'row'") as caught:
         parse("function (A[N]) -> (B) { B[row : N] = =(A[row]), rwo < 3; }")
     assert [(d.code, d.underlined) for d in caught.value.diagnostics] == [("TIL403", "rwo")]
+
+
+@pytest.mark.parametrize(
+    ("text", "underlined", "note"),
+    [
+        ("function (A[N, 3]) -> (B) { B = A; }", "3", "sizes are those of the arrays; write a name, such as N"),
+        ("function f(A) -> (B) { B = A; }", "f", "programs have no names"),
+        ("function Product (A) -> (B) { B = A; }", "Product", "programs have no names"),
+        ("function (A) -> (B) { B = A; } function (A) -> (B) { B = A; }", "function", "a text is one program"),
+    ],
+)
+def test_forms_of_other_languages_get_advice(text: str, underlined: str, note: str) -> None:
+    with pytest.raises(ParseError) as error:
+        parse(text)
+    (fault,) = error.value.diagnostics
+    assert (fault.code, fault.underlined) == ("TIL102", underlined)
+    assert any(each.startswith(note) for each in fault.notes)

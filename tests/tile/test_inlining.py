@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,9 @@ from tileir.core.errors import TileError
 from tileir.tile.builder import FunctionBuilder
 from tileir.tile.building.inlining import inline
 from tileir.tile.text.printer import expression_text
+
+if TYPE_CHECKING:
+    from tileir import Function
 
 BODY = parse("""
 function (A[N, M], K[J], Scale, Size) -> (O, A) {
@@ -139,3 +144,38 @@ def test_sizes_of_what_is_written_inside_other_expressions_are_known() -> None:
     ranks = [each.rank for each in made]
     assert ranks == [1, 3, 2]
     assert [expression_text(dim.expr) for dim in made[1].dims] == ["K", "N", "1"]
+
+
+def test_programs_are_called_by_name() -> None:
+    softmax = parse("""function (X[N]) -> (Y) { M[] = >(X[i]); E = exp(X - M); S[] = +(E[i]); Y = E / S; }""")
+    builder = FunctionBuilder()
+    data, window = builder.input("X", "R", "C"), builder.input("W", "L")
+    made = BODY(data, window, 2, 4)
+    assert isinstance(made, tuple)
+    assert to_text(builder.build(*made)) == to_text(_inlined())
+    again = FunctionBuilder()
+    row = again.input("A", "K")
+    twice = softmax(softmax(row))
+    a = np.arange(5, dtype=np.float32)
+    expected = evaluate(softmax, [evaluate(softmax, [a])])
+    np.testing.assert_array_equal(evaluate(again.build(twice), [a]), expected)
+
+
+def _inlined() -> Function:
+    builder = FunctionBuilder()
+    data, window = builder.input("X", "R", "C"), builder.input("W", "L")
+    return builder.build(*inline(BODY, data, window, 2, 4))
+
+
+@pytest.mark.parametrize("operands", [(), (np.ones(3),), (1, 2.0), ("A",)], ids=["none", "array", "numbers", "name"])
+def test_a_program_is_not_run_by_a_call(operands: tuple[Any, ...]) -> None:
+    with pytest.raises(TileError, match=r"tileir\.jit\(function\)") as error:
+        BODY(*operands)
+    assert error.value.diagnostics[0].code == "TIL215"
+
+
+def test_operands_of_a_call_have_to_fit() -> None:
+    builder = FunctionBuilder()
+    with pytest.raises(TileError, match="4 inputs, but is called with 1") as error:
+        BODY(builder.input("X", "R"))
+    assert error.value.diagnostics[0].code == "TIL705"

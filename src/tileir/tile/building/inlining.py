@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.text.span import call_site
+from tileir.core.tracebacks import at_the_call
 from tileir.tile.building.assembly import substitute
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
@@ -70,6 +71,19 @@ def inline(
                 marks.enter_context(call.recorder.attributed(attribute))
             call.names[statement.name] = call.recorded(statement)
     return tuple(call.tensor(output.name) for output in function.outputs)
+
+
+@at_the_call
+def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[Tensor, ...]:
+    """Return what a call of a function gives on tensors of a builder; see :meth:`tileir.Function.__call__`."""
+    if not any(isinstance(operand, Tensor | Dim) for operand in operands):
+        message = (
+            "a program that is called becomes part of a function that is being built, and takes tensors of a builder; "
+            "to run it on arrays, call tileir.jit(function)"
+        )
+        raise mistake("TIL215", message)
+    results = inline(function, *operands)
+    return results[0] if len(results) == 1 else results
 
 
 @attrs.define(repr=False)

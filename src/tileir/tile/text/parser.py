@@ -29,7 +29,7 @@ from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
 from tileir.tile.text.cursor import Cursor
 from tileir.tile.text.expression_parser import ExpressionParser
 from tileir.tile.text.grammar import MAX_SCANS
-from tileir.tile.text.lexer import INDEX, NAME
+from tileir.tile.text.lexer import INDEX, INTEGER, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -198,6 +198,8 @@ class _Parser:
             cursor.recover_header()
             self.unread.add(cursor.source.text[start : cursor.token.start])
         statements = self._statements()
+        if cursor.at("function"):
+            raise cursor.unexpected("the end of the text", "a text is one program; give each a text of its own")
         return Function(inputs, outputs, statements, span=cursor.span_from(start))
 
     def _statements(self) -> tuple[Statement, ...]:
@@ -229,6 +231,8 @@ class _Parser:
         if cursor.at(INDEX) and meant(cursor.token.text, ("function",)):
             raise cursor.unexpected("'function (inputs) -> (outputs) { statements }'", "did you mean function?")
         cursor.expect("function", "'function (inputs) -> (outputs) { statements }'")
+        if cursor.at(NAME) or cursor.at(INDEX):
+            raise cursor.unexpected("'('", "programs have no names; write function (A) -> (B) { … }")
         cursor.expect("(")
         inputs = () if cursor.at(")") else cursor.list(self._input)
         cursor.expect(")", "',' or ')'")
@@ -250,7 +254,10 @@ class _Parser:
         return Input(name.text, dims, span=cursor.span_from(name.start))
 
     def _dimension(self) -> Name:
-        name = self.cursor.expect(NAME, "the name of a dimension, which begins with a capital letter or '#',")
+        wanted = "the name of a dimension, which begins with a capital letter or '#',"
+        if self.cursor.at(INTEGER):
+            raise self.cursor.unexpected(wanted, "sizes are those of the arrays; write a name, such as N, for this one")
+        name = self.cursor.expect(NAME, wanted)
         return Name(name.text, span=self.cursor.span_of(name))
 
     def _output(self) -> Output:
