@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,22 @@ def test_no_moment_leaves_a_condition_taken() -> None:
         assert interrupted(waited, moment)
         assert condition.acquire(blocking=False)
         condition.release()
+
+
+def test_no_moment_is_while_python_closes_a_generator(recwarn: pytest.WarningsRecorder) -> None:
+    names: dict[str, Any] = {}
+    text = "def found():\n    return any(number == 1 for number in range(3))\n"
+    exec(compile(text, f"{os.sep}tileir{os.sep}closed.py", "exec"), names)
+    ignored: list[Any] = []
+    before, sys.unraisablehook = sys.unraisablehook, ignored.append
+    try:
+        count = moments(names["found"])
+        assert count >= 3
+        assert [interrupted(names["found"], moment) for moment in range(1, count + 2)] == [True] * count + [False]
+    finally:
+        sys.unraisablehook = before
+    assert ignored == []
+    assert not recwarn.list
 
 
 def _some_lines() -> str:

@@ -47,6 +47,10 @@ class _Interrupter:
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
         if not any(part in frame.f_code.co_filename for part in TRACED) or _leaves_condition(frame.f_code):
             return None
+        if event == "call" and frame.f_lasti > _first(frame.f_code):
+            return (
+                self  # a generator goes on, or is closed when nobody refers to it: then Python ignores what it raises
+            )
         if event == "call" or (event == "line" and frame.f_lasti not in _uninterrupted(frame.f_code)):
             self.seen += 1
             if self.seen == self.left:
@@ -62,6 +66,12 @@ def _leaves_condition(code: CodeType) -> bool:
     of Python's, too: that is a gap of CPython's, which nothing around it can close.
     """
     return code.co_name == "__exit__" and code.co_filename == threading.__file__
+
+
+@cache
+def _first(code: CodeType) -> int:
+    """Return the offset of the instruction at which a function, or a generator for the first time, is entered."""
+    return next((each.offset for each in dis.get_instructions(code) if each.opname == "RESUME"), -1)
 
 
 @cache
