@@ -30,11 +30,14 @@ def collection_paused(*, lasting: bool = False) -> Iterator[None]:
         yield
     finally:
         if enabled:
-            if lasting and not gc.get_freeze_count():  # or objects that somebody froze would thaw
+            if lasting and gc.get_freeze_count() < _BY_PYTHON:  # or objects that somebody froze would thaw
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
 
+
+_BY_PYTHON: Final = 1000
+"""More objects than Python 3.12 itself freezes when it starts, and fewer than there are for others to freeze."""
 
 _MIDDLE: Final = 1
 """The generation in which the collector keeps what it has walked once."""
