@@ -31,8 +31,8 @@ TABLES = frozenset(
     }
 )
 """Tests with a row for each of hundreds of programs, which are compiled alike on all versions of Python."""
-WHOLE = ("runtime", "tile")
-"""Folders of tests of what leans on the language and its standard library: ``--part`` leaves nothing of them out."""
+WHOLE = ("runtime", "tile", "testing/test_soak.py")
+"""Tests of what leans on the language and its standard library: ``--part`` leaves nothing of them out."""
 CACHE = pytest.StashKey[str]()
 OTHERS = pytest.StashKey[frozenset[str]]()
 
@@ -66,10 +66,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out files of other parts before they are imported, which takes longer than the tests of many."""
     if OTHERS not in config.stash:
         files = (path.relative_to(HERE).as_posix() for path in HERE.rglob("test_*.py"))
-        config.stash[OTHERS] = files_outside(config.getoption("part"), files, WHOLE)
+        brief = config.getoption("hypothesis_profile") == BRIEF
+        config.stash[OTHERS] = files_outside(config.getoption("part"), files, WHOLE, TABLES | _once(), brief=brief)
     if collection_path.is_relative_to(HERE) and collection_path.relative_to(HERE).as_posix() in config.stash[OTHERS]:
         return True
     return None
+
+
+def _once() -> frozenset[str]:
+    """Return the files with tests that are run once, and by no brief run."""
+    found = (path for path in HERE.rglob("test_*.py") if "pytest.mark.once" in path.read_text(encoding="utf-8"))
+    return frozenset(path.relative_to(HERE).as_posix() for path in found)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 BRIEF, FAST, MUTATION, QUARTER, THOROUGH = "brief", "fast", "mutation", "quarter", "thorough"
 
@@ -41,14 +41,18 @@ def register_profiles() -> None:
     settings.load_profile(FAST)
 
 
-def files_outside(part: str, files: Iterable[str], whole: Sequence[str]) -> frozenset[str]:
+def files_outside(
+    part: str, files: Iterable[str], whole: Sequence[str], entire: Collection[str] = (), *, brief: bool = False
+) -> frozenset[str]:
     """Return the files that a part of several leaves to the others.
 
     Args:
         part: Which part of how many, such as ``"1/2"``, or which ones, such as ``"2,3/3"``; all together have every
             file.
         files: Paths below the folder of the tests.
-        whole: Folders of which every part has everything.
+        whole: Folders and files of which every part has everything.
+        entire: Files that brief parts leave to the one that is not, which has all of them.
+        brief: Whether this is a brief part.
 
     """
     numbers, _, total = part.partition("/")
@@ -58,8 +62,13 @@ def files_outside(part: str, files: Iterable[str], whole: Sequence[str]) -> froz
         kept, count = {0}, 0
     if not kept <= set(range(1, count + 1)):
         raise ValueError(f"a part is 1/2, 2/2 or 1,2/2 of two, not {part}")
-    divided = sorted({file for file in files if file.partition("/")[0] not in whole})
-    return frozenset(file for place, file in enumerate(divided) if place % count + 1 not in kept)
+    if len(kept) == count:
+        return frozenset()
+    divided = sorted({file for file in files if file not in whole and file.partition("/")[0] not in whole})
+    undivided = frozenset(entire).intersection(divided)
+    shared = [file for file in divided if file not in undivided]
+    outside = frozenset(file for place, file in enumerate(shared) if place % count + 1 not in kept)
+    return outside | undivided if brief else outside
 
 
 def examples(count: int) -> settings:
