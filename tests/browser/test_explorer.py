@@ -301,7 +301,7 @@ def test_the_page_works_at_twice_the_size(browser: Browser, address: str) -> Non
 
 def test_a_run_that_takes_too_long_is_stopped(browser: Browser, address: str) -> None:
     with opened(browser, address) as page:
-        replace_text(page, "function (A[N]) -> (S) { S[] = >(A[i] + A[j]); }")
+        replace_text(page, "function (A[N]) -> (S) { S[] = >(A[i] * A[j]); }")
         value = page.get_by_role("textbox", name="A[N]")
         value.fill("f64[16777216]")
         value.press("Enter")

@@ -52,7 +52,7 @@ def test_who_goes_away_while_a_program_runs_stops_it(tmp_path: Path) -> None:
     async def everything() -> None:
         workshop = Workshop(tmp_path)
         values = {"A": "f64[16777216]"}
-        body = orjson.dumps({"text": "function (A[N]) -> (S) { S[] = >(A[i] + A[j]); }", "values": values})
+        body = orjson.dumps({"text": "function (A[N]) -> (S) { S[] = >(A[i] * A[j]); }", "values": values})
         asked = {"type": "http.request", "body": body, "more_body": False}
         sent = await talk(workshop, "/api/jobs/run", [asked, {"type": "http.disconnect"}], wait=2.0)
         assert [message["type"] for message in sent] == ["http.response.start"]

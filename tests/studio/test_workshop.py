@@ -23,10 +23,10 @@ pytestmark = [pytest.mark.once, pytest.mark.skipif(os.name != "posix", reason="l
 RUN = {"job": "run", "text": MATMUL, "values": SIZES}
 ENDLESS = {
     "job": "run",
-    "text": "function (A[N]) -> (S) { S[] = >(A[i] + A[j]); }",
+    "text": "function (A[N]) -> (S) { S[] = >(A[i] * A[j]); }",
     "values": {"A": "f64[16777216]"},
 }
-"""A maximum of 2**48 sums."""
+"""A maximum of 2**48 products, none of whose signs is known."""
 
 GREEDY = {
     "job": "run",

@@ -170,7 +170,7 @@ def test_elements_are_stored_twice_only_where_nothing_depends_on_them() -> None:
 
 
 def test_columns_that_are_left_over_are_few_pieces() -> None:
-    assert [overlapping(left, 4) for left in range(12)] == [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3]
+    assert [overlapping(left, 4) for left in range(12)] == [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3]
     assert [overlapping(left, 4, only_whole=True) for left in range(8)] == [0, 1, 1, 1, 0, 2, 2, 2]
 
 
