@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from tileir.core.errors import Diagnostic
-    from tileir.tile.building.tensors import Operand
 
 
 class UnaryOperator(enum.Enum):
@@ -261,25 +260,6 @@ class Function(ShownProgram, Whole):
     outputs: tuple[Output, ...]
     statements: tuple[Statement, ...]
     span: Span | None = span_field()
-
-    def __call__(self, *operands: Operand) -> Any:
-        """Compute it of tensors of a builder: its statements become part of the function that is being built.
-
-        Args:
-            operands: One for each input, in order: tensors of a builder, or numbers and dimensions for inputs of rank
-                0. Its dimensions become those of the operands.
-
-        Returns:
-            Its output, a tensor of the builder, or a tuple of several.
-
-        Raises:
-            TileError: TIL215, there is no tensor of a builder among them, but arrays; TIL705, not as many operands as
-                inputs; TIL305, an operand of another rank; TIL209, one of unknown sizes where they are named.
-
-        """
-        from tileir.tile.building.inlining import called  # it imports this module
-
-        return called(self, operands)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:

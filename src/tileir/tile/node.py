@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, cast
+
 from tileir.core.text.shown import Shown, ShownWhole
+
+if TYPE_CHECKING:
+    from tileir.tile.building.tensors import Operand
+    from tileir.tile.ir import Function
 
 
 class Node(Shown):
@@ -20,3 +26,22 @@ class Whole(Node, ShownWhole):
     """A program, or a large part of one."""
 
     __slots__ = ()
+
+    def __call__(self, *operands: Operand) -> Any:
+        """Compute it of tensors of a builder: its statements become part of the function that is being built.
+
+        Args:
+            operands: One for each input, in order: tensors of a builder, or numbers and dimensions for inputs of rank
+                0. Its dimensions become those of the operands.
+
+        Returns:
+            Its output, a tensor of the builder, or a tuple of several.
+
+        Raises:
+            TileError: TIL215, there is no tensor of a builder among them, but arrays; TIL705, not as many operands as
+                inputs; TIL305, an operand of another rank; TIL209, one of unknown sizes where they are named.
+
+        """
+        from tileir.tile.building.inlining import called  # it imports the nodes
+
+        return called(cast("Function", self), operands)
