@@ -291,6 +291,14 @@ def test_exponentials_are_instructions_where_f16_keeps_all_of_their_digits(dtype
     assert ("fma" in listing) is not short
 
 
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a", "sm_120"])
+def test_bf16_is_rounded_by_instructions(name: str) -> None:
+    text = "function (A[N], B[N]) -> (C) { C = (A * B + 0.5) * A; }"
+    listing = tileir.compile(text, ["bf16[4096]", "bf16[4096]"], device=f"cuda.{name}").listing("ptx")
+    assert listing.count("cvt.rn.bf16x2.f32") == 3 * 8 // 2  # of the eight elements of a thread, in pairs
+    assert not re.search(r"setp\.nan|bfe", listing)
+
+
 def test_maxima_of_f32_are_instructions() -> None:
     text = "function (A[N], B[N]) -> (C) { C = max(A, B); }"
     listing = tileir.compile(text, ["f32[64]", "f32[64]"], device="cuda.sm_90a").listing("ptx")

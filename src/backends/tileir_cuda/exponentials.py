@@ -16,7 +16,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Broadcast, Const, Type
-from tileir.semtree.legalise.capabilities import Support
+from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.rewrite import distinct_nodes, map_expr, map_stmts, with_body
 from tileir_llvm.capabilities import CAPABILITIES as LLVM
 
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import Expr, KernelFunction
 
-CAPABILITIES: Final = attrs.evolve(
-    LLVM,
-    operations=MappingProxyType({**LLVM.operations, (Op.EXP, DType.F32): Support.TOTAL}),
-    vectors=None
-    if LLVM.vectors is None
-    else attrs.evolve(
-        LLVM.vectors, operations=MappingProxyType({**LLVM.vectors.operations, (Op.EXP, DType.F32): Support.TOTAL})
-    ),
-)
-"""What LLVM has, and the exponentials that are left."""
+
+def _with_instructions(of_lanes: Capabilities) -> Capabilities:
+    """Return what LLVM has, the exponentials that are left, and the rounding to bf16, which keeps subnormal numbers."""
+    casts = MappingProxyType({**of_lanes.casts, (DType.F32, DType.BF16): Support.TOTAL})
+    vectors = None if of_lanes.vectors is None else _with_instructions(of_lanes.vectors)
+    exponential = {(Op.EXP, DType.F32): Support.TOTAL}
+    return attrs.evolve(of_lanes.with_operations(exponential), casts=casts, vectors=vectors)
+
+
+CAPABILITIES: Final = _with_instructions(LLVM)
+"""What cards have."""
 
 EXPONENTIAL: Final = "exponential.rounded"
 """What the function is called."""

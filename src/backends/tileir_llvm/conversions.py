@@ -56,6 +56,11 @@ def _float_to_integer(out: FunctionText, value: Value, dtype: DType) -> Value:
 
 
 def _float_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
+    if dtype is DType.BF16:  # registers have its bits
+        kind = value.type.with_dtype(dtype)
+        narrow = "bfloat" if kind.lanes == 1 else f"<{kind.lanes} x bfloat>"
+        rounded = out.pure(f"fptrunc {register(value.type)} {value.text} to {narrow}")
+        return Value(out.pure(f"bitcast {narrow} {rounded} to {register(kind)}"), kind)
     return convert(
         out, "fpext" if dtype.bits > value.type.dtype.bits else "fptrunc", value, value.type.with_dtype(dtype)
     )
