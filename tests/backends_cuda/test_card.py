@@ -10,6 +10,7 @@ import pytest
 
 import tileir
 from strategies.fragment_kernels import arrays_for, product_by
+from tileir import ops
 from tileir.core.errors import BackendError
 from tileir.core.fragments import FRAGMENTS
 from tileir_cuda.architectures import ARCHITECTURES
@@ -73,6 +74,41 @@ def test_fragments(card: DeviceInfo, name: str, turned: bool) -> None:
     executor.prepare(context.compiler(card).build([kernel]), 0).launch(buffers)
     executor.copy(buffers[0], arrays[0]).wait()
     np.testing.assert_array_equal(arrays[0], wanted)
+
+
+def test_bf16_is_rounded_as_it_is_defined(card: DeviceInfo) -> None:
+    """All numbers of bf16 and what lies between them: ties, subnormal numbers, the greatest ones, and no numbers."""
+    words = (np.arange(1 << 16, dtype=np.uint32) << 16)[:, None] + np.array(
+        [0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32
+    )
+    given = words.reshape(-1).view(np.float32)
+    builder = tileir.FunctionBuilder()
+    function = builder.build(B=ops.cast(builder.input("A", "N"), "bf16"))
+    found = tileir.jit(function, device=card)(given)
+    with np.errstate(invalid="ignore"):
+        wanted = given.astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
+
+
+@pytest.mark.parametrize("layout", ["nxc", "ncx"])
+@pytest.mark.parametrize("channels", [3, 16, 40])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_borders_of_convolutions_are_in_no_sum(card: DeviceInfo, layout: str, channels: int, stride: int) -> None:
+    rng, batch, edge = np.random.default_rng(channels), 3, 23
+    x = rng.integers(-3, 4, (batch, edge, edge, channels)).astype(np.float16)
+    w = rng.integers(-3, 4, (32, 5, 5, channels)).astype(np.float16)
+    w[3, 0, 0, 1], w[4, 4, 2, 0], w[5, 2, 4, 2] = np.inf, -np.inf, np.nan
+    kernel_layout = "kxc"
+    if layout == "ncx":
+        x, w, kernel_layout = x.transpose(0, 3, 1, 2).copy(), w.transpose(0, 3, 1, 2).copy(), "kcx"
+    builder = tileir.FunctionBuilder()
+    images, weights = builder.input("X", *"ABCD"), builder.input("W", *"EFGH")
+    made = ops.conv(images, weights, stride=stride, padding=2, layout=layout, kernel_layout=kernel_layout)
+    function = builder.build(R=made)
+    wanted = np.asarray(tileir.jit(function, device="llvm")(x, w))
+    found = [np.asarray(tileir.jit(function, device=card)(x, w)) for _ in range(3)]
+    for each in found:
+        np.testing.assert_array_equal(each, wanted)
 
 
 def test_too_much_memory_is_refused_and_nothing_is_lost(card: DeviceInfo) -> None:

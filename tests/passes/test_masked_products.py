@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
@@ -16,17 +16,22 @@ from tileir.core.dtype import DType
 from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
+from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.schedules.groups.distribute import Distribute
 from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import MatrixMultiply
+from tileir.semtree.ir import Const, For, MatrixMultiply, Type
 from tileir.semtree.rewrite import statements
+from tileir.stripe.instructions import Repair
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tileir.passes.base import Pass
+    from tileir.stripe.ir import Block
 
 WARPS = MatrixContraction(("mma_m16n8k16_f16", "mma_m16n8k8_f32"))
 WARPGROUPS = MatrixContraction((*named("sm_90a"), *WARPS.fragments), local_bytes=227 * 1024)
@@ -52,14 +57,22 @@ OF_INPUT = """function (A[N, Y, X, F], B[P, Q, C, F]) -> (R) {
 }"""
 
 
-def stages(text: str, shapes: Mapping[str, tuple[int, ...]], step: MatrixContraction) -> Stages:
+def stages(text: str, shapes: Mapping[str, tuple[int, ...]], step: MatrixContraction, *first: Pass) -> Stages:
     target = attrs.evolve(TARGET, fragments=step.fragments, local_bytes=step.local_bytes)
     types = {name: TensorType(DType.F16, shape) for name, shape in shapes.items()}
-    return compile_stages(text, types, target, passes=(*fused(target), step, Distribute(threads=128)))
+    return compile_stages(text, types, target, passes=(*first, *fused(target), step, Distribute(threads=128)))
 
 
 def products(found: Stages) -> int:
     return sum(isinstance(s, MatrixMultiply) for kernel in found.sem.kernels for s in statements(kernel.body))
+
+
+def multiplies(loop: For) -> bool:
+    return any(isinstance(s, MatrixMultiply) for s in statements(loop.body))
+
+
+def blocks(block: Block) -> list[Block]:
+    return [block, *(each for inner in block.blocks for each in blocks(inner))]
 
 
 def check(found: Stages, shapes: Mapping[str, tuple[int, ...]], spots: int, *, lowered: bool = True) -> None:
@@ -129,12 +142,58 @@ def test_products_with_borders_are_on_fragments(
     check(found, shapes, 1)
 
 
-def test_constraints_on_the_depth_leave_a_product_to_others() -> None:
+@pytest.mark.parametrize("step", [WARPS, WARPGROUPS])
+def test_constraints_on_the_depth_are_zeros_in_a_factor(step: MatrixContraction) -> None:
     text = "function (A[M, K], B[K, N]) -> (R) { R[i, j : M, N] = +(A[i, k - i] * B[k, j]); }"
     shapes = {"A": (32, 32), "B": (32, 32)}
-    found = stages(text, shapes, WARPS)
-    assert products(found) == 0
+    found = stages(text, shapes, step)
+    assert products(found) == 1
     check(found, shapes, 1)
+
+
+def test_constraints_between_rows_and_columns_are_tested_at_each_sum() -> None:
+    """No copy of a factor can tell which of its elements they leave out."""
+    text = "function (A[M, P, K], B[P, K, N]) -> (R) { R[i, j : M, N] = +(A[i, p, k] * B[p, k, j]), i - j + p < 9; }"
+    shapes = {"A": (32, 2, 16), "B": (2, 16, 32)}
+    found = stages(text, shapes, WARPS)
+    repairs = [b for kernel in found.scheduled.main.blocks for b in blocks(kernel) if b.instruction == Repair()]
+    assert (products(found), repairs) == (1, [])
+    check(found, shapes, 1)
+
+
+@given(
+    picture=st.tuples(st.integers(3, 9), st.integers(3, 9)),
+    channels=st.sampled_from((2, 3, 4, 7)),
+    window=st.tuples(st.integers(1, 3), st.integers(2, 7)),
+    steps=st.tuples(st.integers(0, 3), st.integers(1, 2), st.sampled_from((1, 1, 2))),
+    form=st.sampled_from((LAST, FIRST)),
+    step=st.sampled_from((WARPS, WARPGROUPS)),
+)
+@examples(12)
+def test_few_channels_and_pixels_are_one_index(
+    picture: tuple[int, int],
+    channels: int,
+    window: tuple[int, int],
+    steps: tuple[int, int, int],
+    form: str,
+    step: MatrixContraction,
+) -> None:
+    border, stride, dilation = steps
+    shapes: dict[str, tuple[int, ...]] = {"A": (2, *picture, channels), "B": (*window, channels, 17)}
+    if form is FIRST:
+        shapes = {"A": (2, channels, *picture), "B": (17, channels, *window)}
+    text = form.format(b=border, s=stride, d=dilation)
+    assume(min(n + 2 * border - dilation * (w - 1) for n, w in zip(picture, window, strict=True)) > 0)
+    check(stages(text, shapes, step, Canonicalise(merge=False, channels=8)), shapes, 1, lowered=False)
+
+
+def test_a_window_of_three_channels_has_few_steps() -> None:
+    """Seven pixels of three channels fill two steps of sixteen, and would take seven of them one by one."""
+    shapes = {"A": (1, 8, 16, 3), "B": (7, 7, 3, 32)}
+    found = stages(LAST.format(b=3, s=2, d=1), shapes, WARPGROUPS, Canonicalise(merge=False, channels=8))
+    (kernel,) = found.sem.kernels
+    (steps,) = (loop.end for loop in statements(kernel.body) if isinstance(loop, For) and multiplies(loop))
+    assert steps == Const(14, Type(DType.I32))
 
 
 @pytest.mark.parametrize(

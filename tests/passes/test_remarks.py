@@ -159,7 +159,7 @@ def remarks_of(text: str, target: str, **types: tuple[DType, tuple[int, ...]]) -
 
 MATMUL = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]); }"
 SCALED = "function (A[M, K], B[K, N]) -> (O) { C = A * 2.0; O[m, n : M, N] = +(C[m, k] * B[k, n]); }"
-DIAGONAL = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k - m] * B[k, n]); }"
+DIAGONAL = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]), m - n + k < 9; }"
 SUMMED = (
     "function (A[M, C], B[P, C, N]) -> (O) { O[i, j : 32, N] = +(A[i + p + q, c] * B[p + q, c, j]), p < 20, q < 20; }"
 )

@@ -21,7 +21,7 @@ from tileir.semtree.ir import MatrixMultiply
 from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import statements
 from tileir.stripe.check.verifier import diagnose, diagnose_block
-from tileir.stripe.instructions import Copy, Pipeline, Product, Role, RoleKind
+from tileir.stripe.instructions import Copy, Pipeline, Product, Repair, Role, RoleKind
 from tileir.stripe.ir import Block, Index, Program, Tags
 from tileir.stripe.text.parser import parse, parse_block
 from tileir.stripe.text.printer import to_text
@@ -108,6 +108,17 @@ def test_roles_and_copies_stand_where_they_mean_something() -> None:
     role = Block("b", (Index("i", 4, role=Role(RoleKind.DEPTH)),))
     assert "has a role, but the block is no product" in diagnose_block(role)[0].message
     assert "in a block with a pipeline" in diagnose_block(Block("b", instruction=Copy()))[0].message
+
+
+def test_what_is_written_again_is_said_by_a_word() -> None:
+    text = "0: #repair\nblock []:1 (\n) {\n}\n"
+    block = parse_block(text)
+    assert (block.tags, block.instruction, str(block.instruction)) == (Tags(), Repair(), "#repair")
+    assert parse_block(to_text(block)) == from_json(to_json(block), Block) == block
+    assert (
+        "must not have the tag repair: say instruction=Repair()"
+        in diagnose_block(Block("b", tags=Tags.of(repair=2)))[0].message
+    )
 
 
 def test_elsewhere_the_words_are_tags() -> None:

@@ -42,6 +42,7 @@ from tileir.stripe.instructions import Copy as Copy
 from tileir.stripe.instructions import Instruction as Instruction
 from tileir.stripe.instructions import Pipeline as Pipeline
 from tileir.stripe.instructions import Product as Product
+from tileir.stripe.instructions import Repair as Repair
 from tileir.stripe.instructions import Role as Role
 from tileir.stripe.instructions import instruction_words, role_words
 from tileir.stripe.node import Node, Whole

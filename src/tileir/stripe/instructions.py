@@ -42,13 +42,23 @@ class Copy(Node):
     """Copies ahead, in a block with :class:`Pipeline`."""
 
 
-Instruction: TypeAlias = Product | Pipeline | Copy
+@attrs.frozen(cache_hash=True, repr=False)
+class Repair(Node):
+    """A block that writes again what is there, unless an instruction before took terms in that constraints leave out.
+
+    Those terms are zeros times something, so they make a difference only where that is no finite number: the sum is
+    none then. A device runs the block where what it is going to write holds such a sum.
+    """
+
+
+Instruction: TypeAlias = Product | Pipeline | Copy | Repair
 
 PRODUCT: Final = "multiply"
 PIPELINE: Final = "pipeline"
 COPY: Final = "copy"
+REPAIR: Final = "repair"
 
-INSTRUCTIONS: Final = (PRODUCT, PIPELINE)
+INSTRUCTIONS: Final = (PRODUCT, PIPELINE, REPAIR)
 """Words by which text says what instruction a block is; blocks have none of them as tags.
 
 In a pipeline there is :data:`COPY`, too; elsewhere that is a tag.
@@ -101,6 +111,8 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
             return {PIPELINE: stages}
         case Copy():
             return {COPY: None}
+        case Repair():
+            return {REPAIR: None}
 
 
 def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
@@ -113,6 +125,8 @@ def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
             return Product(fragment), tags.remove(PRODUCT)
         case {"pipeline": int(stages)} if not isinstance(stages, bool):
             return Pipeline(stages), tags.remove(PIPELINE)
+        case {"repair": None}:
+            return Repair(), tags.remove(REPAIR)
         case _:
             return None, tags
 
@@ -164,7 +178,7 @@ def _role_faults(indices: Sequence[Index]) -> Iterator[str]:
             yield f"index {index.name!r} of a product must not have the tag {word}: say role=Role(…) instead"
 
 
-_CLASSES: Final = {PRODUCT: "Product(…)", PIPELINE: "Pipeline(…)", COPY: "Copy()"}
+_CLASSES: Final = {PRODUCT: "Product(…)", PIPELINE: "Pipeline(…)", COPY: "Copy()", REPAIR: "Repair()"}
 
 
 def of_older_json(data: dict[str, object]) -> dict[str, object]:

@@ -28,6 +28,7 @@ from tileir.stripe.blocks import Pipeline as Pipeline
 from tileir.stripe.blocks import Product as Product
 from tileir.stripe.blocks import Reduction as Reduction
 from tileir.stripe.blocks import Refinement as Refinement
+from tileir.stripe.blocks import Repair as Repair
 from tileir.stripe.blocks import Role as Role
 from tileir.stripe.blocks import Special as Special
 from tileir.stripe.blocks import Statement as Statement

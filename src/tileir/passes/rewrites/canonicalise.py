@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 import attrs
 
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.base import expand_kernels
+from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.passes.regions.narrowing import narrowed
 from tileir.poly.affine import Affine
@@ -39,11 +39,14 @@ class Canonicalise:
         merge: Whether two indices of an elementwise kernel that are one linear index on all accesses become one, unless
             neighbouring rows share what they load. This makes most elementwise kernels one-dimensional; views may then
             have other axes than their tensors.
+        channels: Where it does not merge: fewer channels than so many become one index with the pixels of a window that
+            lie beside each other in all inputs. Products of matrices take neighbours along such an index at a time.
 
     """
 
     name: ClassVar[str] = "canonicalise"
     merge: bool = True
+    channels: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with all kernels simplified."""
@@ -58,6 +61,8 @@ class Canonicalise:
                 block = with_own_axes(_in_memory_order(_without_repetition(block)), shapes)
                 if self.merge and not block.blocks:
                     block = _merged(block, dense)
+                elif self.channels and not block.blocks:
+                    block = _with_long_rows(block, dense, self.channels)
                 block = _with_single_axes(block, dense)
             return (kernel if block == kernel else block,)
 
@@ -186,6 +191,34 @@ def _is_linear(block: Block, outer: Index, inner: Index, dense: Mapping[str, int
         _moves_linearly(view, outer, inner, dense) and (is_element(view) or view.name not in special)
         for view in block.refinements
     )
+
+
+def _with_long_rows(block: Block, dense: Mapping[str, int], channels: int) -> Block:
+    """Join the innermost index of a reduction with the one around it, where it is short and that is a window's."""
+    written = {name for r in block.refinements if r.direction.writes for a in r.access for name in a.indices}
+    reduced = [i for i in block.indices if i.name not in written]
+    if len(reduced) < 2 or reduced[-1].range >= channels or tuple(reduced[-2:]) != block.indices[-2:]:
+        return block
+    outer, inner = reduced[-2:]
+    if any(inner.name in c.indices or c.coefficient(outer.name) not in (-1, 0, 1) for c in block.constraints):
+        return block
+    free = attrs.evolve(block, constraints=())
+    if not _is_linear(free, outer, inner, dense):
+        return block
+    constraints = tuple(_over_linear(each, outer.name, inner.range) for each in block.constraints)
+    return attrs.evolve(_with_linear(free, outer, inner, dense), constraints=constraints)
+
+
+def _over_linear(constraint: Affine, outer: str, count: int) -> Affine:
+    """Return a constraint on ``outer``, which it has once at most, as one on an index of ``count`` times its points.
+
+    ``x // count >= a`` is ``x >= count * a``, and ``x // count <= a`` is ``x <= count * a + count - 1``.
+    """
+    step = constraint.coefficient(outer)
+    if not step:
+        return constraint
+    rest = constraint - Affine.index(outer) * step
+    return rest * count + Affine.index(outer) * step + (count - 1 if step < 0 else 0)
 
 
 def _shares_rows(block: Block, outer: Index, inner: Index) -> bool:

@@ -18,6 +18,7 @@ from tileir.semtree.lower.dot import dot_index, dot_product
 from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
 from tileir.semtree.lower.offsets import LANE, OffsetBuilder
 from tileir.semtree.lower.product import fragment_of
+from tileir.semtree.lower.repair import under_test
 from tileir.semtree.lower.running import RunningLanes
 from tileir.semtree.lower.specials import lower_special
 from tileir.semtree.lower.values import backward_run, cast, reversed_lanes, uniform, widened, zero
@@ -137,6 +138,8 @@ class BlockLowering:
         else:
             inner = [dot_product(block, views, (plan.lanes, terms.range), self.target, self.offsets)]
         body = self.wrapped(plan, inner)
+        if isinstance(block.instruction, stripe.Repair):
+            return under_test(block, views, body, self.offsets, self.names)
         return with_zeros(body) if PADDED in block.tags else body
 
     def views(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.text.writer import Writer, bytes_text, listed
-from tileir.stripe.instructions import Copy, Pipeline, Product, Role, instruction_words, role_words
+from tileir.stripe.instructions import Copy, Pipeline, Product, Repair, Role, instruction_words, role_words
 from tileir.stripe.ir import (
     Block,
     Branch,
@@ -90,7 +90,7 @@ def _part_text(node: Node) -> str:
             return f"while ({memory})"
         case Carry(kept=kept, made=made):
             return f"{kept} = {made}"
-        case Product() | Pipeline():
+        case Product() | Pipeline() | Repair():
             return tags_text(Tags.of(**instruction_words(node))).rstrip()
         case Copy():
             return "#copy"

@@ -120,7 +120,8 @@ class _Builder:
         sums, *parts = (self._sum(use, each) for each in held)
         start = Node(sch.present(self.team), children=tuple(identity_block(each, self.own) for each in (sums, *parts)))
         steps = self._steps(use, sums, parts[0] if parts else None)
-        return Node(self.grid, tuple(held), (start, steps, self._finish(use, sums)))
+        again = (self._again(use, sums),) if self.plan.repairs else ()
+        return Node(self.grid, tuple(held), (start, steps, *again, self._finish(use, sums)))
 
     @property
     def _above(self) -> Affine:
@@ -236,6 +237,23 @@ class _Builder:
         add = Node(sch.present(unrolled), children=(merge_block(part, sums, pairs),), constraints=tests)
         last = (sch.part(self.step) - (self.step.range - 1),) if self.step.range > 1 else ()
         return Node(sch.present(self.team), children=(add, identity_block(part, self.own)), constraints=last)
+
+    def _again(self, use: Use, sums: Use) -> Node:
+        """Return the block that computes a thread's sums as they are written, in memory of its own, and stores them."""
+        segment = sch.the_reduction(self.nest)
+        extents = tuple(i.range for i in self.own)
+        room = allocation(self.names.fresh(f"{use.root}_again"), use.dtype, extents, sch.REGISTER)
+        access = tuple(sch.part(index) for index in self.own)
+        exact = attrs.evolve(use, root=room.name, access=access, strides=room.shape.strides, sizes=())
+        own = tuple(i.bound(None) for i in self.own)
+        uses = tuple(exact if each is use else each.substitute(self._outputs) for each in segment.uses)
+        tests = (*self._ends, *(each.substitute(self._outputs) for each in segment.constraints))
+        add = Node(sch.present(segment.loops), (), (), segment.statements, uses, tests, tags=segment.tags)
+        each = Node(sch.present(own), children=(identity_block(exact, ()), add))
+        plain = attrs.evolve(sums, aggregation=None, direction=stripe.Direction.OUT)
+        store = merge_block(exact, plain, self.own)
+        repair = Node((), (room,), (each, store), instruction=stripe.Repair())
+        return Node(sch.present(self.team), children=(repair,))
 
     def _with_roles(self, indices: tuple[stripe.Index, ...], depth: stripe.Index) -> tuple[stripe.Index, ...]:
         """Return the indices of the product, which know what they move along."""

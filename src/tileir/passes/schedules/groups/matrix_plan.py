@@ -90,7 +90,21 @@ class Plan:
 
     @property
     def masks(self) -> tuple[Affine, ...]:
-        """The constraints that hold for some outputs of a tile, and not for others."""
+        """The constraints that hold for some outputs of a tile, and not for others, if copies cannot see to them."""
+        cut = self._cut
+        zeros = {each for panel in (self.left, self.right) for each in self.tests(panel)}
+        return () if zeros.issuperset(cut) else cut
+
+    @property
+    def repairs(self) -> bool:
+        """Whether zeros stand for factors that constraints leave out of some outputs of a tile.
+
+        Zero times infinity is none: sums with such products are computed again.
+        """
+        return bool(self._cut) and not self.masks and self.left.use.dtype.is_float
+
+    @property
+    def _cut(self) -> tuple[Affine, ...]:
         tiled = self.own(self.left) | self.own(self.right)
         return tuple(each for each in self.constraints if not tiled.isdisjoint(each.indices))
 
