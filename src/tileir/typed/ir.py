@@ -209,7 +209,7 @@ class Contraction(Node):
     value to ``accumulator`` before it is aggregated, and the aggregate to ``dtype``. Elements that no valid
     point writes are those of ``default``, a tensor of the same dtype and shape, or 0.
     ``reduce`` is false under ``no_defract``: the index variables are then used as written. Under ``finite`` the
-    result counts only where no operand is infinite or NaN, so that terms with a factor of 0 may be left out.
+    result counts only where no operand, nor a sum of it, is infinite or NaN: terms with a factor of 0 may be left out.
     """
 
     name: str = attrs.field(metadata=INTRODUCES)

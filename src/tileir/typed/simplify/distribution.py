@@ -4,15 +4,16 @@
 and ``A[i]`` times the number of its terms. Greatest and least values are taken apart in the same way where an operand
 that stays is added, or multiplied and known never to be negative; those of integers are not, which wrap around.
 
-Sums of integers are the same. Sums of products of floats are rounded less often: relative to the magnitudes of all
-terms together, the error has the same bound. ``A[i]`` and ``B[k]`` of a sum may cancel in each term, so such sums of
-narrower floats are made in f64, which holds what is lost, and those of f64 stay as they are. Greatest and least values
-have the same bits. Only where an operand is infinite, or a sum overflows whose terms are small once they are
-multiplied, an element may be NaN for infinite or the other way round.
+Sums of integers are the same. Those of floats must not overflow before they are multiplied, and ``A[i]`` and ``B[k]``
+of a sum may cancel in each term: they are made in f64, which holds all sums of narrower floats and what is lost where
+these cancel. Sums of ``A[i] + B[k]`` in f64 stay as they are. To what overflows in f64, and to what is infinite, which
+makes NaN where it meets 0 or an infinity in one term, :mod:`tileir.typed.simplify.infinities` sees. Greatest and least
+values have the same bits.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -23,6 +24,7 @@ from tileir.poly.affine import Affine
 from tileir.poly.coverage import covers
 from tileir.typed.ir import Access, Cast, Constant, Contraction, Elementwise, Value
 from tileir.typed.loops import with_bodies
+from tileir.typed.simplify.infinities import never_infinite, with_extremes, with_products
 from tileir.typed.simplify.never_negative import never_negative
 from tileir.typed.simplify.prefixes import GAIN, constraints_of, work_of
 from tileir.typed.simplify.replacement import with_replaced
@@ -128,26 +130,39 @@ class _Parts:
                 return self._factor(whole, domain, stays, inside)
             case Aggregation.SUM, Combination.ADD:
                 return len(inside) == 1 and self._term(whole, domain, stays, inside[0])
-            case ((Aggregation.MAX | Aggregation.MIN), (Combination.ADD | Combination.MUL)) if floats:
-                keeps = whole.combination is Combination.ADD
-                keeps = keeps or never_negative(whole.inputs[stays].tensor, self.definitions)
+            case ((Aggregation.MAX | Aggregation.MIN), Combination.ADD) if floats:
+                return self._factor(whole, domain, stays, inside)
+            case ((Aggregation.MAX | Aggregation.MIN), Combination.MUL) if floats:
+                finite = whole.finite or all(never_infinite(a.tensor, self.definitions) for a in whole.inputs)
+                keeps = finite and never_negative(whole.inputs[stays].tensor, self.definitions)
                 return keeps and self._factor(whole, domain, stays, inside)
             case _:
                 return False
 
-    def _factor(self, whole: Contraction, domain: Domain, stays: int, inside: Sequence[str]) -> bool:
-        """Aggregate the operand that moves over some indices, and combine the result with the one that stays."""
+    def _factor(
+        self, whole: Contraction, domain: Domain, stays: int, inside: Sequence[str], *, counts: bool = False
+    ) -> bool:
+        """Aggregate the operand that moves over some indices, and combine the result with the one that stays.
+
+        ``counts`` says that the operand that moves is 1 everywhere.
+        """
         ranges, moves = dict(domain.ranges), domain.accesses[2 - stays]
         within = [c for c in domain.constraints if set(inside) & set(c.indices)]
         held = [name for name in _in_order((*moves, *within)) if name not in inside]
-        source = self._cast(whole.inputs[1 - stays].tensor, whole.operand_dtype)
+        moving, staying = whole.inputs[1 - stays].tensor, whole.inputs[stays].tensor
+        wide, overflows = whole.operand_dtype, False
+        if whole.aggregation is Aggregation.SUM and wide.is_float and not counts:
+            wide, overflows = self._for_sums(moving, wide)
+        source = self._cast(moving, whole.operand_dtype, wide)
         first = attrs.evolve(
             whole,
             name=self.names.fresh(f"{whole.name}_part"),
             output=tuple(map(Affine.index, held)),
             inputs=(Access(source, moves),),
             combination=Combination.NONE,
-            dtype=whole.operand_dtype,
+            operand_dtype=wide,
+            accumulator=wide,
+            dtype=wide,
             shape=tuple(ranges[name] for name in held),
             constraints=constraints_of(within, {name: ranges[name] for name in (*held, *inside)}),
         )
@@ -158,15 +173,30 @@ class _Parts:
         outside = {name: extent for name, extent in ranges.items() if name not in inside}
         limits = [c for c in domain.constraints if not set(inside) & set(c.indices)]
         part = Access(first.name, tuple(map(Affine.index, held)))
-        other = Access(whole.inputs[stays].tensor, domain.accesses[1 + stays])
+        if wide.is_float:
+            staying = self._cast(staying, whole.operand_dtype, wide)
+        other = Access(staying, domain.accesses[1 + stays])
         last = attrs.evolve(
             whole,
             output=domain.accesses[0],
             inputs=(part, other) if stays else (other, part),
-            dtype=whole.operand_dtype,
+            operand_dtype=wide,
+            accumulator=wide,
+            dtype=wide,
             constraints=constraints_of((*limits, *reached), outside),
         )
-        self._named(last, whole)
+        finite = counts or whole.finite or not wide.is_float
+        other_known = never_infinite(staying, self._known)
+        if whole.aggregation is not Aggregation.SUM:
+            finite = finite or other_known or never_infinite(source, self._known)
+            guarded = [] if finite else with_extremes(first, last, stays, self._value(staying), self.names)
+        elif finite or (other_known and not overflows):
+            guarded = []
+        else:
+            pair = self._value(source), self._value(staying)
+            guarded = with_products(first, last, stays, pair, self.names, overflows=overflows)
+        self.made += guarded[:-1]
+        self._named(guarded[-1] if guarded else last, whole)
         return True
 
     def _reached(
@@ -221,11 +251,25 @@ class _Parts:
             combination=Combination.MUL,
         )
         points = attrs.evolve(domain, accesses=(domain.accesses[0], counting.indices, staying))
-        if not self._factor(counted, points, 1, [index]):
+        if not self._factor(counted, points, 1, [index], counts=True):
             return False
         pair = (moving.name, counted.name)
         self._named(Elementwise(whole.name, Op.ADD, pair, wide, whole.shape, span=whole.span), whole)
         return True
+
+    def _for_sums(self, tensor: str, dtype: DType) -> tuple[DType, bool]:
+        """Return the dtype to sum an operand in, and whether sums of finite values may overflow there."""
+        value = self._value(tensor)
+        origins = [value.dtype]
+        while isinstance(value, Cast):
+            value = self._value(value.input)
+            origins.append(value.dtype)
+        if not all(each in (DType.F64, DType.F32, DType.BF16) for each in origins):
+            return dtype, False
+        narrow = origins != [DType.F64] * len(origins)
+        if narrow and self.doubles:
+            return DType.F64, False
+        return dtype, not (narrow and dtype is DType.F64)
 
     def _ones(self, like: Contraction, index: str, extent: int) -> str:
         """Make a vector of ones, and return its name."""
@@ -259,8 +303,12 @@ class _Parts:
         total = attrs.evolve(last, name=self.names.fresh(f"{whole.name}_wide"))
         self.made += total, Cast(whole.name, total.name, whole.dtype, whole.shape, span=whole.span)
 
+    @property
+    def _known(self) -> Mapping[str, Value | Operation]:
+        return ChainMap({each.name: each for each in self.made}, self.definitions)  # type: ignore[arg-type]
+
     def _value(self, name: str) -> Value | Operation:
-        return next((each for each in self.made if each.name == name), None) or self.definitions[name]
+        return self._known[name]
 
     def _shapes(self, contraction: Contraction) -> dict[str, Shape]:
         return {access.tensor: self._value(access.tensor).shape for access in contraction.inputs}
