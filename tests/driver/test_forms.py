@@ -37,7 +37,7 @@ def executable() -> tileir.Executable:
     return tileir.compile(PROGRAM, [("f32", (4, 5)), ("f32", (5, 6))])
 
 
-def read(text: str, stage: str) -> Any:
+def read(text: str | bytes, stage: str) -> Any:
     """Read a text of any stage, which the overloads do not tell here."""
     parse: Any = tileir.parse
     return parse(text, "here", stage=stage)
@@ -128,6 +128,15 @@ def test_every_stage_refuses_what_is_none(stage: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("stage", PROGRAMS)
+def test_what_bytes_say_is_read_as_their_text_is(executable: tileir.Executable, stage: str) -> None:
+    program = getattr(executable, stage)
+    for each in (stage, "any"):
+        assert read(tileir.to_json(program), each) == program
+        assert read(tileir.to_text(program).encode(), each) == program
+    assert tileir.parse(b"fuse, thread", stage="pipeline") == tileir.parse("fuse, thread", stage="pipeline")
+
+
+@pytest.mark.parametrize("stage", PROGRAMS)
 def test_another_stage_is_told(executable: tileir.Executable, stage: str) -> None:
     for other in PROGRAMS[1:]:
         if other == stage:
@@ -142,7 +151,9 @@ def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ArgumentError, match="there is no stage 'tyle'; did you mean tile"):
         read("", "tyle")
     with pytest.raises(ArgumentError, match="TIL707"):
-        tileir.parse(b"function () -> ()", stage="any")  # type: ignore[call-overload]
+        tileir.parse(3, stage="any")  # type: ignore[call-overload]
+    with pytest.raises(TileError, match="TIL601"):
+        tileir.parse(b"\xff\xfe", stage="pipeline")
     with pytest.raises(ParseError, match="this is no script"):
         tileir.parse("fuse,thread", stage="script")
     for call in (tileir.to_text, tileir.verify):

@@ -67,6 +67,11 @@ def test_devices_are_tuned(context: tileir.Context, device: str) -> None:
     assert any(trial.seconds is not None for trial in found.trials)
     assert [step.phase for step in steps][-1] == "deciding"
     assert found.device in str(found)
+    outcome, *passes = str(found).split("\n")
+    assert f"{len(found.trials)} trial" in outcome
+    assert tileir.parse("\n".join(passes), stage="pipeline") == found.passes
+    assert all(len(line) <= 100 or line.count(",") <= 1 or "{" in line for line in passes)
+    assert len(passes) > 1
     assert (WINNER in kinds(context)) == found.stored
     assert TUNING not in kinds(context)
 

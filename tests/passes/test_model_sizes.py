@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+import tileir
 from strategies.passes import assert_same_meaning, vector_sums
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
+from tileir.driver.explain.tiles import tile_tables
 from tileir.passes.base import run
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.resolution import resolve_pipeline
@@ -57,13 +61,45 @@ def test_a_size_that_is_given_counts_more() -> None:
     assert (given.room_kib, given.banks) == (3, 1)
 
 
-@pytest.mark.parametrize("text", ["autotile{memory=SRAM}", "autotile", "schedule"])
+@pytest.mark.parametrize("text", ["autotile{memory=SRAM}", "schedule"])
 def test_memories_that_no_model_knows_have_the_size_that_the_manual_tells(text: str) -> None:
     (step,) = resolve_pipeline(text, Target())
     assert isinstance(step, Autotile | Schedule)
     assert step.room == 32 * 1024 if isinstance(step, Autotile) else (step.room_kib, step.banks) == (256, 1)
     assert "bytes" not in pipeline.to_text((step,))
     assert "kib" not in pipeline.to_text((step,))
+
+
+@pytest.mark.parametrize(
+    ("facts", "size"),
+    [
+        ({}, Target().cache_bytes[0]),
+        ({"cache_bytes": (9216, 65536)}, 9216),
+        ({"local_bytes": 3072, "group_threads": 64, "group_width": 32}, 3072),
+        ({"cache_bytes": ()}, 32 * 1024),
+    ],
+)
+def test_tiles_fit_the_innermost_memory_where_none_is_named(facts: dict[str, Any], size: int) -> None:
+    target = Target(**facts)
+    (step,) = resolve_pipeline("autotile", target)
+    assert isinstance(step, Autotile)
+    assert step.room == size
+    assert all(tile.footprint <= size for tile in best_tiles(convolution().main.blocks[0], step, 5))
+
+
+@pytest.mark.parametrize("threads", [1, 256])
+def test_tiles_go_by_the_memory_that_settings_give(threads: int) -> None:
+    """Of the seven numbers of the slides, this one decides what a tile holds."""
+    found = []
+    for most in (512, 1024, 2048):
+        file = tileir.parse(
+            f'{{"name": "v0", "settings": {{"threads": {threads}, "max_mem": {most}}}}}', stage="target"
+        )
+        (table,) = tile_tables(CONVOLUTION, {"I": "i8[64, 8]", "K": "i8[3, 8, 16]"}, target=file, passes="autotile")
+        assert table.room == most
+        assert all(row.nbytes <= most for row in table.tiles)
+        found.append(table.tiles[0].sizes)
+    assert len(set(found)) == 3
 
 
 @pytest.mark.parametrize(

@@ -132,45 +132,49 @@ def _is_pass(value: object) -> bool:
 
 @overload
 def parse(
-    text: str | Path, name: str = ..., *, stage: Literal["tile"] = ..., arrays: Iterable[ArrayValue | Array] = ...
+    text: str | bytes | Path,
+    name: str = ...,
+    *,
+    stage: Literal["tile"] = ...,
+    arrays: Iterable[ArrayValue | Array] = ...,
 ) -> TileFunction: ...
 @overload
 def parse(
-    text: str | Path, name: str = ..., *, stage: Literal["typed"], arrays: Iterable[ArrayValue | Array] = ...
+    text: str | bytes | Path, name: str = ..., *, stage: Literal["typed"], arrays: Iterable[ArrayValue | Array] = ...
 ) -> TypedFunction: ...
 @overload
 def parse(
-    text: str | Path, name: str = ..., *, stage: Literal["any"], arrays: Iterable[ArrayValue | Array] = ...
+    text: str | bytes | Path, name: str = ..., *, stage: Literal["any"], arrays: Iterable[ArrayValue | Array] = ...
 ) -> Program: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["stripe"]) -> StripeProgram: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["stripe"]) -> StripeProgram: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["sem"]) -> SemProgram: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["sem"]) -> SemProgram: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["block"]) -> Block: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["block"]) -> Block: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["kernel"]) -> KernelFunction: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["kernel"]) -> KernelFunction: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["script"]) -> Script: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["script"]) -> Script: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["pipeline"]) -> tuple[Pass, ...]: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["pipeline"]) -> tuple[Pass, ...]: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["target"]) -> TargetFile | Target: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["target"]) -> TargetFile | Target: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["hardware"]) -> HardwareModel: ...
 @overload
-def parse(text: str | Path, name: str = ..., *, stage: Literal["formula"]) -> Formula: ...
+def parse(text: str | bytes | Path, name: str = ..., *, stage: Literal["formula"]) -> Formula: ...
 
 
 @at_the_call
 def parse(
-    text: str | Path, name: str = "", *, stage: str = "tile", arrays: Iterable[ArrayValue | Array] = ()
+    text: str | bytes | Path, name: str = "", *, stage: str = "tile", arrays: Iterable[ArrayValue | Array] = ()
 ) -> object:
     """Read a text, of a Tile function unless ``stage`` says of what, and verify what it means.
 
     Args:
         text: What :func:`to_text` printed, or somebody wrote: ``function (inputs) -> (outputs) { statements }``.
-            Programs are read from their JSON, too. Or the file that has it.
+            Programs are read from their JSON, too, which may be bytes. Or the file that has it.
         name: What to call the text in errors; by default as the file is called.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
             the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target``,
@@ -185,8 +189,7 @@ def parse(
         ArgumentError: TIL707, it is no text, or there is no such stage.
     """
     name = name or (str(text) if isinstance(text, Path) else "<text>")
-    text = texts.read(text) if isinstance(text, Path) else text
-    _check_text(text)
+    text = _text_of(text)
     match stage:
         case "any" | "tile" | "typed" | "stripe" | "sem":
             return texts.parse_stage(text, stage, name, arrays)
@@ -215,13 +218,19 @@ def parse(
             raise ArgumentError((Diagnostic("TIL707", message),))
 
 
-def _check_text(text: object) -> None:
-    """Refuse bytes, which callers without a type checker pass."""
-    if not isinstance(text, str):
-        message = (
-            f"text is read from a str, or the pathlib.Path of its file, not from a value of type {type(text).__name__}"
-        )
-        raise ArgumentError((Diagnostic("TIL707", message),))
+def _text_of(source: object) -> str:
+    """Return the text of what text is read from; callers without a type checker pass other things."""
+    if isinstance(source, Path):
+        return texts.read(source)
+    if isinstance(source, bytes):
+        return texts.decoded(source)
+    if isinstance(source, str):
+        return source
+    message = (
+        "text is read from a str, from bytes, or from the pathlib.Path of its file, not from a value of type"
+        f" {type(source).__name__}"
+    )
+    raise ArgumentError((Diagnostic("TIL707", message),))
 
 
 def _part(text: str, stage: Literal["block", "kernel"], name: str) -> Block | KernelFunction:

@@ -56,7 +56,7 @@ def parse_any(source: str | bytes | Path) -> Program:
     name = "<text>"
     if isinstance(source, Path):
         name, source = str(source), read(source)
-    text = source if isinstance(source, str) else _decoded(source)
+    text = source if isinstance(source, str) else decoded(source)
     if _FILE.fullmatch(text.strip()):
         message = f"{text.strip()!r:.80} is no program; to read one from that file, pass its pathlib.Path"
         raise ArgumentError((Diagnostic("TIL707", message),))
@@ -131,7 +131,12 @@ def read(file: Path) -> str:
         raise fail("TIL901", f"cannot read {file}: {error}") from None
 
 
-def _decoded(data: bytes) -> str:
+def decoded(data: bytes) -> str:
+    """Return the text that JSON in bytes is, or any text in UTF-8.
+
+    Raises:
+        TileError: TIL601, it is none.
+    """
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

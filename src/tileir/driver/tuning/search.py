@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.text.shown import counted
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import device_meant
 from tileir.driver.compilation import Request
@@ -40,6 +41,9 @@ TOP: Final = 16
 
 SCRIPT_TRIALS: Final = 200
 """The same where scripts are searched."""
+
+_LINE: Final = 100
+"""Characters of a line of passes, as far as one alone is not longer."""
 
 
 @attrs.frozen
@@ -79,14 +83,20 @@ class Tuned:
         return self.default_seconds / self.seconds if self.seconds else 1.0
 
     def __str__(self) -> str:
-        """Return the outcome in two lines."""
+        """Return the outcome, and below it the passes, a line for some of them."""
         from tileir.passes.pipelines.pipeline import to_text as pipeline_text
 
+        lines = [""]
+        for text in (pipeline_text((step,)) for step in self.passes):
+            if lines[-1] and len(lines[-1]) + len(text) >= _LINE:
+                lines.append("")
+            lines[-1] += f"{text},"
         failed = sum(1 for trial in self.trials if trial.fault)
-        return (
+        outcome = (
             f"{self.device}: {self.seconds * 1e3:.4g} ms, {self.gain:.2f} times as fast as without tuning; "
-            f"{len(self.trials)} trials, {failed} failed\n{pipeline_text(self.passes)}"
+            f"{counted(len(self.trials), 'trial')}, {failed} failed"
         )
+        return "\n".join((outcome, *lines)).rstrip(",")
 
 
 @at_the_call

@@ -43,8 +43,8 @@ class Autotile:
         only_even: Whether sizes divide their ranges.
         only_multiples: Sizes are multiples of this, or whole ranges.
         memory: The memory that a tile is to fit; views of a tile that have no location are put there. None: no name.
-        memory_bytes: How large that memory is. None: as the hardware model says of one of that name, and 32 KiB where
-            it knows none.
+        memory_bytes: How large that memory is. None: as the hardware model says of one of that name; without a name,
+            as large as the memory that threads of a group share, or the innermost cache. 32 KiB where that is unknown.
         pipeline_depth: So many tiles are in it at a time.
         max_total_size: Most bytes that a tile touches.
         max_output_size: Most bytes of results of a tile.
@@ -102,8 +102,14 @@ class Autotile:
 
     def for_target(self, target: Target) -> Autotile:
         """Return the pass with the size of its memory, as the hardware model has it, where no other is given."""
-        unit = memory_of(self.memory, target) if self.memory_bytes is None else None
-        return self if unit is None else attrs.evolve(self, memory_bytes=unit.size_bytes)
+        if self.memory_bytes is not None:
+            return self
+        if self.memory:
+            unit = memory_of(self.memory, target)
+            size = 0 if unit is None else unit.size_bytes
+        else:
+            size = target.local_bytes or next(iter(target.cache_bytes), 0)
+        return attrs.evolve(self, memory_bytes=size) if size else self
 
     def __call__(self, program: Program) -> Program:
         """Return the program with the selected blocks split where that pays."""
