@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.ordering import lower_order
+from tileir.semtree.lower.orders.ordering import lower_order
 from tileir.semtree.lower.transpose import is_square_power, transposed
 
 if TYPE_CHECKING:

@@ -65,6 +65,12 @@ def _orders() -> Iterator[Conformance]:
     for axis in range(3):
         yield _case(f"order_along_{axis}", _keys("f4", 4, 6, 5), axis)
         yield _case(f"first_of_order_along_{axis}", _keys("i8", 40, 35, 36)[:, :4, :4].swapaxes(0, axis), axis, count=2)
+    for dtype in ("f4", "f8", "i2", "i8", "u1", "u4"):  # long enough for digits to sort them
+        yield _case(f"order_of_many_{dtype}", _keys(dtype, 1300), descending=dtype != "f8")
+        yield _case(f"first_of_many_{dtype}", _keys(dtype, 700), descending=dtype == "f8", count=7)
+        yield _case(f"some_of_many_{dtype}", _keys(dtype, 700), descending=dtype == "u4", count=90)
+    yield _case("order_of_many_along_0", _keys("f4", 1100, 2), 0)
+    yield _case("first_of_many_along_0", _keys("f8", 90, 3), 0, descending=True, count=3)
     yield _case("order_of_equals", np.full((2, 50), 2.0, np.float32), descending=True)
     yield _case("order_of_nan", np.full(20, np.nan))
     yield _case("order_of_falling", np.arange(100, 0, -1).astype(np.int32))

@@ -11,70 +11,39 @@ of a few vectors are sorted and merged in registers: distances below the lanes o
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.orders.words import Words
 from tileir.semtree.lower.values import reversed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tileir.semtree.lower.block import BlockLowering
-
-Element: TypeAlias = tuple[sem.Expr, ...]
-"""The words of one element, or of as many as vectors have lanes."""
-
-Body: TypeAlias = list[sem.Stmt]
+    from tileir.semtree.lower.orders.words import Body, Element
 
 _VECTORS: Final = 4
 """How many vectors of one word are sorted in registers together; those of more words are fewer."""
 
 
 @attrs.frozen
-class Network:
-    """Sorts elements that are in arrays of words.
+class Network(Words):
+    """Sorts elements that are in arrays of words, all of one dtype.
 
     Attributes:
-        blocks: The lowering of the kernel.
-        arrays: The array of each word.
-        word: The type of a vector of one word.
         near: How many elements stay in the nearest cache; a power of two.
 
     """
 
-    blocks: BlockLowering
-    arrays: tuple[str, ...]
-    word: sem.Type
     near: int
-
-    @property
-    def lanes(self) -> int:
-        """Elements of a vector: a power of two."""
-        return self.word.lanes
 
     def leaf(self, size: int) -> int:
         """Return how many of ``size`` elements, or more, are sorted in registers: a power of two."""
         return min(self.lanes * max(1, _VECTORS // len(self.arrays)), 1 << max(0, size - 1).bit_length())
-
-    def at(self, place: Affine, lanes: int | None = None) -> tuple[sem.Subscript, ...]:
-        """Return the words of the elements from ``place`` on: of a vector, or of ``lanes`` of them."""
-        offset = self.blocks.offsets.scalar(place)
-        kind = sem.Type(self.word.dtype, self.lanes if lanes is None else lanes)
-        return tuple(sem.Subscript(array, offset, kind) for array in self.arrays)
-
-    @contextmanager
-    def loop(
-        self, body: Body, begin: Sequence[Affine], end: Sequence[Affine], step: int
-    ) -> Iterator[tuple[Body, Affine]]:
-        """Loop from the greatest ``begin`` to the least ``end``: yields the body, to which to add, and the counter."""
-        bound = self.blocks.offsets.bound
-        counter, inner = self.blocks.counter("t"), list[sem.Stmt]()
-        yield inner, Affine.index(counter.name)
-        body.append(sem.For(counter, bound([*begin], Op.MAX), bound([*end], Op.MIN), step, tuple(inner)))
 
     def sort(self, body: Body, start: int, size: int) -> None:
         """Sort ``size`` elements from ``start`` on, a multiple of :meth:`leaf`."""
@@ -132,7 +101,7 @@ class Network:
         index = self.blocks.offsets
         with self.loop(body, [Affine()], [count], 1) as (outer, step):
             shifted = sem.Apply(Op.BIT_RIGHT, (index.scalar(first), index.scalar(step)))
-            distance = self._named(outer, "distance", shifted)
+            distance = self.named(outer, "distance", shifted)
             with self._blocks(outer, base, distance, size) as (around, start):
                 inside = [limit - start - distance for limit in end]
                 with self.loop(around, [Affine()], [distance, *inside], self.lanes) as (inner, t):
@@ -150,7 +119,7 @@ class Network:
         phase = self.blocks.counter("phase")
         number = Affine.index(phase.name)
         half = sem.Apply(Op.BIT_LEFT, (index.constant(first), index.scalar(number)))
-        yield inner, number, self._named(inner, "half", half)
+        yield inner, number, self.named(inner, "half", half)
         if count:
             body.append(sem.For(phase, index.constant(0), index.constant(count), 1, tuple(inner)))
 
@@ -158,23 +127,17 @@ class Network:
     def _blocks(self, body: Body, base: Affine, half: Affine, size: int) -> Iterator[tuple[Body, Affine]]:
         """Loop over the starts of blocks of twice ``half`` of which more than that is within ``size`` elements."""
         index = self.blocks.offsets
-        double = self._named(body, "block", index.scalar(half + half))
+        double = self.named(body, "block", index.scalar(half + half))
         count = sem.Apply(Op.DIV, (index.scalar(half + (size - 1)), index.scalar(double)))
         inner: Body = []
         block = self.blocks.counter("b")
         place = sem.Apply(Op.MUL, (index.scalar(Affine.index(block.name)), index.scalar(double)))
-        yield inner, base + self._named(inner, "start", place)
+        yield inner, base + self.named(inner, "start", place)
         body.append(sem.For(block, index.constant(0), count, 1, tuple(inner)))
 
     def _halved(self, body: Body, value: Affine) -> Affine:
         index = self.blocks.offsets
-        return self._named(body, "first", sem.Apply(Op.BIT_RIGHT, (index.scalar(value), index.constant(1))))
-
-    def _named(self, body: Body, name: str, value: sem.Expr) -> Affine:
-        """Declare a place that is no affine of others."""
-        variable = self.blocks.counter(name)
-        body.append(sem.Declare(variable, value))
-        return Affine.index(variable.name)
+        return self.named(body, "first", sem.Apply(Op.BIT_RIGHT, (index.scalar(value), index.constant(1))))
 
     def _each_leaf(
         self,

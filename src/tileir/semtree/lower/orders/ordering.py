@@ -1,0 +1,119 @@
+"""The special ``order``: where the elements of a row stand when they are sorted, stable, with NaN behind all numbers.
+
+What is sorted are words of integers (:class:`tileir.semtree.lower.orders.packing.Row`): a key that is ordered as the
+elements are, and behind it the place of the element. So no two are equal, every correct network gives the stable
+order, and the places of the result are the low bits.
+
+- A row is packed into words, sorted by a :class:`tileir.semtree.lower.orders.networks.Network` where it is short, by a
+  :class:`tileir.semtree.lower.orders.radix.Radix` where it is long, and its places are stored.
+- Where few places are wanted, :class:`tileir.semtree.lower.orders.selection.Selection` sorts what may be among them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.orders.costs import digits_cost, network_cost, selection_cost
+from tileir.semtree.lower.orders.networks import Network
+from tileir.semtree.lower.orders.packing import Row
+from tileir.semtree.lower.orders.radix import Radix, count_bytes, digits_of
+from tileir.semtree.lower.orders.selection import Selection, kept_of
+from tileir.semtree.lower.orders.words import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.lower.block import BlockLowering
+    from tileir.semtree.lower.orders.words import Body
+    from tileir.semtree.lower.views import View
+    from tileir.stripe import ir as stripe
+
+_PRIVATE_BYTES: Final = 16 * 1024
+"""Larger arrays of words are in scratch memory, where there is any."""
+
+
+def lower_order(blocks: BlockLowering, views: Mapping[str, View], statement: stripe.Special) -> list[sem.Stmt]:
+    """Return statements that order one row."""
+    keys, places = views[statement.inputs[0]], views[statement.outputs[0]]
+    descending = bool(dict(statement.parameters)["descending"])
+    blocks.touch(keys, writes=False, lanes=None)
+    blocks.touch(places, writes=True, lanes=None)
+    size, count = keys.shape.elements, places.shape.elements
+    dtypes = _words(keys.shape.dtype, size)
+    lanes = blocks.target.lanes(dtypes[0]) if blocks.target.shuffles else 1
+    lanes = min(1 << lanes.bit_length() - 1, 1 << (size - 1).bit_length())
+    arrays = tuple(blocks.names.fresh(name) for name in (("words",), ("keys", "places"))[len(dtypes) - 1])
+    words = Words(blocks, arrays, dtypes, lanes)
+    kept = kept_of(count, lanes)
+    digits = digits_of(keys.shape.dtype.bits)
+    whole_cost = min(network_cost(size, lanes, dtypes), digits_cost(size, digits))
+    if 2 * kept <= size and selection_cost(size, kept, lanes, dtypes) < whole_cost:
+        return _first(words, keys, places, kept, descending=descending)
+    if size < 1 << 31 and digits_cost(size, digits) == whole_cost:
+        return _by_digits(words, keys, places, digits, descending=descending)
+    return _by_network(words, keys, places, descending=descending)
+
+
+def _first(words: Words, keys: View, places: View, kept: int, *, descending: bool) -> list[sem.Stmt]:
+    """Return statements that order the first elements of a row, of which a power of two are kept."""
+    row, count = Row(words, keys, descending), places.shape.elements
+    selection = Selection(row, _network(words), kept, count)
+    body: Body = [*_arrays(words, selection.span, 0)]
+    selection.run(body)
+    row.store(body, places, count)
+    return body
+
+
+def _by_network(words: Words, keys: View, places: View, *, descending: bool) -> list[sem.Stmt]:
+    """Return statements that order a short row by a network."""
+    network, row = _network(words), Row(words, keys, descending)
+    leaf = network.leaf(row.size)
+    whole = -(-row.size // leaf) * leaf
+    body: Body = [*_arrays(words, whole, 0)]
+    row.pack(body, Affine(), row.size, 0, whole)
+    network.sort(body, 0, whole)
+    row.store(body, places, places.shape.elements)
+    return body
+
+
+def _by_digits(words: Words, keys: View, places: View, digits: int, *, descending: bool) -> list[sem.Stmt]:
+    """Return statements that order a long row by the digits of its keys."""
+    blocks, size = words.blocks, keys.shape.elements
+    dtypes = (words.dtypes[0], *(DType.I32 for _ in words.dtypes[1:]))
+    span = -(-size // words.lanes) * words.lanes
+    lowest = 0 if len(dtypes) > 1 else dtypes[0].bits // 2
+    counts = blocks.names.fresh("counts")
+    radix = Radix(blocks, words.arrays, dtypes, words.lanes, lowest, digits, span, counts)
+    row = Row(radix, keys, descending, unsigned=True)
+    arrays = _arrays(radix, 2 * span, count_bytes(digits))
+    counted = attrs.evolve(arrays[0], name=counts, dtype=DType.I32, size=count_bytes(digits) // DType.I32.itemsize)
+    body: Body = [*arrays, counted]
+    row.pack(body, Affine(), size, 0, span)
+    start = radix.sort(body, size)
+    row.store(body, places, places.shape.elements, start)
+    return body
+
+
+def _network(words: Words) -> Network:
+    near = 1 << (_PRIVATE_BYTES // words.dtypes[0].itemsize).bit_length() - 1
+    return Network(words.blocks, words.arrays, words.dtypes, words.lanes, near)
+
+
+def _arrays(words: Words, span: int, more: int) -> list[sem.DeclareArray]:
+    """Declare the arrays of words, beside which ``more`` bytes are needed."""
+    large = span * sum(dtype.itemsize for dtype in words.dtypes) + more > _PRIVATE_BYTES
+    region = sem.Region.SCRATCH if large and words.blocks.target.scratch else sem.Region.PRIVATE
+    pairs = zip(words.arrays, words.dtypes, strict=True)
+    return [sem.DeclareArray(name, dtype, span, region) for name, dtype in pairs]
+
+
+def _words(dtype: DType, size: int) -> tuple[DType, ...]:
+    """Return the type of words: of one that has key and place, or of two."""
+    if dtype.itemsize <= 2 and size < 1 << 16:
+        return (DType.I32,)
+    return (DType.I64,) * (2 if dtype.itemsize > 4 or size >= 1 << 31 else 1)
