@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tileir
 from strategies.dlpack import Library
 from strategies.kernels import PROGRAMS, inputs, typed_program
-from strategies.shared_device import Interfaced, SharedDevice, shared_backend
+from strategies.shared_device import Interfaced, SharedDevice, with_card
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 from tileir.runtime.devices.dlpack import knows_versions
@@ -39,8 +39,7 @@ def card() -> SharedDevice:
 
 @pytest.fixture
 def context(card: SharedDevice) -> Iterator[tileir.Context]:
-    with tileir.Context(device_id="llvm") as made:
-        made.register(shared_backend(card))
+    with tileir.Context(device_id="llvm", registry=with_card(card)) as made:
         yield made
 
 
@@ -106,8 +105,7 @@ def test_results_live_where_inputs_live(context: tileir.Context, device: str) ->
     form=st.sampled_from(["sequence", "mapping"]),
 )
 def test_out_is_of_either_kind(where: list[bool], out: list[bool] | None, device: str, form: str) -> None:
-    with tileir.Context(device_id="llvm") as context:
-        context.register(shared_backend(SharedDevice()))
+    with tileir.Context(device_id="llvm", registry=with_card(SharedDevice())) as context:
         arrays = [there(each, device, context) if far else each for each, far in zip((A, B), where, strict=True)]
         fresh = [np.zeros(8, np.float32) for _ in range(2)]
         into: Any = None

@@ -11,6 +11,7 @@ from strategies.asynchronous import DistantBuffer, DistantDevice
 from strategies.devices import compiler
 from tileir.core.dtype import DType
 from tileir.runtime.devices.dlpack import at
+from tileir.runtime.discovery import Registry, installed
 from tileir.runtime.events import PendingEvent
 from tileir.runtime.host_memory import wrap
 from tileir.runtime.interface import Backend, DeviceInfo
@@ -98,6 +99,13 @@ def shared_backend(device: SharedDevice) -> Backend[Any]:
     """Return a back end with one such device."""
     info = DeviceInfo("shared.0", "card", "shared", target=compiler().device.target, dlpack=CUDA)
     return Backend("shared", lambda: (info,), lambda *_: compiler(), lambda *_: device)
+
+
+def with_card(device: SharedDevice) -> Registry:
+    """Return what is installed, with such a device in place of the real cards, of which the first has its number."""
+    registry = Registry(lambda: [each for each in installed() if each.name != "cuda"])
+    registry.register(shared_backend(device))
+    return registry
 
 
 @attrs.frozen(eq=False)

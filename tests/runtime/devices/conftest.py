@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tileir
-from strategies.shared_device import SharedDevice, shared_backend
+from strategies.shared_device import SharedDevice, with_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,5 @@ def card() -> SharedDevice:
 
 @pytest.fixture
 def context(card: SharedDevice) -> Iterator[tileir.Context]:
-    with tileir.Context(device_id="llvm") as made:
-        made.register(shared_backend(card))
+    with tileir.Context(device_id="llvm", registry=with_card(card)) as made:
         yield made

@@ -13,7 +13,7 @@ import pytest
 import tileir
 from strategies.asynchronous import DistantBuffer
 from strategies.dlpack import Library
-from strategies.shared_device import Interfaced, SharedDevice, shared_backend
+from strategies.shared_device import Interfaced, SharedDevice, with_card
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 from tileir.runtime.devices.dlpack import knows_versions
@@ -261,8 +261,7 @@ def test_freed_arrays_are_refused(context: tileir.Context, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_arrays_outlive_their_context(card: SharedDevice, device: str) -> None:
-    with tileir.Context(device_id="llvm") as context:
-        context.register(shared_backend(card))
+    with tileir.Context(device_id="llvm", registry=with_card(card)) as context:
         found = tileir.to_device(MATRIX, device, context=context, copy=True)
     np.testing.assert_array_equal(found.numpy(), MATRIX)
     found.free()
