@@ -19,7 +19,7 @@ from tileir.testing.programs.case import Array
 from tileir.tile.checks.verifier import verify
 from tileir.tile.text.parser import parse
 from tileir.tile.text.printer import to_text
-from tileir.typed.derivatives.functions import gradient
+from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import (

@@ -18,7 +18,7 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, ParseError, TileError, VerifyError
 from tileir.tile.text.parser import parse as parse_tile
-from tileir.typed.derivatives.functions import gradient
+from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import ArrayConstant, Function, Scan
 from tileir.typed.loops import MAX_NESTING

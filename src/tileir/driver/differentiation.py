@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import attrs
@@ -15,18 +15,16 @@ from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import differentiation as derived
+from tileir.tile import ir as tile
 from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy as np
 
     from tileir.runtime.interface import DeviceInfo
-    from tileir.tile import ir as tile
 
 Names: TypeAlias = "str | Sequence[str]"
 """One name, or several."""
@@ -80,7 +78,7 @@ def gradient(
             differentiate by is no float.
         ArgumentError: TIL710, a name that the function does not have; TIL707.
     """
-    from tileir.typed.derivatives.functions import gradient as typed_gradient  # few programs need it
+    from tileir.typed.derivatives.reverse import gradient as typed_gradient  # few programs need it
     from tileir.typed.raising.raising import raise_to_tile
 
     even = is_even(ties)

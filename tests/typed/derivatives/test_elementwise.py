@@ -14,7 +14,7 @@ from tileir.core.ops import Op
 from tileir.testing.gradients import check_gradients
 from tileir.tile.text.parser import parse
 from tileir.typed.derivatives.elementwise import PARTIALS
-from tileir.typed.derivatives.functions import gradient
+from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Elementwise, Function, TensorType, Value

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.ops import Op
-from tileir.typed.ir import Elementwise
+from tileir.typed.ir import Elementwise, Operation, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tileir.typed.derivatives.algebra import Algebra
-    from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.derivatives.reverse import Sweep
     from tileir.typed.inference.values import Tensor
-    from tileir.typed.ir import Operation, Value
 
 
 @attrs.frozen

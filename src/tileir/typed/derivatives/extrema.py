@@ -1,22 +1,216 @@
 """Derivatives of maxima and minima: what arrives goes to the elements that equal the result.
 
 Ties get all of it each, or even shares. Where the result is NaN nothing equals it, and nobody gets anything.
+
+Running maxima and minima: sums over the runs of equal results, instead of over triangles.
+
+``O[i] = >(A[k])`` over ``k <= i`` never falls, so that results that equal an element stand next to each other, and end
+with the element that they equal or after it. Sums over runs are found in steps: after each, an element has the
+sum over as many times more elements of its run (segmented scans, after Hillis and Steele, "Data parallel algorithms",
+1986). That is about n·log n work where the rule for all maxima takes n².
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
+
+import attrs
 
 from tileir.core.dtype import accumulator
-from tileir.core.ops import Combination, Op
-from tileir.typed.derivatives.runs import Running
-from tileir.typed.derivatives.summation import aggregate, incoming
+from tileir.core.ops import Aggregation, Combination, Op
+from tileir.poly.affine import Affine
+from tileir.typed.derivatives.recurrences import shifted
+from tileir.typed.derivatives.summation import Points, aggregate, alike, incoming, is_bare
+from tileir.typed.ir import Access, Constraint, Contraction
+from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from tileir.typed.derivatives.sites import ContractionSite
+    from tileir.typed.derivatives.contractions import ContractionSite
     from tileir.typed.inference.values import Tensor
+
+
+_LEAST: Final = 64
+"""Shorter runs are not worth several passes over all elements."""
+
+_RADIX: Final = 8
+"""So many times longer are the parts of runs that are summed after each step."""
+
+
+@attrs.frozen
+class Running:
+    """A maximum, minimum or product of all elements up to each one along an axis.
+
+    Attributes:
+        site: The contraction, or one that includes the last elements where that leaves them out.
+        axis: Along which it runs.
+        direction: 1 where results include the elements before them, -1 where they include those after them.
+        gap: How many elements each result leaves out, its own first.
+
+    """
+
+    site: ContractionSite
+    axis: int
+    direction: int
+    gap: int = 0
+
+    @classmethod
+    def of(cls, site: ContractionSite) -> Self | None:
+        """Return how an aggregate of one operand runs; None where it does not, or is short."""
+        if site.operation.combination is not Combination.NONE:
+            return None
+        operand, result = site.place(0), site.result
+        differing = [k for k, (a, b) in enumerate(zip(operand.axes, result.axes, strict=False)) if a != b]
+        if operand.shape != result.shape or len(differing) != 1 or any(not is_bare(p) for p in result.indices):
+            return None
+        axis = differing[0]
+        if result.shape[axis] < _LEAST or len({p.terms[0][0] for p in result.indices}) < len(result.indices):
+            return None
+        found = _ending(site, axis)
+        if found is None:
+            return None
+        direction, gap = found
+        return cls(_inclusive(site, axis, direction) if gap else site, axis, direction, gap)
+
+    def arriving(self, cotangent: Tensor) -> Tensor:
+        """Return what arrives at the results of :attr:`site` when this arrives at those of the contraction."""
+        if not self.gap:
+            return cotangent
+        algebra = self.site.algebra
+        whole = algebra.expanded(cotangent, self.site.operation.shape)
+        return shifted(algebra, whole, self.axis, self.direction * self.gap, 0.0)
+
+    def moved(self, tangent: Tensor) -> Tensor:
+        """Return how the results of the contraction move when those of :attr:`site` do like this."""
+        if not self.gap:
+            return tangent
+        algebra = self.site.algebra
+        whole = algebra.expanded(tangent, self.site.operation.shape)
+        return shifted(algebra, whole, self.axis, -self.direction * self.gap, 0.0)
+
+    def selected(self, cotangent: Tensor, *, even: bool) -> Tensor:
+        """Return what arrives at the operand."""
+        algebra, emission = self.site.algebra, self.site.algebra.emission
+        emission.stem = f"D{self.site.operands[0].name}"
+        share = self.arriving(emission.cast(cotangent, accumulator(cotangent.dtype)))
+        chosen = self._chosen()
+        if even:
+            share = algebra.div(share, self._ties(chosen, share))
+        return algebra.choose(chosen, self._sums(share, self.direction), algebra.constant(0.0, share))
+
+    def tangent(self, tangent: Tensor, *, even: bool) -> Tensor:
+        """Return how the result moves with the operand."""
+        algebra = self.site.algebra
+        wide = algebra.emission.cast(tangent, accumulator(tangent.dtype))
+        chosen = self._chosen()
+        total = self._sums(algebra.choose(chosen, wide, algebra.constant(0.0, wide)), -self.direction)
+        return self.moved(algebra.div(total, self._ties(chosen, total)) if even else total)
+
+    def _chosen(self) -> Tensor:
+        """Return for each element whether it is the result at its own place."""
+        algebra = self.site.algebra
+        return algebra.compute(Op.CMP_EQ, *alike(algebra.emission, [self.site.value(0), self.site.outcome().tensor]))
+
+    def _ties(self, chosen: Tensor, like: Tensor) -> Tensor:
+        """Return for each result how many elements equal it, but 1 where it is NaN."""
+        algebra = self.site.algebra
+        one, zero = algebra.constant(1.0, like), algebra.constant(0.0, like)
+        return algebra.compute(Op.MAX, self._sums(algebra.choose(chosen, one, zero), -self.direction), one)
+
+    def _sums(self, values: Tensor, direction: int) -> Tensor:
+        """Return for each element the sum of its run of equal results from there on, in this direction."""
+        algebra, shape = self.site.algebra, self.site.operation.shape
+        total, step = algebra.expanded(values, shape), 1
+        while step < shape[self.axis]:
+            terms = min(_RADIX, -(-shape[self.axis] // step))
+            total = self._step(total, direction * step, terms)
+            step *= terms
+        return total
+
+    def _step(self, values: Tensor, distance: int, terms: int) -> Tensor:
+        """Add to each element those at multiples of ``distance`` whose results equal its own."""
+        emission, keys = self.site.algebra.emission, self.site.outcome().tensor
+        here = tuple(Affine.index(f"x{axis}") for axis in range(len(values.shape)))
+        term = Affine.index("t")
+        there = tuple(index + term * distance if k == self.axis else index for k, index in enumerate(here))
+        types = contraction_types(Aggregation.SUM, Combination.COND, [keys.dtype, keys.dtype, values.dtype])
+        return emission.add(
+            Contraction(
+                emission.fresh(),
+                here,
+                (Access(keys.name, there), Access(keys.name, here), Access(values.name, there)),
+                Aggregation.SUM,
+                Combination.COND,
+                types.operand,
+                types.accumulator,
+                types.result,
+                values.shape,
+                (Constraint(term, terms),),
+                span=self.site.operation.span,
+            )
+        )
+
+
+def _inclusive(site: ContractionSite, axis: int, direction: int) -> ContractionSite:
+    """Emit the aggregate that includes each element in the result at its own place."""
+    emission, operation, value = site.algebra.emission, site.operation, site.value(0)
+    here = tuple(Affine.index(f"x{k}") for k in range(len(value.shape)))
+    term = Affine.index("k")
+    read = tuple(term if k == axis else index for k, index in enumerate(here))
+    limit = Constraint((here[axis] - term) * direction, value.shape[axis])
+    emission.stem = f"{operation.name}_running"
+    running = attrs.evolve(
+        operation,
+        name=emission.fresh(),
+        output=here,
+        inputs=(Access(value.name, read),),
+        constraints=(limit,),
+        default=None,
+        reduce=True,
+    )
+    emission.add(running)
+    return type(site)(site.algebra, running, (value,), True, Points.of(running, [value.shape]))
+
+
+def _ending(site: ContractionSite, axis: int) -> tuple[int, int] | None:
+    """Return (1, gap) where the points are those with ``read <= written - gap`` along ``axis``.
+
+    (-1, gap) says ``read >= written + gap``; None that the points are others.
+    """
+    (written,) = site.result.indices[axis].indices
+    read, size = site.place(0).axes[axis]
+    known = {name for p in site.result.indices for name in p.indices}
+    unknown = site.points.names - known
+    if len(unknown) != 1 or not set(read.indices) <= {written, *unknown}:
+        return None
+    (name,) = unknown
+    factor = read.coefficient(name)
+    if factor not in (1, -1) or not read.is_integral:
+        return None
+    # In coordinates i, which is written, and a, which is read.
+    column, row = Affine.index("a"), Affine.index(written)
+    moved = {name: (column - read.substitute({name: 0})) * factor}
+    along = [axis for axis in site.points.axes if set(axis[0].indices) & {written, name}]
+    forms = [
+        form
+        for polynomial, bound in (*along, *((c.polynomial, c.bound) for c in site.points.constraints))
+        for form in (polynomial.substitute(moved), bound - 1 - polynomial.substitute(moved))
+    ]
+    if any(not set(form.indices) <= {"a", written} or not form.is_integral for form in forms):
+        return None
+    for direction in (1, -1):
+        distances = [form - (row - column) * direction for form in forms]
+        gap = max((-int(d.offset) for d in distances if d.is_constant and d.is_integral), default=-1)
+        if not 0 <= gap < size:
+            continue
+        first, last = (0, size - 1 - gap) if direction == 1 else (gap, size - 1)
+        shift = gap * direction
+        far = {"a": first, written: last + shift} if direction == 1 else {"a": last, written: first + shift}
+        corners = [{"a": first, written: first + shift}, {"a": last, written: last + shift}, far]
+        if all(form.evaluate(corner) >= 0 for form in forms for corner in corners):
+            return direction, gap
+    return None
 
 
 def contributions(site: ContractionSite, cotangent: Tensor, wanted: Collection[int]) -> Iterator[tuple[int, Tensor]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tileir.core.dtype import DType
-    from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.derivatives.reverse import Sweep
     from tileir.typed.ir import Operation, Shape
 
     Reverse = Callable[..., tuple[Tensor, ...]]

@@ -14,7 +14,7 @@ from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.typed.derivatives import recurrences
-from tileir.typed.derivatives.runs import Running
+from tileir.typed.derivatives.extrema import Running
 from tileir.typed.derivatives.summation import Reading, aggregate, incoming, spread
 from tileir.typed.ir import Access, Constraint, Contraction
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from tileir.typed.derivatives.algebra import Algebra
-    from tileir.typed.derivatives.sites import ContractionSite
+    from tileir.typed.derivatives.contractions import ContractionSite
     from tileir.typed.inference.values import Tensor
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.typed.derivatives.algebra import Algebra
-    from tileir.typed.derivatives.runs import Running
+    from tileir.typed.derivatives.extrema import Running
     from tileir.typed.inference.values import Tensor
 
 

@@ -15,7 +15,7 @@ import attrs
 from tileir.core.combines import Combine
 from tileir.core.ops import Op
 from tileir.typed.inference.values import Tensor
-from tileir.typed.ir import Coordinate, Reduce
+from tileir.typed.ir import Coordinate, Reduce, Shape
 from tileir.typed.reductions import positions_in
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.typed.derivatives.algebra import Algebra
-    from tileir.typed.derivatives.sweep import Sweep
-    from tileir.typed.ir import Shape
+    from tileir.typed.derivatives.reverse import Sweep
 
 
 def pullback(sweep: Sweep, operation: Reduce, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -1,20 +1,176 @@
-"""Reverse mode: one walk from results to the values that they are differentiated by, linear in its length."""
+"""Reverse mode: one walk from results to the values that they are differentiated by, linear in its length.
+
+A sweep holds the cotangents that were found so far, and which values one is wanted for. The walk computes some forward
+values again instead of reading them where they were computed, and gives gradients of typed functions as typed functions.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
+import attrs
+
+from tileir.core.dtype import arithmetic_type
+from tileir.core.ops import Op
+from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.rules import pullback
-from tileir.typed.derivatives.sweep import Sweep
-from tileir.typed.ir import Scan
+from tileir.typed.inference.emission import Emission
+from tileir.typed.inference.values import Tensor
+from tileir.typed.ir import (
+    ArrayConstant,
+    Checkpoint,
+    Constant,
+    Elementwise,
+    Function,
+    Operation,
+    Recall,
+    Scan,
+    Upstream,
+    operands,
+)
+from tileir.typed.simplify.simplifier import simplify
+from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Tensor
-    from tileir.typed.ir import Operation
+
+def to_recall(operations: Sequence[Operation], results: Iterable[str]) -> frozenset[str]:
+    """Return the values that come before the last checkpoint on which ``results`` depend, but for what is kept.
+
+    Without such a checkpoint there are none. What comes after the last one is read where it is: the backward pass
+    begins with it.
+    """
+    last = _last_checkpoint(operations, set(results))
+    if last is None:
+        return frozenset()
+    before = operations[:last]
+    open_templates = free_upstreams(before)
+    return frozenset(
+        operation.name
+        for operation in before
+        if not isinstance(operation, Constant | ArrayConstant | Checkpoint | Upstream)
+        and operation.name not in open_templates
+    )
+
+
+def next_sweep(operations: Iterable[Operation]) -> int:
+    """Return a number that no backward pass among ``operations`` has."""
+    return 1 + max((operation.sweep for operation in operations if isinstance(operation, Recall)), default=-1)
+
+
+def _last_checkpoint(operations: Sequence[Operation], needed: set[str]) -> int | None:
+    """Return the position of the last checkpoint that ``needed`` depends on."""
+    if not any(isinstance(operation, Checkpoint) for operation in operations):
+        return None
+    for position in range(len(operations) - 1, -1, -1):
+        operation = operations[position]
+        if operation.name in needed:
+            if isinstance(operation, Checkpoint):
+                return position
+            needed.update(operands(operation))
+    return None
+
+
+SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
+"""What is differentiated, the cotangents that come in, and whether ties are split evenly."""
+
+
+@attrs.frozen(eq=False)
+class Path:
+    """The float operations that some results depend on, in program order, and the positions of those that read a value.
+
+    What the results depend on is complete when it is made, so it stays true while operations are added.
+    """
+
+    operations: Sequence[Operation]
+    readers: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def to(cls, operations: Sequence[Operation], results: AbstractSet[str]) -> Path:
+        """Return the path that ends in ``results``."""
+        needed = set(results)
+        path: list[Operation] = []
+        for operation in reversed(operations):
+            if operation.name in needed and operation.dtype.is_float:
+                path.append(operation)
+                needed.update(operands(operation))
+        path.reverse()
+        readers: dict[str, list[int]] = {}
+        for position, operation in enumerate(path):
+            for name in dict.fromkeys(operands(operation)):
+                readers.setdefault(name, []).append(position)
+        return cls(path, readers)
+
+
+@attrs.define(eq=False)
+class Sweep(Algebra):
+    """Cotangents of values: the derivatives of what is differentiated with respect to them.
+
+    A cotangent has the arithmetic type of its value, and a shape that broadcasts to that of its value. Contributions
+    are added up as they arrive; once its operation was visited, a cotangent is final.
+
+    Attributes:
+        results: The values that are differentiated.
+        finished: Values whose cotangents are final; one that has none has the cotangent 0.
+
+    """
+
+    results: frozenset[str] = frozenset()
+    finished: set[str] = attrs.field(factory=set, init=False)
+    _cotangents: dict[str, Tensor] = attrs.field(factory=dict, init=False)
+    _wanted: AbstractSet[str] = attrs.field(factory=frozenset, init=False)
+    _recalled: dict[str, Tensor] = attrs.field(factory=dict, init=False)
+
+    def value(self, name: str) -> Tensor:
+        """Return the value of ``name`` as the backward pass reads it: where a checkpoint says so, computed again."""
+        if name not in self._to_recall:
+            return super().value(name)
+        found = self._recalled.get(name)
+        if found is None:
+            definition, copy = self.definition(name), self.emission.names.fresh(name)
+            recall = Recall(copy, name, self._number, definition.dtype, definition.shape)
+            found = self._recalled[name] = self.emission.add(recall)
+        return self.emission.current(found)
+
+    @cached_property
+    def path(self) -> Path:
+        """The operations that the sweep goes through."""
+        return Path.to(self.emission.operations, self.results)
+
+    @cached_property
+    def _to_recall(self) -> AbstractSet[str]:
+        return to_recall(self.emission.operations, self.results)
+
+    @cached_property
+    def _number(self) -> int:
+        return next_sweep(self.emission.operations)
+
+    def wanted(self, name: str) -> bool:
+        """Return whether a contribution to the cotangent of ``name`` is needed; rules skip the others."""
+        return name in self._wanted
+
+    def want(self, names: AbstractSet[str]) -> None:
+        """Say for which values contributions are needed from now on."""
+        self._wanted = names
+
+    def toward(self, name: str) -> None:
+        """Call what is emitted from now on after the derivative with respect to ``name``."""
+        self.emission.stem = f"D{name}"
+
+    def contribute(self, name: str, contribution: Tensor) -> None:
+        """Add to the cotangent of ``name``, in the arithmetic type of that value."""
+        contribution = self.emission.cast(contribution, arithmetic_type(self.definition(name).dtype))
+        before = self.cotangent(name)
+        self._cotangents[name] = contribution if before is None else self.add(before, contribution)
+
+    def cotangent(self, name: str) -> Tensor | None:
+        """Return the cotangent of ``name``, or None where it is 0 or nothing has arrived yet."""
+        found = self._cotangents.get(name)
+        return None if found is None else self.emission.current(found)
 
 
 def reverse(
@@ -90,3 +246,28 @@ def _final(sweep: Sweep, wanted: Tensor) -> Tensor:
     if cotangent is None:
         cotangent = sweep.zero(wanted)
     return sweep.expanded(cotangent, wanted.shape)
+
+
+def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_ties: bool) -> Function:
+    """Return the function of ``DX`` for each X of ``wrt``: the gradient of the sum of all elements of ``of``.
+
+    Args:
+        function: One that :func:`tileir.typed.verifier.verify` accepts.
+        wrt: Names of float values of the function.
+        of: Names of float values of the function.
+        even_ties: Whether what arrives at a maximum or minimum is split evenly among tied elements.
+
+    """
+    emission = Emission.resuming(function)
+    names = [emission.names.fresh(f"D{name}") for name in wrt]
+    results, values = ([_tensor(emission, name) for name in group] for group in (of, wrt))
+    ones = [emission.constant(1.0, arithmetic_type(y.dtype)) for y in results]
+    found = reverse(emission, results, ones, values, even_ties=even_ties)
+    for name, value in zip(names, found, strict=True):
+        emission.add(Elementwise(name, Op.IDENT, (value.name,), value.dtype, value.shape))
+    return simplify(attrs.evolve(function, outputs=tuple(names), operations=tuple(emission.operations)))
+
+
+def _tensor(emission: Emission, name: str) -> Tensor:
+    definition = emission.definitions[name]
+    return Tensor(name, definition.dtype, definition.shape)

@@ -1,10 +1,20 @@
-"""The pullback of each operation: what a cotangent of its value adds to those of its operands."""
+"""The pullback of each operation: what a cotangent of its value adds to those of its operands.
+
+Derivatives of operations that move elements: casts, reshape, gather and scatter, each the other's transpose.
+
+Derivatives of markers: an override gives what its template says, the others are the identity.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.typed.derivatives import contractions, elementwise, overrides, reductions, structure
+import attrs
+
+from tileir.core.dtype import accumulator
+from tileir.typed.dataflow import with_operands
+from tileir.typed.derivatives import contractions, elementwise, reductions
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -15,22 +25,26 @@ from tileir.typed.ir import (
     Coordinate,
     Elementwise,
     Gather,
+    Operation,
     Override,
     Recall,
     Reduce,
     Reshape,
     Scan,
     Scatter,
+    Shape,
     ShapeOf,
     Upstream,
+    Value,
+    operands,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.typed.derivatives.sweep import Sweep
+    from tileir.typed.derivatives.algebra import Algebra
+    from tileir.typed.derivatives.reverse import Sweep
     from tileir.typed.inference.values import Tensor
-    from tileir.typed.ir import Operation
 
 
 def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -42,25 +56,135 @@ def pullback(sweep: Sweep, operation: Operation, cotangent: Tensor) -> Iterator[
     match operation:
         case Elementwise():
             return elementwise.pullback(sweep, operation, cotangent)
-        case Cast():
-            return structure.pull_cast(sweep, operation, cotangent)
+        case Cast() | Checkpoint() | Recall():
+            return pull_same(sweep, operation, cotangent)
         case Reshape():
-            return structure.pull_reshape(sweep, operation, cotangent)
+            return pull_reshape(sweep, operation, cotangent)
         case Gather():
-            return structure.pull_gather(sweep, operation, cotangent)
+            return pull_gather(sweep, operation, cotangent)
         case Scatter():
-            return structure.pull_scatter(sweep, operation, cotangent)
+            return pull_scatter(sweep, operation, cotangent)
         case Contraction():
             return contractions.pullback(sweep, operation, cotangent)
         case Reduce():
             return reductions.pullback(sweep, operation, cotangent)
         case Override():
-            return overrides.pull_override(sweep, operation, cotangent)
-        case Checkpoint() | Recall():
-            return overrides.pull_same(sweep, operation, cotangent)
+            return pull_override(sweep, operation, cotangent)
         case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Argsort() | Upstream():
             return iter(())
         case Scan():
             return iter(())  # a loop is pulled back as a whole, for all of its results: `reverse` does that
         case _:
             assert_never(operation)
+
+
+def pull_same(sweep: Sweep, operation: Cast | Checkpoint | Recall, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield the cotangent itself: that of a cast is cast back, and what went through an integer type has none."""
+    if sweep.wanted(operation.input):
+        sweep.toward(operation.input)
+        yield operation.input, cotangent
+
+
+def pull_reshape(sweep: Sweep, operation: Reshape, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield the cotangent under the shape of the operand."""
+    if sweep.wanted(operation.input):
+        sweep.toward(operation.input)
+        yield operation.input, reshaped(sweep, cotangent, operation.shape, sweep.definition(operation.input).shape)
+
+
+def pull_gather(sweep: Sweep, operation: Gather, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield what arrives at each element of the data, added up: rows that were read twice get two contributions."""
+    if not sweep.wanted(operation.data):
+        return
+    sweep.toward(operation.data)
+    emission = sweep.emission
+    updates, indices = sweep.expanded(cotangent, operation.shape), sweep.value(operation.indices)
+    shape, dtype = sweep.definition(operation.data).shape, updates.dtype
+    scattered = Scatter(emission.fresh(), updates.name, indices.name, accumulator(dtype), dtype, shape)
+    yield operation.data, emission.add(scattered)
+
+
+def pull_scatter(sweep: Sweep, operation: Scatter, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield for each update what arrives at the row that it was added to."""
+    if not sweep.wanted(operation.updates):
+        return
+    sweep.toward(operation.updates)
+    yield operation.updates, gathered(sweep, cotangent, operation.shape, operation.indices)
+
+
+def gathered(algebra: Algebra, value: Tensor, full: Shape, indices: str) -> Tensor:
+    """Return the rows of ``value``, which stands for its broadcast to ``full``, at ``indices``."""
+    if len(value.shape) < len(full):
+        return value
+    if value.shape[0] == 1:
+        return algebra.reshaped(value, value.shape[1:])
+    emission, places = algebra.emission, algebra.value(indices)
+    return emission.add(Gather(emission.fresh(), value.name, places.name, value.dtype, places.shape + value.shape[1:]))
+
+
+def reshaped(algebra: Algebra, value: Tensor, full: Shape, shape: Shape) -> Tensor:
+    """Return ``value``, which stands for its broadcast to ``full``, under another shape of as many elements."""
+    if math.prod(value.shape) == 1:
+        return algebra.reshaped(value, ())
+    return algebra.reshaped(algebra.expanded(value, full), shape)
+
+
+def pull_override(sweep: Sweep, operation: Override, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield for each tensor of a pair its gradient, made of ``cotangent`` in place of the upstream."""
+    instance = Instance.of(sweep, operation, cotangent)
+    for name, gradient in operation.pairs:
+        if sweep.wanted(name):
+            sweep.toward(name)
+            yield name, instance.value(gradient)
+
+
+@attrs.define
+class Instance:
+    """The operations of a template with something in place of its upstream; each is emitted once.
+
+    As long as operations work on elements, their results only broadcast to those of the template, as what stands for
+    the upstream does. Values outside of the template are read as the backward pass reads them.
+    """
+
+    sweep: Sweep
+    upstream: str | None
+    made: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, sweep: Sweep, override: Override, arriving: Tensor) -> Instance:
+        """Return the instance of the template of ``override`` for what arrives at it."""
+        made = {} if override.upstream is None else {override.upstream: arriving}
+        return cls(sweep, override.upstream, made)
+
+    def value(self, name: str) -> Tensor:
+        """Return what ``name`` is in this instance."""
+        pending = [name]
+        while pending:
+            wanted = pending[-1]
+            if wanted in self.made:
+                pending.pop()
+                continue
+            definition = self.sweep.definition(wanted)
+            if isinstance(definition, Value) or self.upstream not in self.sweep.open_templates.get(wanted, ()):
+                self.made[wanted] = self.sweep.value(wanted)
+                continue
+            missing = [operand for operand in operands(definition) if operand not in self.made]
+            pending.extend(missing)
+            if not missing:
+                self.made[wanted] = self._instance(definition)
+        return self.made[name]
+
+    def _instance(self, operation: Operation) -> Tensor:
+        inputs = {name: self.made[name] for name in operands(operation)}
+        match operation:
+            case Elementwise(op=op, inputs=names):
+                return self.sweep.compute(op, *(inputs[name] for name in names))
+            case Cast(input=name, dtype=dtype):
+                return self.sweep.emission.cast(inputs[name], dtype)
+            case _:
+                whole = {name: self._whole(name, value).name for name, value in inputs.items()}
+                emission = self.sweep.emission
+                return emission.add(attrs.evolve(with_operands(operation, whole), name=emission.fresh()))
+
+    def _whole(self, name: str, value: Tensor) -> Tensor:
+        return self.sweep.expanded(value, self.sweep.definition(name).shape)

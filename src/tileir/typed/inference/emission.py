@@ -12,17 +12,15 @@ from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.typed.inference.numbers import Numbers, natural_dtype
-from tileir.typed.inference.values import Known, Number, Tensor
-from tileir.typed.ir import Cast, Constant, Elementwise, Operation
+from tileir.typed.inference.values import Known, Number, Scalar, Tensor
+from tileir.typed.ir import Cast, Constant, Elementwise, Function, Operation, Shape, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.text.span import Span
-    from tileir.typed.derivatives.sweep import Sweep, SweepKey
+    from tileir.typed.derivatives.reverse import Sweep, SweepKey
     from tileir.typed.inference.observer import Observer
-    from tileir.typed.inference.values import Scalar
-    from tileir.typed.ir import Function, Shape, Value
 
 
 @attrs.define
