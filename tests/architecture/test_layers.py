@@ -105,7 +105,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/semtree/lower/lowering.py", "tileir.semtree.lower.threads"),
         ("src/tileir/semtree/node.py", "tileir.semtree.text.printer"),
         ("src/tileir/stripe/ir.py", "tileir.stripe.dataflow"),
-        ("src/tileir/stripe/node.py", "tileir.stripe.text.node_printer"),
+        ("src/tileir/stripe/shapes.py", "tileir.stripe.text.node_printer"),
         ("src/tileir/tile/ir.py", "tileir.tile.checks.unused"),
         ("src/tileir/tile/ir.py", "tileir.tile.dataflow"),
         ("src/tileir/tile/node.py", "tileir.tile.building.inlining"),

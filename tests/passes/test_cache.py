@@ -17,7 +17,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, map_kernels, run
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.placement.cache import Cache
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import Place
 from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.tile import Tile
 from tileir.poly.affine import Affine

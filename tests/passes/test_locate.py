@@ -9,8 +9,7 @@ from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import TileError
 from tileir.passes.base import Pass, run
 from tileir.passes.pipelines.catalog import load_pipeline
-from tileir.passes.placement.locate import LocateBlock, LocateInnerBlock, LocateMemory, RewriteLocations
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import LocateBlock, LocateInnerBlock, LocateMemory, Place, RewriteLocations
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.text.printer import location_text, to_text
 

@@ -13,8 +13,7 @@ from tileir.passes.analysis.compute_deps import ComputeDeps
 from tileir.passes.base import Pass, run
 from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.placement import memory_placement
-from tileir.passes.placement.locate import LocateMemory
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import LocateMemory, Place
 from tileir.passes.placement.memory_placement import MemoryPlacement
 from tileir.passes.placement.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size

@@ -10,8 +10,7 @@ from tileir.core.errors import TileError
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, run
 from tileir.passes.fusion.fuse import Fuse
-from tileir.passes.placement.locate import LocateBlock
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import LocateBlock, Place
 from tileir.passes.placement.partition import PartitionCompute, PartitionMemory
 from tileir.passes.placement.schedule_memory import Schedule
 from tileir.stripe.aliases import allocations, byte_size

@@ -14,7 +14,7 @@ from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run, with_kernels
 from tileir.passes.fusion.fuse import Fuse
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import Place
 from tileir.passes.placement.memory_placement import MemoryPlacement
 from tileir.passes.placement.schedule_memory import Schedule
 from tileir.passes.tiling.tile import Tile, tiled

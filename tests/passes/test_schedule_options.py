@@ -8,7 +8,7 @@ import pytest
 from strategies.passes import assert_same_meaning, vector_sums
 from tileir.core.errors import TileError
 from tileir.passes.base import run
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import Place
 from tileir.passes.placement.schedule_memory import Schedule
 from tileir.passes.tiling.tile import Tile
 from tileir.poly.affine import Affine

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tileir.core.dtype import DType
 from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import load_pipeline
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import Place
 from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.search import best_tiles, table
 from tileir.stripe.lower.lowering import lower

@@ -12,7 +12,7 @@ from tileir.core.errors import TileError
 from tileir.poly.affine import Affine
 from tileir.semtree.ir import LoopKind, Type, Var
 from tileir.semtree.lower.loops import LoopPlan, grid_indices, plan_loops, thread_count
-from tileir.semtree.lower.offsets import LANE
+from tileir.semtree.lower.views import LANE
 from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Index
 

@@ -9,7 +9,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.offsets import LANE, OffsetBuilder
+from tileir.semtree.lower.views import LANE, OffsetBuilder
 from tileir.semtree.text.printer import expr_text
 
 INDEX = sem.Type(DType.I64)

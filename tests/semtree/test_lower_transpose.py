@@ -6,7 +6,7 @@ import pytest
 from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Declare, Shuffle, Type, Var
-from tileir.semtree.lower.transpose import is_square_power, transposed
+from tileir.semtree.lower.specials import is_square_power, transposed
 
 
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32])

@@ -12,7 +12,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
-from tileir.typed.dataflow import with_operands
+from tileir.typed.dataflow import loop_of, result_type, results_of, with_operands
 from tileir.typed.ir import (
     Access,
     Cast,
@@ -27,7 +27,6 @@ from tileir.typed.ir import (
     TensorType,
     Value,
 )
-from tileir.typed.loops import loop_of, result_type, results_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,9 +14,9 @@ from tileir.core.dtype import DType
 from tileir.core.errors import VerifyError
 from tileir.core.json.codec import from_json, to_json
 from tileir.core.ops import Op
+from tileir.typed.dataflow import MAX_NESTING, loops_of
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import ArrayConstant, Elementwise, Function, Scan, ScanPart, ScanResult, Value
-from tileir.typed.loops import MAX_NESTING, loops_of
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.text.printer import to_text
 from tileir.typed.verifier import verify

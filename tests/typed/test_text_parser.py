@@ -18,10 +18,10 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, ParseError, TileError, VerifyError
 from tileir.tile.text.parser import parse as parse_tile
+from tileir.typed.dataflow import MAX_NESTING
 from tileir.typed.derivatives.reverse import gradient
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import ArrayConstant, Function, Scan
-from tileir.typed.loops import MAX_NESTING
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.text.parser import parse
 from tileir.typed.text.printer import to_text

@@ -45,10 +45,10 @@ from tileir.stripe.instructions import Product as Product
 from tileir.stripe.instructions import Repair as Repair
 from tileir.stripe.instructions import Role as Role
 from tileir.stripe.instructions import instruction_words, role_words
-from tileir.stripe.node import Node, Whole
 from tileir.stripe.shapes import Device as Device
 from tileir.stripe.shapes import Dim as Dim
 from tileir.stripe.shapes import Location as Location
+from tileir.stripe.shapes import Node, Whole
 from tileir.stripe.shapes import TensorShape as TensorShape
 from tileir.stripe.tags import INSIDE as INSIDE
 from tileir.stripe.tags import Tags as Tags

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.fragments import FRAGMENTS
-from tileir.stripe.node import Node
+from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

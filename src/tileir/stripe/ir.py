@@ -43,7 +43,7 @@ from tileir.stripe.blocks import views_written as views_written
 from tileir.stripe.kernels import Kernel as Kernel
 from tileir.stripe.kernels import Parameter as Parameter
 from tileir.stripe.nesting import entry_around, main_of
-from tileir.stripe.node import Whole
+from tileir.stripe.shapes import Whole
 from tileir.stripe.works import Branch as Branch
 from tileir.stripe.works import Carry as Carry
 from tileir.stripe.works import Launch as Launch

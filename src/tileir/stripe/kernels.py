@@ -16,8 +16,7 @@ from tileir.core.schema import slots
 from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.stripe import blocks as stripe
 from tileir.stripe.blocks import Block
-from tileir.stripe.node import Node, Whole
-from tileir.stripe.shapes import Location, TensorShape
+from tileir.stripe.shapes import Location, Node, TensorShape, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

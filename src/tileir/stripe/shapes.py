@@ -1,4 +1,7 @@
-"""What the nodes of Stripe are made of: shapes of memory, and places in devices."""
+"""What the nodes of Stripe are made of: shapes of memory, and places in devices.
+
+What all nodes of Stripe have in common: how they show themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,28 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.text.shown import Shown, ShownWhole
 from tileir.poly.affine import Affine
-from tileir.stripe.node import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+class Node(Shown):
+    """A node, which prints as its text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        from tileir.stripe.text.node_printer import node_text  # it imports the nodes
+
+        return node_text(self)
+
+
+class Whole(Node, ShownWhole):
+    """A program, or a large part of one."""
+
+    __slots__ = ()
 
 
 @attrs.frozen(cache_hash=True, repr=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.stripe.node import Node
+from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

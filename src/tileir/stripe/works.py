@@ -9,7 +9,7 @@ import attrs
 from tileir.core import schema
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, PART, READS, USES, WRITES
-from tileir.stripe.node import Node
+from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

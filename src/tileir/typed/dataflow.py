@@ -1,21 +1,23 @@
-"""Views of a typed function: its graph, its users, how long its values live."""
+"""Views of a typed function: its graph, its users, how long its values live.
+
+Loops of typed functions: which operations are one loop, what it returns, and loops that do no more than is read.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core import schema
+from tileir.core.dtype import DType
 from tileir.core.graphs import PLAIN, Vertex, frozen_graph
-from tileir.typed.ir import Elementwise, Value, operands
+from tileir.typed.ir import Elementwise, Function, Operation, Scan, ScanPart, ScanResult, TensorType, Value, operands
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import networkx as nx
-
-    from tileir.typed.ir import Function, Operation
 
 
 def dataflow(function: Function) -> nx.DiGraph[str]:
@@ -112,3 +114,119 @@ def without_dead(function: Function) -> Function:
 def with_operands(operation: Operation, names: Mapping[str, str]) -> Operation:
     """Return ``operation`` reading other values; ``operation`` itself where no operand is in ``names``."""
     return schema.with_used(operation, names)
+
+
+MAX_NESTING: Final = 8
+"""Loops nested deeper than this are refused."""
+
+_ANY: Final = ScanResult(ScanPart.FINAL, 0)
+
+
+def loop_of(scan: Scan) -> Scan:
+    """Return what two operations have in common exactly if they are results of one loop."""
+    return attrs.evolve(scan, name="", result=_ANY, dtype=DType.BOOL, shape=())
+
+
+def results_of(body: Function, carries: int) -> tuple[ScanResult, ...]:
+    """Return all results of a loop with so many carries: last values, outputs, and values before each step."""
+    outputs = len(body.outputs) - carries
+    return (
+        *(ScanResult(ScanPart.FINAL, number) for number in range(carries)),
+        *(ScanResult(ScanPart.OUTPUT, number) for number in range(outputs)),
+        *(ScanResult(ScanPart.HISTORY, number) for number in range(carries)),
+    )
+
+
+def result_type(body: Function, carries: int, count: int, result: ScanResult) -> TensorType:
+    """Return dtype and shape of a result of a loop with so many carries and steps."""
+    definitions = {operation.name: operation for operation in body.operations}
+    made = definitions[body.outputs[_place(result, carries)]]
+    shape = made.shape if result.part is ScanPart.FINAL else (count, *made.shape)
+    return TensorType(made.dtype, shape)
+
+
+def loops_of(function: Function) -> dict[Scan, tuple[Scan, ...]]:
+    """Return the loops of a function, in program order, each with the operations that are its results."""
+    found: dict[Scan, list[Scan]] = {}
+    for operation in function.operations:
+        if isinstance(operation, Scan):
+            found.setdefault(loop_of(operation), []).append(operation)
+    return {loop: tuple(results) for loop, results in found.items()}
+
+
+def with_bodies(function: Function, change: Callable[[Function], Function]) -> Function:
+    """Return the function with the body of every loop changed, those inside bodies not counted; itself if none is."""
+    bodies = {
+        operation.body: change(operation.body) for operation in function.operations if isinstance(operation, Scan)
+    }
+    if all(new is old for old, new in bodies.items()):
+        return function
+    operations = tuple(
+        attrs.evolve(operation, body=bodies[operation.body]) if isinstance(operation, Scan) else operation
+        for operation in function.operations
+    )
+    return attrs.evolve(function, operations=operations)
+
+
+def without_idle_parts(function: Function) -> Function:
+    """Drop carries, outputs and inputs of loops on which nothing depends that is read; itself where there are none."""
+    new: dict[str, Scan] = {}
+    for results in loops_of(function).values():
+        new.update(_reduced(results))
+    if not new:
+        return function
+    operations = tuple(new.get(operation.name, operation) for operation in function.operations)
+    return attrs.evolve(function, operations=operations)
+
+
+def _reduced(results: tuple[Scan, ...]) -> dict[str, Scan]:
+    """Return the operations of one loop without idle parts, by name; nothing where all of it is needed."""
+    first = results[0]
+    carries, body = len(first.carries), first.body
+    needed = _needed_outputs(first, [scan.result for scan in results])
+    kept = tuple(number for number in range(carries) if number in needed)
+    outputs = tuple(number for number in range(carries, len(body.outputs)) if number in needed)
+    trimmed = attrs.evolve(body, outputs=tuple(body.outputs[number] for number in (*kept, *outputs)))
+    read = alive(trimmed)
+    operands = (*first.carries, *first.sequences, *first.constants)
+    used = [number in needed if number < carries else value.name in read for number, value in enumerate(body.inputs)]
+    if all(used) and len(trimmed.outputs) == len(body.outputs):
+        return {}
+    trimmed = attrs.evolve(
+        trimmed,
+        inputs=tuple(value for value, keep in zip(body.inputs, used, strict=True) if keep),
+        operations=tuple(operation for operation in body.operations if operation.name in read),
+        labels=tuple(pair for pair in body.labels if pair[0] in read),
+    )
+    given = [name for name, keep in zip(operands, used, strict=True) if keep]
+    sequences = sum(used[carries : carries + len(first.sequences)])
+    renumbered = {number: position for position, number in enumerate(kept)}
+    renumbered.update((number, position) for position, number in enumerate(outputs))
+    return {
+        scan.name: attrs.evolve(
+            scan,
+            body=trimmed,
+            carries=tuple(given[: len(kept)]),
+            sequences=tuple(given[len(kept) : len(kept) + sequences]),
+            constants=tuple(given[len(kept) + sequences :]),
+            result=attrs.evolve(scan.result, number=renumbered[_place(scan.result, carries)]),
+        )
+        for scan in results
+    }
+
+
+def _place(result: ScanResult, carries: int) -> int:
+    """Return the position among the outputs of the body that a result follows."""
+    return result.number + (carries if result.part is ScanPart.OUTPUT else 0)
+
+
+def _needed_outputs(scan: Scan, results: Iterable[ScanResult]) -> frozenset[int]:
+    """Return which outputs of the body the results depend on, over any number of steps."""
+    carries, body = len(scan.carries), scan.body
+    needed = {_place(result, carries) for result in results}
+    while True:
+        read = alive(attrs.evolve(body, outputs=tuple(body.outputs[number] for number in sorted(needed))))
+        more = {number for number in range(carries) if body.inputs[number].name in read} - needed
+        if not more:
+            return frozenset(needed)
+        needed |= more

@@ -13,8 +13,9 @@ import numpy as np
 from tileir.core.combines import reduce_elements
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.number_system import REAL
+from tileir.core.number_system import REAL, NumberSystem
 from tileir.core.ops import Aggregation, Combination, Op
+from tileir.typed.dataflow import loop_of, result_type, results_of
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -24,7 +25,9 @@ from tileir.typed.ir import (
     Contraction,
     Coordinate,
     Elementwise,
+    Function,
     Gather,
+    Operation,
     Override,
     Recall,
     Reduce,
@@ -37,15 +40,12 @@ from tileir.typed.ir import (
     TensorType,
     Upstream,
 )
-from tileir.typed.loops import loop_of, result_type, results_of
 from tileir.typed.points import valid_points
 from tileir.typed.reductions import positions_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.number_system import NumberSystem
-    from tileir.typed.ir import Function, Operation
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,28 +11,33 @@ from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.ops import Op
 from tileir.poly.bounds import constraint_only_indices, unbounded_indices
+from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
 from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
     Cast,
+    Computation,
     Constant,
     Contraction,
     Coordinate,
     Elementwise,
+    Function,
     Gather,
     Marker,
+    Operation,
     Override,
     Reduce,
     Reshape,
     Scan,
     Scatter,
+    Shape,
     ShapeOf,
     TensorType,
     Upstream,
+    Value,
     operands,
 )
-from tileir.typed.loops import MAX_NESTING, result_type, results_of
 from tileir.typed.number_steps import NumberArithmetic, step_inputs
 from tileir.typed.reductions import rule_of
 from tileir.typed.rules import contraction_types
@@ -41,7 +46,6 @@ from tileir.typed.templates import free_upstreams
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.typed.ir import Computation, Function, Operation, Shape, Value
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 

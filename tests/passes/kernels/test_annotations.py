@@ -9,8 +9,8 @@ from strategies.passes import assert_same_meaning, program_of
 from tileir.core.errors import VerifyError
 from tileir.passes.analysis.compute_deps import ComputeDeps
 from tileir.passes.base import run, with_kernels
+from tileir.passes.placement.residency import Memory, Slot
 from tileir.passes.placement.schedule_memory import Schedule
-from tileir.passes.placement.slots import Memory, Slot
 from tileir.stripe.aliases import allocations
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Program

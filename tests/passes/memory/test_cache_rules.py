@@ -7,7 +7,7 @@ import pytest
 from strategies.passes import program_of
 from tileir.core.dtype import DType
 from tileir.passes.analysis.places import Level
-from tileir.passes.placement.cache_rules import may_cache
+from tileir.passes.placement.cache import may_cache
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Refinement, TensorShape
 

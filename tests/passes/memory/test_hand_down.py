@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from strategies.passes import assert_same_meaning, program_of
-from tileir.passes.placement.hand_down import hand_down, visible
+from tileir.passes.placement.partition import hand_down, visible
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.check.scope import enter
 from tileir.stripe.check.verifier import verify

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.errors import TileError
-from tileir.passes.placement.locations import Place, is_at, location
+from tileir.passes.placement.locate import Place, is_at, location
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Device, Index, Tags
 

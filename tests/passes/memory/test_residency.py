@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from tileir.passes.placement.residency import Item, Shortage, Stay, Use, plan
-from tileir.passes.placement.slots import ALL_BANKS, Memory, Slot
+from tileir.passes.placement.residency import ALL_BANKS, Item, Memory, Shortage, Slot, Stay, Use, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import pytest
 from strategies.passes import assert_same_meaning, program_of, vector_sums
 from tileir.core.dtype import DType
 from tileir.passes.base import run
-from tileir.passes.placement.locations import Place
+from tileir.passes.placement.locate import Place
 from tileir.passes.placement.resident_views import identity, locals_of, residents
 from tileir.passes.placement.schedule_memory import Schedule
 from tileir.passes.placement.transfers import can_move

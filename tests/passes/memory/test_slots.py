@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.passes.placement.residency import Item, Use
-from tileir.passes.placement.slots import ALL_BANKS, Memory, Slot
+from tileir.passes.placement.residency import ALL_BANKS, Item, Memory, Slot, Use
 
 
 @pytest.mark.parametrize(

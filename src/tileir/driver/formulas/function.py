@@ -10,8 +10,8 @@ import numpy as np
 from tileir.driver.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, in_strips
 from tileir.driver.programs import function_of
+from tileir.typed.footprint import Reach, reach_of
 from tileir.typed.inference.inference import infer
-from tileir.typed.reach import Reach, reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from tileir.core.errors import ArgumentError, Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tileir.typed.reach import Reach
+    from tileir.typed.footprint import Reach
 
     Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
     Compute: TypeAlias = Callable[[Sequence[Array]], tuple[Array, ...]]

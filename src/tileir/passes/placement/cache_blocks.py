@@ -9,13 +9,25 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Constant, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Dim,
+    Direction,
+    Index,
+    Load,
+    Location,
+    Refinement,
+    Statement,
+    Store,
+    Tags,
+    TensorShape,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.passes.analysis.places import Level
-    from tileir.stripe.ir import Location, Statement
 
 
 def packed_shape(view: Refinement, order: tuple[int, ...], odd_limit: float) -> TensorShape:

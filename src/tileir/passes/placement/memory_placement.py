@@ -13,10 +13,10 @@ from tileir.core.targets.target_file import hardware_of
 from tileir.passes.analysis.compute_deps import with_dependences
 from tileir.passes.base import at_least
 from tileir.passes.kernels.walk import rewrite_blocks
-from tileir.passes.placement.locations import Place, is_at
+from tileir.passes.placement.locate import Place, is_at
 from tileir.stripe.aliases import byte_size, same_place
-from tileir.stripe.ir import Block
-from tileir.stripe.lifetimes import Coexistence, lifetimes
+from tileir.stripe.ir import Block, Program, Refinement
+from tileir.stripe.lifetimes import Coexistence, Lifetime, lifetimes
 from tileir.stripe.tags import PROGRAM
 from tileir.stripe.text.printer import location_text
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.target import Target
     from tileir.stripe.check.scope import Scope
-    from tileir.stripe.ir import Program, Refinement
-    from tileir.stripe.lifetimes import Lifetime
 
 
 @attrs.frozen

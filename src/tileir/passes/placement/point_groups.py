@@ -10,12 +10,10 @@ from tileir.core.text.names import NameScope
 from tileir.passes.placement.partition import moves_apart
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed
-from tileir.stripe.ir import Block, Direction, scalar_output
+from tileir.stripe.ir import Block, Direction, Index, Refinement, Statement, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.stripe.ir import Index, Refinement, Statement
 
 
 def grouped(block: Block, depth: int) -> Block:

@@ -9,19 +9,16 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
-from tileir.passes.placement.locations import is_at
+from tileir.passes.placement.locate import Place, is_at
 from tileir.passes.placement.residency import Item, Use
 from tileir.passes.placement.transfers import can_move, slot_for
-from tileir.stripe.aliases import Overlap, Reach, allocations, byte_size, compare
+from tileir.stripe.aliases import Aliases, Overlap, Reach, allocations, byte_size, compare
 from tileir.stripe.check.views import has_constraints
-from tileir.stripe.ir import Block, Direction, views_read, views_written
+from tileir.stripe.ir import Block, Direction, Refinement, Statement, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-    from tileir.passes.placement.locations import Place
-    from tileir.stripe.aliases import Aliases
-    from tileir.stripe.ir import Refinement, Statement
 
 _NEAR = frozenset({LOCAL, REGISTER, SCRATCH})
 """Memories that are nearer than any that data are scheduled for."""

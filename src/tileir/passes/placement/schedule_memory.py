@@ -9,19 +9,18 @@ import attrs
 from tileir.core.errors import Diagnostic, TileError
 from tileir.passes.base import at_least, free_tags
 from tileir.passes.kernels.walk import rewrite_blocks
-from tileir.passes.placement.hand_down import hand_down
-from tileir.passes.placement.locations import Place, memory_of
+from tileir.passes.placement.locate import Place, memory_of
+from tileir.passes.placement.partition import hand_down
 from tileir.passes.placement.point_groups import grouped
 from tileir.passes.placement.resident_views import overhanging
 from tileir.passes.placement.scheduled_block import ScheduledBlock
 from tileir.stripe.aliases import Aliases
-from tileir.stripe.check.scope import enter
+from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.tags import MAIN
 from tileir.stripe.works import uses_of
 
 if TYPE_CHECKING:
     from tileir.core.targets.target import Target
-    from tileir.stripe.check.scope import Scope
     from tileir.stripe.ir import Block, Program
 
 _UNKNOWN_KIB: Final = 256.0

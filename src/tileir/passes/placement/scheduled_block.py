@@ -11,24 +11,19 @@ from tileir.core.errors import Diagnostic
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.compute_deps import with_dependences
-from tileir.passes.placement.locate import with_views_at
-from tileir.passes.placement.locations import is_at, location
-from tileir.passes.placement.residency import Item, Shortage, Stay, Use, plan
-from tileir.passes.placement.resident_views import identity, locals_of, residents
-from tileir.passes.placement.slots import ALL_BANKS, Memory, Slot
+from tileir.passes.placement.locate import is_at, location, with_views_at
+from tileir.passes.placement.residency import ALL_BANKS, Item, Memory, Shortage, Slot, Stay, Use, plan
+from tileir.passes.placement.resident_views import Resident, identity, locals_of, residents
 from tileir.passes.placement.transfers import Transfers, redirected, slot_for
 from tileir.poly.affine import Affine
-from tileir.stripe.aliases import allocations, byte_size
+from tileir.stripe.aliases import Aliases, allocations, byte_size
 from tileir.stripe.check.scope import enter
-from tileir.stripe.ir import Block, Direction, Refinement, Special, Tags, views_read, views_written
+from tileir.stripe.ir import Block, Direction, Location, Refinement, Special, Statement, Tags, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.passes.placement.resident_views import Resident
     from tileir.passes.placement.schedule_memory import Schedule
-    from tileir.stripe.aliases import Aliases
-    from tileir.stripe.ir import Location, Statement
 
 
 @attrs.define(eq=False, slots=False)

@@ -9,17 +9,28 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.stored import edges, overhangs
-from tileir.passes.placement.hand_down import visible
 from tileir.passes.placement.locate import fixed, with_views_at
+from tileir.passes.placement.partition import visible
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense, same_axes
-from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
+from tileir.stripe.ir import (
+    Block,
+    Dim,
+    Direction,
+    Index,
+    Load,
+    Location,
+    Refinement,
+    Statement,
+    Store,
+    Tags,
+    TensorShape,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.stripe.aliases import Aliases
-    from tileir.stripe.ir import Location, Statement
 
 
 def slot_for(view: Refinement, banks: int) -> Refinement:

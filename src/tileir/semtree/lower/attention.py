@@ -25,13 +25,12 @@ from tileir.semtree.lower.attention_softmax import SUMS, Softmax
 from tileir.semtree.lower.attention_tiles import Matrix, copies, operand
 from tileir.semtree.lower.attention_warpgroups import WarpGroups
 from tileir.stripe import ir as stripe
-from tileir.stripe.attending import QUAD, STAGES, matrix_of
+from tileir.stripe.attending import QUAD, STAGES, Attending, matrix_of
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.semtree.lower.block import BlockLowering
     from tileir.semtree.lower.views import View
-    from tileir.stripe.attending import Attending
 
 _WIDE: Final = sem.Type(DType.F32)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
@@ -11,17 +11,13 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention_threads import Threads
-from tileir.semtree.lower.attention_tiles import tile
-from tileir.stripe.attending import QUAD, STAGES
+from tileir.semtree.lower.attention_tiles import Matrix, Panel, Threads, tile
+from tileir.stripe.attending import QUAD, STAGES, Attending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
 
-    from tileir.semtree.lower.attention_tiles import Matrix, Panel
     from tileir.semtree.lower.block import BlockLowering
-    from tileir.stripe.attending import Attending
 
 _WIDE: Final = sem.Type(DType.F32)
 

@@ -9,7 +9,7 @@ That products of one tile and exponentials of the next one overlap is by Shah et
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -18,11 +18,8 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_softmax import GROWTH, Softmax
-from tileir.semtree.lower.attention_tiles import copies, operand
+from tileir.semtree.lower.attention_tiles import Panel, copies, operand
 from tileir.stripe.attending import QUAD, STAGES, of_width
-
-if TYPE_CHECKING:
-    from tileir.semtree.lower.attention_tiles import Panel
 
 _WIDE: Final = sem.Type(DType.F32)
 _SUMMED: Final = 8

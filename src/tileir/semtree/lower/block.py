@@ -14,15 +14,24 @@ from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Touch
-from tileir.semtree.lower.dot import dot_index, dot_product
 from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
-from tileir.semtree.lower.offsets import LANE, OffsetBuilder
-from tileir.semtree.lower.product import fragment_of
+from tileir.semtree.lower.product import dot_index, dot_product, fragment_of
 from tileir.semtree.lower.repair import under_test
-from tileir.semtree.lower.running import RunningLanes
-from tileir.semtree.lower.specials import lower_special
-from tileir.semtree.lower.values import backward_run, cast, reversed_lanes, uniform, widened, zero
-from tileir.semtree.lower.views import UNMOVED, View, check_owner, swizzle_of
+from tileir.semtree.lower.specials import RunningLanes, lower_special
+from tileir.semtree.lower.views import (
+    LANE,
+    UNMOVED,
+    OffsetBuilder,
+    View,
+    backward_run,
+    cast,
+    check_owner,
+    reversed_lanes,
+    swizzle_of,
+    uniform,
+    widened,
+    zero,
+)
 from tileir.semtree.matrices import swizzled
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import PADDED

@@ -9,8 +9,7 @@ import attrs
 from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.offsets import LANE, TERM
-from tileir.semtree.lower.values import zero
+from tileir.semtree.lower.views import LANE, TERM, zero
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:

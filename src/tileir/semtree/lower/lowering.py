@@ -22,7 +22,7 @@ from tileir.semtree.lower.loops import thread_count
 from tileir.semtree.lower.repeats import lower_loop
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
-from tileir.stripe.attending import attending_of
+from tileir.stripe.attending import Attending, attending_of
 from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import local_memory
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.target import Target
     from tileir.semtree.lower.threads import GroupLowering
-    from tileir.stripe.attending import Attending
 
 _OVERHANG: Final = 1 << 20
 """Indices may pass the end of what they run over by so much before a test turns them away."""

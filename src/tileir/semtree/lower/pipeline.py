@@ -20,7 +20,7 @@ from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import LOCAL
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.barriers import Phase
+from tileir.semtree.lower.barriers import Phase, Touch
 from tileir.semtree.lower.views import View, swizzle_of
 from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
@@ -29,7 +29,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.semtree.lower.barriers import Touch
     from tileir.semtree.lower.block import BlockLowering
 
 

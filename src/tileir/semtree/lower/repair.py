@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.semtree.lower.offsets import OffsetBuilder
-    from tileir.semtree.lower.views import View
+    from tileir.semtree.lower.views import OffsetBuilder, View
 
 
 def under_test(

@@ -1,21 +1,96 @@
-"""Operations on whole views, as loops over their elements or as vectors that are kept in registers."""
+"""Operations on whole views, as loops over their elements or as vectors that are kept in registers.
+
+Square tiles turned in registers: rows in, columns out, by shuffles of two vectors each.
+
+Vectors are seen as blocks of 16 bytes, within which processors shuffle cheapest. Each of ``log2(lanes)`` stages pairs
+rows whose numbers differ in one bit, and exchanges this bit with one of the lane's number: those within a block by
+interleaving the elements of two rows, those of the block's number by sorting its blocks into even and odd ones. This is
+the usual transposition by butterflies (Eklundh, "A fast computer method for matrix transposing", 1972), with exchanges
+that have an instruction of their own.
+
+Running aggregates over the lanes of a vector: what a serial block does lane after lane, in a few steps for all.
+
+Each step merges lanes with those a power of two before them, as in Hillis and Steele, "Data parallel algorithms"
+(1986): ``log2(lanes)`` steps.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from tileir.core.errors import fail
+from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.ordering import lower_order
-from tileir.semtree.lower.transpose import is_square_power, transposed
+from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tileir.core.text.names import NameScope
     from tileir.semtree.lower.block import BlockLowering
     from tileir.semtree.lower.views import View
     from tileir.stripe import ir as stripe
+    from tileir.stripe.ir import Block
+
+
+_BLOCK_BYTES: Final = 16
+
+
+def is_square_power(rows: int, columns: int) -> bool:
+    """Return whether a tile can be turned in registers: square, and as many rows as a power of two of at least 2."""
+    return rows == columns and rows > 1 and rows & (rows - 1) == 0
+
+
+def transposed(rows: list[sem.Expr], names: NameScope) -> tuple[list[sem.Expr], list[sem.Stmt]]:
+    """Return the columns of a tile for which :func:`is_square_power` holds, and the statements that make them."""
+    kind = rows[0].type
+    width = min(kind.lanes, max(1, _BLOCK_BYTES // kind.dtype.itemsize))
+    statements: list[sem.Stmt] = []
+    for bit in _bits(kind.lanes, width):
+        low, high = _interleaved(kind.lanes, width) if 1 << bit < width else _sorted(kind.lanes, width)
+        after = list(rows)
+        for number in range(kind.lanes):
+            other = number | 1 << bit
+            if other != number:
+                pair = (rows[number], rows[other])
+                for place, lanes in ((number, low), (other, high)):
+                    variable = sem.Var(names.fresh("turned"), kind)
+                    statements.append(sem.Declare(variable, sem.Shuffle(pair, lanes)))
+                    after[place] = variable
+        rows = after
+    return rows, statements
+
+
+def _bits(lanes: int, width: int) -> list[int]:
+    """Return the bits of a row's number in the order of the stages: those within a block from the highest on."""
+    within = width.bit_length() - 1
+    return [*reversed(range(within)), *range(within, lanes.bit_length() - 1)]
+
+
+def _interleaved(lanes: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the lanes of the lower halves of all blocks of two vectors, element by element; and of the upper ones."""
+    halves = []
+    for start in (0, width // 2):
+        pairs = (
+            (block + start + t, lanes + block + start + t)
+            for block in range(0, lanes, width)
+            for t in range(width // 2)
+        )
+        halves.append(tuple(lane for pair in pairs for lane in pair))
+    return halves[0], halves[1]
+
+
+def _sorted(lanes: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the lanes of the even blocks of two vectors, one vector after the other; and of the odd ones."""
+    kinds = []
+    for first in (0, width):
+        blocks = range(first, 2 * lanes, 2 * width)
+        kinds.append(tuple(lane for block in blocks for lane in range(block, block + width)))
+    return kinds[0], kinds[1]
 
 
 def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: stripe.Special) -> list[sem.Stmt]:
@@ -105,3 +180,61 @@ def _rows(blocks: BlockLowering, view: View, kind: sem.Type) -> list[sem.Subscri
     step = view.shape.dims[0].stride
     starts = (blocks.offsets.scalar(view.offset + number * step) for number in range(view.shape.dims[0].size))
     return [sem.Subscript(view.array, start, kind) for start in starts]
+
+
+@attrs.define
+class RunningLanes:
+    """The elements that all lanes of one serial block merge into, lane after lane."""
+
+    block: str
+    lanes: int
+    names: NameScope
+    _values: dict[sem.Expr, sem.Var] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, block: Block, lanes: int, names: NameScope) -> RunningLanes | None:
+        """Return those of a block; None where its points are unordered, or it has no lanes.
+
+        Raises:
+            TileError: TIL502, lanes are not the innermost index of a serial block.
+        """
+        if lanes == 1 or not block.is_serial:
+            return None
+        last = block.indices[-1]
+        if last.binding is not Binding.LANE or not last.serial:
+            message = f"the points of block {block.name or '(unnamed)'} run in order: its last index must be its lanes"
+            raise fail("TIL502", f"{message}, which are serial and vector")
+        return cls(block.name, lanes, names)
+
+    def merge(
+        self, element: sem.Var | sem.Subscript, aggregation: Aggregation, op: Op, value: sem.Expr
+    ) -> list[sem.Stmt]:
+        """Return statements that merge the lanes of ``value`` into a scalar ``element``, lane 0 first."""
+        neutral = aggregation.identity(element.type.dtype)
+        # -0.0 changes no number at all, while 0.0 would make 0.0 of -0.0.
+        identity = sem.Const.of(-0.0 if op is Op.ADD and value.type.dtype.is_float else neutral, value.type)
+        result: list[sem.Stmt] = []
+        lanes = self._declared("lanes", value, result)
+        distance = 1
+        while distance < self.lanes:
+            before = sem.Shuffle((identity, lanes), tuple(self._before(lane, distance) for lane in range(self.lanes)))
+            lanes = self._declared("lanes", sem.Apply(op, (before, lanes)), result)
+            distance *= 2
+        running = sem.Apply(op, (sem.Broadcast(element, self.lanes), lanes))
+        self._values[element] = self._declared("running", running, result)
+        last = sem.Shuffle((lanes,), (self.lanes - 1,))
+        result.append(sem.Assign(element, sem.Apply(op, (element, last))))
+        return result
+
+    def _before(self, lane: int, distance: int) -> int:
+        """Return which lane of identity and value, side by side, is ``distance`` before ``lane``."""
+        return 0 if lane < distance else self.lanes + lane - distance
+
+    def _declared(self, stem: str, value: sem.Expr, result: list[sem.Stmt]) -> sem.Var:
+        variable = sem.Var(self.names.fresh(stem), value.type)
+        result.append(sem.Declare(variable, value))
+        return variable
+
+    def found_in(self, element: sem.Var | sem.Subscript) -> sem.Var | sem.Subscript:
+        """Return what each lane finds in an element: where lanes before it have merged, what they made of it."""
+        return self._values.get(element, element)

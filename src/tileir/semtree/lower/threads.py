@@ -15,7 +15,7 @@ from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Touch, with_barriers
+from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
 from tileir.semtree.lower.loops import plan_loops, point_count, thread_indices
 from tileir.semtree.lower.pipeline import Pipeline, stages_of
 from tileir.semtree.lower.product import fragment_of, product
@@ -24,7 +24,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.semtree.lower.barriers import Step
     from tileir.semtree.lower.block import BlockLowering
     from tileir.semtree.lower.views import View
 

@@ -1,4 +1,9 @@
-"""What the blocks of a kernel see of its arrays."""
+"""What the blocks of a kernel see of its arrays.
+
+Affine offsets as kernel expressions.
+
+Expressions of the right type: zeros, lanes and conversions.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,89 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
-from tileir.semtree.lower.offsets import LANE
-from tileir.semtree.matrices import PLAIN
+from tileir.semtree import ir as sem
+from tileir.semtree.matrices import PLAIN, period, swizzled
 from tileir.stripe.tags import FOLD, SWIZZLE_MASK, SWIZZLE_SHIFT
 
 if TYPE_CHECKING:
-    from tileir.core.ops import Aggregation
-    from tileir.semtree import ir as sem
+    from tileir.core.dtype import DType
     from tileir.stripe import ir as stripe
+
+
+LANE: Final = "%lane"
+"""Stands for the lane number in affine offsets of a vector block; no variable can have this name."""
+
+TERM: Final = "%term"
+"""Stands likewise for the number of a term in blocks of dot products."""
+
+
+@attrs.define
+class OffsetBuilder:
+    """Turns affine expressions over kernel variables into expressions of one index dtype."""
+
+    dtype: DType
+    _variables: dict[str, sem.Var] = attrs.field(factory=dict, init=False)
+    _mutable: set[str] = attrs.field(factory=set, init=False)
+
+    def declare(self, variable: sem.Var) -> None:
+        """Make a variable known under its name."""
+        self._variables[variable.name] = variable
+
+    def mark_mutable(self, variable: sem.Var) -> None:
+        """Note that a variable is assigned to, so that reading it is not the same as naming it."""
+        self._mutable.add(variable.name)
+
+    def is_mutable(self, value: sem.Expr) -> bool:
+        """Return whether ``value`` is a variable whose content changes."""
+        return isinstance(value, sem.Var) and value.name in self._mutable
+
+    def constant(self, value: int) -> sem.Const:
+        """Return an index constant."""
+        return sem.Const(value, sem.Type(self.dtype))
+
+    def scalar(self, affine: Affine) -> sem.Expr:
+        """Return an integral affine without :data:`LANE` as a scalar expression."""
+        result: sem.Expr | None = None
+        for name, coefficient in affine.terms:
+            result = self._add(result, self._variables[name], int(coefficient))
+        offset = int(affine.offset)
+        if result is None:
+            return self.constant(offset)
+        if offset == 0:
+            return result
+        op = Op.ADD if offset > 0 else Op.SUB
+        return sem.Apply(op, (result, self.constant(abs(offset))))
+
+    def _add(self, total: sem.Expr | None, variable: sem.Expr, coefficient: int) -> sem.Expr:
+        size = abs(coefficient)
+        term = variable if size == 1 else sem.Apply(Op.MUL, (variable, self.constant(size)))
+        if total is None:
+            return term if coefficient > 0 else sem.Apply(Op.NEG, (term,))
+        return sem.Apply(Op.ADD if coefficient > 0 else Op.SUB, (total, term))
+
+    def lanes(self, affine: Affine, lanes: int) -> sem.Expr:
+        """Return an affine as a ramp over the lanes, or as a scalar where :data:`LANE` takes no part."""
+        stride = int(affine.coefficient(LANE))
+        base = self.scalar(affine.substitute({LANE: 0}))
+        return base if stride == 0 or lanes == 1 else sem.Ramp(base, stride, lanes)
+
+    def swizzled(self, affine: Affine, shift: int, mask: int, fold: tuple[int, int, int]) -> sem.Expr:
+        """Return where a swizzled array has what stands at ``affine``; what nothing moves is added to the rest."""
+        if not mask and fold == PLAIN:
+            return self.scalar(affine)
+        unit = period(shift, mask, fold)
+        outside = Affine.of({name: c for name, c in affine.terms if c % unit == 0}, affine.offset // unit * unit)
+        inside = swizzled(self.scalar(affine - outside), shift, mask, fold)
+        return inside if outside == Affine() else sem.Apply(Op.ADD, (self.scalar(outside), inside))
+
+    def bound(self, candidates: list[Affine], op: Op) -> sem.Expr:
+        """Return the MAX or MIN of affines."""
+        result = self.scalar(candidates[0])
+        for candidate in candidates[1:]:
+            result = sem.Apply(op, (result, self.scalar(candidate)))
+        return result
 
 
 Swizzle: TypeAlias = tuple[int, int, tuple[int, int, int]]
@@ -74,3 +153,43 @@ def check_owner(refinement: stripe.Refinement, values: dict[str, Affine], thread
             f"that owns it, and not {axis}"
         )
         raise fail("TIL502", message)
+
+
+def zero(dtype: DType) -> bool | int | float:
+    """Return zero as the kind of Python value that constants of a dtype hold."""
+    return False if dtype.is_bool else 0.0 if dtype.is_float else 0
+
+
+def widened(value: sem.Expr, lanes: int) -> sem.Expr:
+    """Return a scalar in as many lanes; a value that has them as it is."""
+    if value.type.lanes == lanes:
+        return value
+    if isinstance(value, sem.Const):
+        return sem.Const(value.value, sem.Type(value.type.dtype, lanes))
+    return sem.Broadcast(value, lanes)
+
+
+def uniform(values: tuple[sem.Expr, ...]) -> tuple[sem.Expr, ...]:
+    """Bring operands to the same number of lanes."""
+    lanes = max(value.type.lanes for value in values)
+    return tuple(widened(value, lanes) for value in values)
+
+
+def cast(value: sem.Expr, dtype: DType) -> sem.Expr:
+    """Return a value as another dtype; itself where it has that."""
+    return value if value.type.dtype is dtype else sem.Cast(value, value.type.with_dtype(dtype))
+
+
+def backward_run(element: sem.Expr) -> sem.Subscript | None:
+    """Return the neighbours that lanes address last one first, in the order of memory; None for other elements."""
+    match element:
+        case sem.Subscript(array=array, offset=sem.Ramp(base=base, stride=-1, lanes=lanes), type=kind):
+            first = sem.Apply(Op.SUB, (base, sem.Const(lanes - 1, base.type)))
+            return sem.Subscript(array, first, kind)
+        case _:
+            return None
+
+
+def reversed_lanes(value: sem.Expr) -> sem.Expr:
+    """Return the lanes of a vector, last one first."""
+    return sem.Shuffle((value,), tuple(reversed(range(value.type.lanes))))

@@ -6,46 +6,43 @@ operation without elements needs no kernel. Kernels are numbered from 0 in the o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Tags
+from tileir.stripe.ir import Program, Tags
 from tileir.stripe.lower.contraction import lower_contraction
-from tileir.stripe.lower.kernel_builder import KernelBuilder, axis_index, element
+from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, axis_index, element
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.reduce import lower_reduce
 from tileir.stripe.lower.scan import lower_scan
 from tileir.stripe.lower.storage import ZERO, Storage
-from tileir.stripe.places import Places
+from tileir.stripe.places import Place, Places
+from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
     Cast,
+    Computation,
     Constant,
     Contraction,
     Coordinate,
     Elementwise,
+    Function,
     Gather,
     Marker,
     Reduce,
     Reshape,
     Scan,
     Scatter,
+    Shape,
     ShapeOf,
 )
-from tileir.typed.loops import loop_of
 from tileir.typed.reductions import reduction_of
 from tileir.typed.simplify.preparation import unmarked
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Program
-    from tileir.stripe.lower.kernel_builder import Scalar
-    from tileir.stripe.places import Place
-    from tileir.typed.ir import Computation, Function, Shape
 
 
 def lower(function: Function, name: str = "program") -> Program:

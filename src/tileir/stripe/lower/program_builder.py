@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.stripe.flattening import flattened
-from tileir.stripe.ir import Block, Buffer, Direction, Tags
-from tileir.stripe.lower.kernel_builder import KernelBuilder, element
-from tileir.stripe.lower.storage import Tensor
+from tileir.stripe.ir import Block, Buffer, Direction, Program, Refinement, Tags
+from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element
+from tileir.stripe.lower.storage import Storage, Tensor
 from tileir.stripe.nesting import view_of
 from tileir.stripe.text.comments import tile_text
-from tileir.typed.ir import Reduce, operands
-from tileir.typed.loops import loops_of
+from tileir.typed.dataflow import loops_of
+from tileir.typed.ir import Computation, Function, Operation, Reduce, Scan, Shape, Value, operands
 from tileir.typed.reductions import reduction_of, reductions_of
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Program, Refinement
-    from tileir.stripe.lower.kernel_builder import Scalar
-    from tileir.stripe.lower.storage import Storage
-    from tileir.typed.ir import Computation, Function, Operation, Scan, Shape, Value
 
 
 @attrs.define

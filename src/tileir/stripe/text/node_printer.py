@@ -44,7 +44,7 @@ from tileir.stripe.text.printer import (
 )
 
 if TYPE_CHECKING:
-    from tileir.stripe.node import Node
+    from tileir.stripe.shapes import Node
     from tileir.stripe.works import Work
 
 

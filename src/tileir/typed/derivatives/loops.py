@@ -13,10 +13,10 @@ import attrs
 
 from tileir.core.dtype import accumulator, arithmetic_type
 from tileir.core.ops import Op
+from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Elementwise, Function, Scan, ScanPart, ScanResult, Value, operands
-from tileir.typed.loops import loop_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Reverse mode: one walk from results to the values that they are differentiated by, linear in its length.
 
 A sweep holds the cotangents that were found so far, and which values one is wanted for. The walk computes some forward
-values again instead of reading them where they were computed, and gives gradients of typed functions as typed functions.
+values again instead of reading them where they were computed; what comes of it is a typed function as well.
 """
 
 from __future__ import annotations

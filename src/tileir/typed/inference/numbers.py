@@ -13,18 +13,15 @@ import attrs
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, float_for, promote_all
 from tileir.core.ops import Domain, Op
-from tileir.typed.inference.values import Known, Number, Tensor
-from tileir.typed.ir import TensorType, Value
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, step_inputs
+from tileir.typed.inference.values import Known, Number, Scalar, Tensor
+from tileir.typed.ir import Function, TensorType, Value
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tileir.core.text.names import NameScope
     from tileir.core.text.span import Span
-    from tileir.typed.inference.values import Scalar
-    from tileir.typed.ir import Function
-    from tileir.typed.number_steps import NumberStep
 
 _INTEGERS: Final = (DType.I32, DType.I64, DType.U64)
 

@@ -9,13 +9,11 @@ import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
-from tileir.typed.ir import Elementwise, Scan, ScanPart, ScanResult
-from tileir.typed.loops import loops_of
+from tileir.typed.dataflow import loops_of
+from tileir.typed.ir import Elementwise, Function, Scan, ScanPart, ScanResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.typed.ir import Function
 
 
 def with_stacked_histories(function: Function) -> Function:

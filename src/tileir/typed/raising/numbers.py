@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
-from tileir.tile.ir import Assignment, Name
+from tileir.tile.ir import Assignment, Expr, Name
 from tileir.tile.text.grammar import is_tensor_name
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
 from tileir.typed.raising.expressions import application, cast_call, literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.tile.ir import Expr
     from tileir.typed.ir import Function
-    from tileir.typed.number_steps import NumberStep
 
 
 def number_statements(function: Function, names: Mapping[str, str], scope: NameScope) -> Iterator[Assignment]:

@@ -18,6 +18,7 @@ from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
 from tileir.tile.text.grammar import is_tensor_name
 from tileir.tile.traversal import walk
+from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -27,19 +28,22 @@ from tileir.typed.ir import (
     Contraction,
     Coordinate,
     Elementwise,
+    Function,
     Gather,
     Marker,
+    Operation,
     Override,
     Recall,
     Reduce,
     Reshape,
     Scan,
     Scatter,
+    Shape,
     ShapeOf,
     Upstream,
+    Value,
     operands,
 )
-from tileir.typed.loops import loop_of
 from tileir.typed.numbers import passed_numbers
 from tileir.typed.raising.contractions import contraction_statement, fill_statement, has_points
 from tileir.typed.raising.expressions import (
@@ -57,7 +61,6 @@ from tileir.typed.rules import contraction_types
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.typed.ir import Function, Operation, Shape, Value
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them

@@ -22,8 +22,8 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import covers
-from tileir.typed.ir import Access, Cast, Constant, Contraction, Elementwise, Value
-from tileir.typed.loops import with_bodies
+from tileir.typed.dataflow import with_bodies
+from tileir.typed.ir import Access, Cast, Constant, Contraction, Elementwise, Function, Operation, Shape, Value
 from tileir.typed.simplify.infinities import never_infinite, with_extremes, with_products
 from tileir.typed.simplify.never_negative import never_negative
 from tileir.typed.simplify.prefixes import GAIN, constraints_of, work_of
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.names import NameScope
     from tileir.poly.bounds import Domain
-    from tileir.typed.ir import Function, Operation, Shape
 
 LEAST: Final = 1024
 """Contractions of fewer steps stay as they are."""

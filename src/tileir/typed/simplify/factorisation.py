@@ -15,8 +15,8 @@ import numpy as np
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
-from tileir.typed.ir import Access, ArrayConstant, Constraint, Contraction
-from tileir.typed.loops import with_bodies
+from tileir.typed.dataflow import with_bodies
+from tileir.typed.ir import Access, ArrayConstant, Constraint, Contraction, Function, Operation, Shape
 from tileir.typed.simplify.factors import factors_of
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of, index_factors, points_of, without_factor
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.core.text.names import NameScope
-    from tileir.typed.ir import Function, Operation, Shape
 
 INTERMEDIATE: Final = 8
 """What an element of the result between costs, in products: it is written and read again."""

@@ -16,13 +16,23 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.typed.ir import Access, ArrayConstant, Cast, Constant, Coordinate, Elementwise, Reshape
+from tileir.typed.ir import (
+    Access,
+    ArrayConstant,
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Operation,
+    Reshape,
+    Value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.typed.ir import Contraction, Operation, Value
 
 _DEPTH: Final = 8
 

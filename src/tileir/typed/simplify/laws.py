@@ -11,13 +11,12 @@ from tileir.core.ops import Op
 from tileir.core.rewrite import Rule
 from tileir.core.text.names import NameScope
 from tileir.typed.inference.emission import broadcast_shape
-from tileir.typed.ir import Constant, Elementwise
+from tileir.typed.ir import Constant, Elementwise, Operation, Value
 from tileir.typed.simplify.simplifier_rules import Site
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.core.patterns import Law, Scalar
-    from tileir.typed.ir import Operation, Value
 
 
 def rule_of(law: Law) -> Rule[Site]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Op
-from tileir.typed.ir import ArrayConstant, Cast, Constant, Coordinate, Elementwise, Reshape
+from tileir.typed.ir import ArrayConstant, Cast, Constant, Coordinate, Elementwise, Operation, Reshape, Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.typed.ir import Operation, Value
 
 _DEPTH: Final = 8
 

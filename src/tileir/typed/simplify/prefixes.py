@@ -16,17 +16,15 @@ import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
-from tileir.typed.ir import Access, Constraint, Contraction
-from tileir.typed.loops import with_bodies
-from tileir.typed.simplify.prefix_forms import prefix_of
+from tileir.typed.dataflow import with_bodies
+from tileir.typed.ir import Access, Constraint, Contraction, Function, Operation, Shape
+from tileir.typed.simplify.prefix_forms import Points, Prefix, prefix_of
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.typed.ir import Function, Operation, Shape
-    from tileir.typed.simplify.prefix_forms import Points, Prefix
 
 GAIN: Final = 4
 """A contraction is taken apart where that leaves a fraction of its steps as small as one in so many."""

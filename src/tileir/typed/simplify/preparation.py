@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.core.ops import Op
-from tileir.typed.dataflow import with_operands, without_dead
-from tileir.typed.ir import Elementwise, Marker, Recall, Scan, Upstream
-from tileir.typed.loops import with_bodies
+from tileir.typed.dataflow import with_bodies, with_operands, without_dead
+from tileir.typed.ir import Elementwise, Function, Marker, Operation, Recall, Scan, Upstream
 from tileir.typed.reductions import with_components_named
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
@@ -18,9 +15,6 @@ from tileir.typed.simplify.rematerialisation import rematerialised
 from tileir.typed.simplify.separation import separated
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.simplify.single_values import with_assignments
-
-if TYPE_CHECKING:
-    from tileir.typed.ir import Function, Operation
 
 
 def prepared(function: Function, *, doubles: bool = True) -> Function:

@@ -14,12 +14,21 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.typed.dataflow import with_operands
-from tileir.typed.ir import ArrayConstant, Checkpoint, Constant, Override, Recall, Reshape, operands
+from tileir.typed.ir import (
+    ArrayConstant,
+    Checkpoint,
+    Constant,
+    Function,
+    Operation,
+    Override,
+    Recall,
+    Reshape,
+    operands,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.typed.ir import Function, Operation
 
 _SAME: Final = (Override, Checkpoint, Recall)
 

@@ -18,18 +18,16 @@ import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
-from tileir.poly.bounds import solve
+from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers
-from tileir.typed.ir import Access, Cast, Contraction
-from tileir.typed.loops import with_bodies
+from tileir.typed.dataflow import with_bodies
+from tileir.typed.ir import Access, Cast, Contraction, Function, Operation, Shape
 from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.replacement import with_replaced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.poly.bounds import Domain
-    from tileir.typed.ir import Function, Operation, Shape
 
 GAIN: Final = 4
 """A contraction is separated where that leaves a fraction of its points as small as one in so many."""

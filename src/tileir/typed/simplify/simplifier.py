@@ -7,7 +7,6 @@ is linear. Outputs keep their names.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,14 +15,10 @@ from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes
 from tileir.core.rewrite import Rule, fixpoint
 from tileir.core.text.names import NameScope
-from tileir.typed.dataflow import with_operands, without_dead
+from tileir.typed.dataflow import with_operands, without_dead, without_idle_parts
 from tileir.typed.inference.emission import nameless
-from tileir.typed.ir import Elementwise, Function, Override, Recall, Scan, Upstream
-from tileir.typed.loops import without_idle_parts
+from tileir.typed.ir import Elementwise, Function, Operation, Override, Recall, Scan, Upstream, Value
 from tileir.typed.simplify.simplifier_rules import Site, rules_of
-
-if TYPE_CHECKING:
-    from tileir.typed.ir import Operation, Value
 
 
 def simplify(function: Function, *, merge: bool = True, rules: tuple[Rule[Site], ...] = ()) -> Function:

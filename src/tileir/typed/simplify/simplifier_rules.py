@@ -15,13 +15,12 @@ from tileir.core import arithmetic
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rule
 from tileir.typed.dims import read_constant
-from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape
+from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape, Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.typed.ir import Value
 
 
 @attrs.frozen

@@ -15,14 +15,12 @@ from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
-from tileir.typed.ir import Contraction
-from tileir.typed.loops import with_bodies
+from tileir.typed.dataflow import with_bodies
+from tileir.typed.ir import Contraction, Function, Operation, Value
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.typed.ir import Function, Operation, Value
 
 
 def with_assignments(function: Function) -> Function:

@@ -11,9 +11,9 @@ from tileir.core.collection import collection_paused
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
-from tileir.typed.ir import Function, Value
-from tileir.typed.loops import MAX_NESTING
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.dataflow import MAX_NESTING
+from tileir.typed.ir import Function, Operation, Value
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
 from tileir.typed.text.cursor import Cursor
 from tileir.typed.text.definition_parser import DefinitionParser, Head
 from tileir.typed.text.lexer import BODY, NEXT_INPUT, NEXT_STATEMENT, WORD
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.array_value import Array
-    from tileir.typed.ir import Operation
-    from tileir.typed.number_steps import NumberStep
+
 
 _OPS = {op.value: op for op in Op}
 

@@ -21,6 +21,7 @@ from tileir.typed.ir import (
     Elementwise,
     Function,
     Gather,
+    Marker,
     Operation,
     Override,
     Recall,
@@ -34,16 +35,14 @@ from tileir.typed.ir import (
     Upstream,
     Value,
 )
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
 from tileir.typed.text.lexer import spell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.poly.affine import Affine
-    from tileir.typed.ir import Marker
     from tileir.typed.node import Node
-    from tileir.typed.number_steps import NumberStep
 
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
 _COMBINATION_SIGNS: Final = {combination: f" {sign} " for sign, combination in COMBINATIONS.items()}

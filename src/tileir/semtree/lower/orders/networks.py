@@ -18,13 +18,12 @@ import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.orders.words import Words
-from tileir.semtree.lower.values import reversed_lanes
+from tileir.semtree.lower.orders.words import Body, Element, Words
+from tileir.semtree.lower.views import reversed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tileir.semtree.lower.orders.words import Body, Element
 
 _VECTORS: Final = 4
 """How many vectors of one word are sorted in registers together; those of more words are fewer."""

@@ -23,13 +23,12 @@ from tileir.semtree.lower.orders.networks import Network
 from tileir.semtree.lower.orders.packing import Row
 from tileir.semtree.lower.orders.radix import Radix, count_bytes, digits_of
 from tileir.semtree.lower.orders.selection import Selection, kept_of
-from tileir.semtree.lower.orders.words import Words
+from tileir.semtree.lower.orders.words import Body, Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.semtree.lower.block import BlockLowering
-    from tileir.semtree.lower.orders.words import Body
     from tileir.semtree.lower.views import View
     from tileir.stripe import ir as stripe
 

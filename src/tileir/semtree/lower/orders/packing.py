@@ -16,11 +16,10 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.values import cast, widened
+from tileir.semtree.lower.views import View, cast, widened
 
 if TYPE_CHECKING:
     from tileir.semtree.lower.orders.words import Body, Words
-    from tileir.semtree.lower.views import View
 
 
 @attrs.frozen(repr=False)

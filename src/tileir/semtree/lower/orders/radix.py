@@ -11,7 +11,7 @@ other as a digit has values, and each of these needs a line of the nearest cache
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -19,11 +19,8 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.orders.words import Words
-from tileir.semtree.lower.values import cast
-
-if TYPE_CHECKING:
-    from tileir.semtree.lower.orders.words import Body
+from tileir.semtree.lower.orders.words import Body, Words
+from tileir.semtree.lower.views import cast
 
 _BITS: Final = 8
 _VALUES: Final = 1 << _BITS

@@ -19,7 +19,7 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.packing import Row, key_of
-from tileir.semtree.lower.values import cast, widened
+from tileir.semtree.lower.views import cast, widened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
