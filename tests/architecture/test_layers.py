@@ -96,7 +96,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/passes/pipelines/installed.py", "tileir.schedule.script"),
         ("src/tileir/passes/pipelines/resolution.py", "tileir.passes.pipelines.installed"),
         ("src/tileir/passes/rewrites/constant_propagate.py", "tileir.stripe.interpret.interpreter"),
-        ("src/tileir/runtime/caches/extension_digest.py", "tileir.core.targets.target_file"),
+        ("src/tileir/runtime/caches/source_digest.py", "tileir.core.targets.target_file"),
         ("src/tileir/runtime/context.py", "tileir.runtime.devices.home"),
         ("src/tileir/semtree/analysis/uniformity.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),

@@ -19,7 +19,7 @@ from tileir.core.extensions import EXTENSIONS, Extensions, Kind
 from tileir.driver.cli import main as cli
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
 from tileir.passes.pipelines.pipeline import to_text
-from tileir.runtime.caches.extension_digest import digest_of_extensions
+from tileir.runtime.caches.source_digest import digest_of_extensions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ import pytest
 
 from strategies.passes import program_of
 from tileir.core.errors import VerifyError
-from tileir.passes.analysis.compute_deps import ComputeDeps
+from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.base import Pass, expand_kernels, map_kernels, run, run_at_once
 from tileir.stripe.ir import Block, Load, Program, Tags
 

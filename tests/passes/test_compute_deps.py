@@ -8,7 +8,7 @@ from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs, vector_sums
 from tileir.core.errors import VerifyError
 from tileir.passes.algorithms.accumulate import Accumulate
-from tileir.passes.analysis.compute_deps import ComputeDeps
+from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
 from tileir.stripe.check.verifier import diagnose, verify

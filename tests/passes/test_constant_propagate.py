@@ -12,7 +12,7 @@ from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
-from tileir.passes.analysis.compute_deps import ComputeDeps
+from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.base import run
 from tileir.passes.rewrites.constant_propagate import ConstantPropagate
 from tileir.stripe.ir import Program

@@ -9,7 +9,7 @@ from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
 from tileir.core.errors import VerifyError
 from tileir.passes.algorithms.accumulate import Accumulate
-from tileir.passes.analysis.compute_deps import ComputeDeps
+from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.base import Pass, run
 from tileir.passes.fusion.fuse import Fuse
 from tileir.passes.placement import memory_placement

@@ -15,7 +15,7 @@ from tileir.passes.base import Named, Pass
 from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
 from tileir.passes.pipelines.installed import Schedule
 from tileir.passes.pipelines.resolution import passes_called, pipeline_for, resolve_pipeline
-from tileir.passes.schedules.vectors.turning import Turn
+from tileir.passes.schedules.vectors.register_transpose import Turn
 
 ROOMS = Path(tileir.passes.__path__[0])
 MODULES = sorted(ROOMS.rglob("*.py"))

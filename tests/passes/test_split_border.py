@@ -12,7 +12,7 @@ from strategies.families import Written, written
 from strategies.passes import assert_same_meaning
 from strategies.pictures import MODES
 from tileir.passes.base import run
-from tileir.passes.regions.join_border import JoinBorder
+from tileir.passes.regions.join_parts import JoinBorder
 from tileir.passes.regions.split_border import SplitBorder
 from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.schedules.vectors.vectorise import Vectorise

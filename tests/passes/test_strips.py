@@ -22,7 +22,7 @@ from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.analysis.rows import writing
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
-from tileir.passes.regions.join_border import JoinBorder
+from tileir.passes.regions.join_parts import JoinBorder
 from tileir.passes.regions.join_strips import JoinStrips
 from tileir.passes.regions.separate import Separate
 from tileir.passes.regions.split_border import SplitBorder

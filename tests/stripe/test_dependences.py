@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from strategies.effort import examples
 from tileir.core.dtype import DType
-from tileir.passes.analysis.compute_deps import with_dependences
+from tileir.passes.analysis.dependences import with_dependences
 from tileir.poly.affine import Affine
 from tileir.stripe import dependences as module
 from tileir.stripe.check.scope import Scope, enter

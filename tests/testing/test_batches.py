@@ -10,8 +10,8 @@ from tileir.core.errors import BackendError, TileError
 from tileir.runtime.context import Context
 from tileir.runtime.discovery import Registry
 from tileir.testing.batches import Batches, merged
-from tileir.testing.evaluated import Evaluated
 from tileir.testing.subject import Subject
+from tileir.testing.tables import Evaluated
 from tileir_reference import BACKEND
 
 

@@ -15,10 +15,10 @@ from strategies import opencl_device
 from strategies.sources import ROOT
 from tileir.testing import __main__ as command
 from tileir.testing import tables
-from tileir.testing.evaluated import Evaluated
 from tileir.testing.generated.case import program
 from tileir.testing.programs.case import Conformance
 from tileir.testing.programs.catalog import CASES
+from tileir.testing.tables import Evaluated
 from tileir.tile.functions import BUILTINS
 
 REFERENCE: Final = "tileir_reference:BACKEND"

@@ -14,7 +14,7 @@ from strategies.effort import examples
 from tileir import ops
 from tileir.testing.gradients import check_gradients
 from tileir.tile.builder import FunctionBuilder
-from tileir.tile.checks.sizing import sizing_inputs
+from tileir.tile.checks.integers import sizing_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeGuard
 
@@ -13,21 +13,16 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.core.text.advice import dtype_meant, meant
-from tileir.runtime.arrays import to_array
-from tileir.runtime.interface import Options
-from tileir.tile.checks.sizing import sizing_inputs
+from tileir.runtime.arrays import Format, to_array
+from tileir.runtime.interface import DeviceInfo, Options
+from tileir.tile.checks.integers import sizing_inputs
 from tileir.typed.inference.numbers import number_type
-from tileir.typed.ir import TensorType
+from tileir.typed.ir import Function, TensorType
 from tileir.typed.numbers import input_values, passed_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.runtime.arrays import Format
     from tileir.runtime.context import Context
-    from tileir.runtime.interface import DeviceInfo
     from tileir.tile import ir as tile
-    from tileir.typed.ir import Function
 
 
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,17 +12,12 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import integer_of, is_number
-from tileir.driver.programs import function_of
+from tileir.driver.programs import Source, function_of
 from tileir.runtime.arrays import to_array
 from tileir.tile import ir as tile
-from tileir.tile.checks.sizing import sizing_inputs
+from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.verifier import verify
 from tileir.typed.inference.numbers import number_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tileir.driver.programs import Source
 
 
 @at_the_call

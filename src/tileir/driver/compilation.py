@@ -15,9 +15,8 @@ import attrs
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.json.codec import from_json, identity, to_json
-from tileir.runtime.caches.disk_cache import cache_log, digest_of
-from tileir.runtime.caches.extension_digest import digest_of_extensions
-from tileir.runtime.caches.source_digest import source_digest
+from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
+from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
 from tileir.semtree.ir import KernelFunction, Program
 from tileir.tile.ir import Function as TileFunction
 from tileir.tile.traversal import arrays
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from tileir.driver import programs
     from tileir.driver.compiler import Stages
     from tileir.passes.base import Pass
-    from tileir.runtime.caches.disk_cache import DiskCache
     from tileir.runtime.interface import Compiler, DeviceInfo, Library
     from tileir.schedule.remarks import Remark
     from tileir.typed import ir as typed

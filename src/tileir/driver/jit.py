@@ -22,26 +22,22 @@ from tileir.driver.arguments import (
 )
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.pending import R_co
-from tileir.driver.programs import input_names, output_names, program_of, types_of
+from tileir.driver.programs import Program, Source, input_names, output_names, program_of, types_of
 from tileir.driver.requests import is_stored
-from tileir.driver.targets import choice_of
+from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context, owner_of
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime.interface import DeviceInfo, Options
 from tileir.stripe.ir import Program as StripeProgram
-from tileir.tile.checks.sizing import sizing_inputs
+from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.ir import Function
 from tileir.typed.ir import Function as TypedFunction
-from tileir.typed.ir import Value
+from tileir.typed.ir import TensorType, Value
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from tileir.core.targets.target import Target
-    from tileir.driver.programs import Program, Source
-    from tileir.driver.targets import Named, TargetChoice
-    from tileir.runtime.interface import Options
-    from tileir.typed.ir import TensorType
 
 
 @attrs.frozen(eq=False, repr=False)

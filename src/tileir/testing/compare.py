@@ -15,15 +15,14 @@ import numpy as np
 from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
 from tileir.testing.batches import run_together
-from tileir.testing.closeness import ulps_apart
 from tileir.testing.generated.case import Case, fault_of, program
-from tileir.testing.subject import Subject
+from tileir.testing.subject import Array, Subject
+from tileir.testing.values import ulps_apart
 from tileir.tile.text.printer import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tileir.testing.subject import Array
     from tileir.tile.ir import Function
 
 INTERPRETER: Final = "interpreter"

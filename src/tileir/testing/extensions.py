@@ -148,7 +148,7 @@ def check_command(command: object) -> None:
     """Check a command: it has a help page."""
     from click.testing import CliRunner
 
-    from tileir.driver.cli.installed import wrong_command
+    from tileir.driver.cli.extensions import wrong_command
 
     fault = wrong_command(command)
     assert fault is None, f"the command {fault}"

@@ -9,8 +9,7 @@ import numpy as np
 
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
-from tileir.testing.gates import INCREMENT, numbers
-from tileir.testing.subject import Subject
+from tileir.testing.subject import INCREMENT, Subject, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

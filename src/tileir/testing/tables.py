@@ -1,17 +1,21 @@
-"""Programs made from the tables of dtypes, operations, aggregations and combinations: every row, none by hand."""
+"""Programs made from the tables of dtypes, operations, aggregations and combinations: every row, none by hand.
+
+Programs whose results the typed interpreter gives.
+"""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
 
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import TileError
 from tileir.core.ops import OPS, Op
-from tileir.testing.closeness import bound
-from tileir.testing.evaluated import Evaluated
-from tileir.testing.values import small, special, to_cast
+from tileir.driver.jit import evaluate
+from tileir.testing.values import Array, bound, check_close, small, special, to_cast
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
@@ -19,7 +23,32 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.testing.values import Array
+
+@attrs.frozen(eq=False)
+class Evaluated:
+    """A program and its arguments.
+
+    Attributes:
+        name: What to call it.
+        text: A Tile function.
+        inputs: The arguments.
+        ulps: How far results may be off, by name; 0 for the others.
+
+    """
+
+    name: str
+    text: str
+    inputs: dict[str, Array] = attrs.field(repr=False)
+    ulps: Mapping[str, float] = attrs.field(factory=lambda: MappingProxyType({}), repr=False)
+
+    def check(self, actual: dict[str, Array]) -> None:
+        """Compare results with the interpreter's."""
+        names = [output.name for output in parse(self.text).outputs]
+        results = evaluate(self.text, self.inputs)
+        expected = dict(zip(names, results if isinstance(results, tuple) else (results,), strict=True))
+        for name, result in expected.items():
+            check_close(f"{name} of {self.text}\n", actual[name], np.asarray(result), self.ulps.get(name, 0.0))
+
 
 LONG: Final = 77
 """Elements of vectors: more than any vector register holds, and no multiple of one."""

@@ -1,15 +1,21 @@
-"""Values at which implementations go wrong, for every dtype."""
+"""Values at which implementations go wrong, for every dtype.
+
+How far floats are apart, counted in units in the last place.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core.arithmetic import cast
+from tileir.core.arithmetic import cast, dtype_of
+from tileir.core.dtype import DType
+from tileir.semtree.transform.expansions import ULP
 
 if TYPE_CHECKING:
-    from tileir.core.dtype import DType
+    from tileir.core.ops import Op
+
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,3 +48,59 @@ def small(dtype: DType, *shape: int, seed: int) -> Array:
     """Return integers from -3 to 4, as far as the dtype has them: sums and products of a few are exact."""
     values = np.random.default_rng(seed).integers(-3 if dtype.is_signed or dtype.is_float else 0, 5, shape)
     return np.asarray(cast(np.asarray(values, np.int64), dtype))
+
+
+_OURS: Final = {DType.F32: 1, DType.F64: 4}
+"""What the typed interpreter may be off: it rounds f32 from f64, and the f64 functions of NumPy differ by machine."""
+
+
+def ulps_apart(left: Array, right: Array) -> Array:
+    """Return how many values of the dtype lie between two arrays; 0 for NaN and NaN, the greatest for NaN and another.
+
+    Infinity follows the largest number, and the zeros are one value.
+    """
+    near, far = _places(left), _places(right)
+    distance = (np.maximum(near, far) - np.minimum(near, far)).astype(np.float64)
+    nan_left, nan_right = (np.isnan(array.astype(np.float64)) for array in (left, right))
+    return np.where(nan_left & nan_right, 0.0, np.where(nan_left ^ nan_right, np.inf, distance))
+
+
+def _places(array: Array) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Return numbers of the values of a float dtype in their order; both zeros get one number."""
+    bits = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").astype(np.uint64)
+    sign = np.uint64(1 << (8 * array.dtype.itemsize - 1))
+    size = bits & (sign - np.uint64(1))
+    return np.asarray(np.where(bits & sign != 0, sign - size, sign + size), np.uint64).reshape(array.shape)
+
+
+def bound(op: Op, dtype: DType) -> float:
+    """Return how far a device may be from the typed interpreter for one operation; 0 where IEEE 754 fixes the result.
+
+    That is the bound of the expansions, which native functions have to meet too, and what the interpreter may be off.
+    Halves compute in f32 and round, so that they are off by one unit at most.
+    """
+    if (op, DType.F32) not in ULP:
+        return 0.0
+    if dtype not in _OURS:
+        return 1.0
+    return ULP[op, dtype] + _OURS[dtype]
+
+
+def check_close(name: str, actual: Array, expected: Array, ulps: float = 0.0) -> None:
+    """Raise AssertionError unless dtypes and shapes are the same, integers equal, and floats at most ``ulps`` apart."""
+    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+        raise AssertionError(
+            f"{name} is {actual.dtype} of shape {actual.shape}, not {expected.dtype} of shape {expected.shape}"
+        )
+    is_float = dtype_of(expected).is_float
+    apart = ulps_apart(actual, expected) if is_float else (actual != expected).astype(np.float64)
+    wrong = np.argwhere(apart > ulps)
+    if len(wrong) == 0:
+        return
+    worst = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    where = f"[{', '.join(map(str, worst))}]"
+    margin = f", {apart[worst]:g} ulp apart where {ulps:g} are allowed" if is_float else ""
+    raise AssertionError(
+        f"{name}{where} is {actual[worst]}, not {expected[worst]}{margin}; "
+        f"{len(wrong)} of {apart.size} elements are wrong"
+    )

@@ -7,7 +7,7 @@ import pytest
 
 from strategies.passes import assert_same_meaning, program_of
 from tileir.core.errors import VerifyError
-from tileir.passes.analysis.compute_deps import ComputeDeps
+from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.base import run, with_kernels
 from tileir.passes.placement.residency import Memory, Slot
 from tileir.passes.placement.schedule_memory import Schedule

@@ -12,8 +12,7 @@ from tileir.core.dtype import DType
 from tileir.testing.fuzz import contractions, devices
 from tileir.testing.fuzz.area import array_of
 from tileir.testing.fuzz.areas import AREAS
-from tileir.testing.fuzz.corpus import cases
-from tileir.testing.fuzz.recording import Recorded
+from tileir.testing.fuzz.recording import Recorded, cases
 from tileir.testing.fuzz.worker import fault_of
 
 CORPUS: Final = Path(__file__).parents[2] / "corpus"

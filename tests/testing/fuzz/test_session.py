@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tileir.testing.fuzz.__main__ import main
-from tileir.testing.fuzz.corpus import cases, save
+from tileir.testing.fuzz.recording import cases, save
 from tileir.testing.fuzz.session import Session
 
 if TYPE_CHECKING:

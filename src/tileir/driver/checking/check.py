@@ -9,11 +9,11 @@ import attrs
 from tileir.core.targets.target import Target
 from tileir.driver.arguments import tensor_types
 from tileir.driver.checking.checker import check_function, check_program
-from tileir.driver.checking.shrinking import smallest
+from tileir.driver.checking.shrinking import Finding, smallest
 from tileir.driver.compiler import passes_of
-from tileir.driver.programs import function_of, program_of, refuse_semtree, types_of
-from tileir.driver.targets import choice_of, scheduling_target
-from tileir.runtime.context import owner_of
+from tileir.driver.programs import Source, function_of, program_of, refuse_semtree, types_of
+from tileir.driver.targets import Named, choice_of, scheduling_target
+from tileir.runtime.context import Context, owner_of
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.inference.inference import infer
 from tileir.typed.simplify.preparation import prepared
@@ -21,11 +21,7 @@ from tileir.typed.simplify.preparation import prepared
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.driver.checking.findings import Finding
-    from tileir.driver.programs import Source
-    from tileir.driver.targets import Named
     from tileir.passes.base import Pass
-    from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
     from tileir.tile.ir import Function
     from tileir.typed.ir import TensorType

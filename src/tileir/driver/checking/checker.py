@@ -10,9 +10,9 @@ import numpy as np
 
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
-from tileir.driver.checking.findings import Difference, Finding
 from tileir.driver.checking.numbers import EXACT, differing, shown
-from tileir.passes.base import label_of, run
+from tileir.driver.checking.shrinking import Difference, Finding
+from tileir.passes.base import Pass, label_of, run
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import Checks
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
@@ -28,7 +28,6 @@ from tileir.typed.interpreter import interpret as interpret_typed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tileir.passes.base import Pass
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program
     from tileir.typed.ir import Function

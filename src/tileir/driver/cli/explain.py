@@ -8,8 +8,8 @@ import click
 from rich.console import Console
 
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import WIDTH, as_tables, remark_lines

@@ -17,7 +17,7 @@ from tileir.driver.formulas.crafting import CraftedFormula, craft_file
 from tileir.driver.formulas.frames import frames_of, load_picture, written_to
 from tileir.formula.definitions.catalogue import default_catalogue, read_file
 from tileir.formula.editing import step_edits
-from tileir.formula.lower.groups import count_of
+from tileir.formula.lower.conditions import count_of
 from tileir.formula.text.printer import to_text
 from tileir.tile.text.printer import to_text as tile_text
 

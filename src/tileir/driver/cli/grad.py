@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.binding import bind_option, read_bound
-from tileir.driver.differentiation import gradient
+from tileir.driver.cli.values import bind_option, read_bound
+from tileir.driver.differentiation import Ties, gradient
 from tileir.driver.programs import function_of
 from tileir.tile.text.printer import to_text
-
-if TYPE_CHECKING:
-    from tileir.driver.differentiation import Ties
 
 
 @click.command("grad")

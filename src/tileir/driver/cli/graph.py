@@ -8,8 +8,8 @@ import click
 
 from tileir.core.errors import fail
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import PROGRAMS, stage_of, stage_program
 from tileir.driver.targets import choice_of, settings_of
 

@@ -19,19 +19,18 @@ from tileir.core.errors import BackendError, TileError, fail
 from tileir.core.json.codec import to_json
 from tileir.driver.cli import devices as cli_devices
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.cli.cache import cache
 from tileir.driver.cli.check import bisect, check
 from tileir.driver.cli.explain import explain_
-from tileir.driver.cli.extensions import extensions
+from tileir.driver.cli.extensions import Commands, extensions
 from tileir.driver.cli.formula import formula
 from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
-from tileir.driver.cli.installed import Commands
 from tileir.driver.cli.new import new
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options, targets
 from tileir.driver.cli.tune import tune_
+from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
 from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context

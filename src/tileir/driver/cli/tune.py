@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.binding import bind_option, read_bound
 from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import seconds_text
 from tileir.driver.targets import choice_of, settings_of

@@ -1,4 +1,7 @@
-"""Values of the command line: NAME=VALUE arguments in, arrays, pictures and numbers out."""
+"""Values of the command line: NAME=VALUE arguments in, arrays, pictures and numbers out.
+
+`--bind NAME=VALUE` of the commands: inputs of a file's function as constants.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import click
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.text.names import nearest
 from tileir.driver.arguments import type_of_text
+from tileir.driver.binding import bind
 from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.programs import input_names, output_names, types_of
@@ -23,6 +28,12 @@ from tileir.driver.texts import parse_any
 from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
 from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.driver.programs import Program
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -257,3 +268,31 @@ def callable_for(
 def shown(array: Array) -> str:
     """Return a result as text, shortened where it is long."""
     return np.array2string(array, threshold=64, separator=", ")
+
+
+bind_option = click.option(
+    "--bind",
+    "bindings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Make an input a constant of the program: a number, or the array of a .npy file or picture. May come again.",
+)
+
+
+def read_bound(file: Path, bindings: Sequence[str]) -> Program:
+    """Return the program of a file with the inputs bound that the command line names.
+
+    Raises:
+        TileError: TIL901, a file cannot be read; TIL902, a binding is not of the form NAME=VALUE; as
+            :func:`tileir.bind`.
+    """
+    program = read_program(file)
+    values: dict[str, object] = {}
+    for binding in bindings:
+        name, equals, text = binding.partition("=")
+        if not equals:
+            raise fail("TIL902", f"--bind {binding!r} is not of the form NAME=VALUE")
+        if name in values:
+            raise fail("TIL902", f"--bind {binding}: {name!r} is bound twice")
+        values[name] = load(name, text)
+    return bind(program, values) if values else program

@@ -17,18 +17,18 @@ from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import check_options, is_number
 from tileir.driver.binding import bind
 from tileir.driver.formulas.faults import Trial
-from tileir.driver.formulas.function import FormulaFunction
+from tileir.driver.formulas.function import RANKS, FormulaFunction, as_passed, dtype_of, shown
 from tileir.driver.formulas.picture_parts import MOST_PIXELS, Rectangle, check_inside, in_tiles, part, part_read
-from tileir.driver.formulas.values import RANKS, as_passed, dtype_of, shown
 from tileir.driver.jit import jit
 from tileir.formula.definitions.catalogue import default_catalogue
 from tileir.formula.editing import edits
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.editing.controls import each_control
-from tileir.formula.editing.given_values import given_text
+from tileir.formula.editing.given_values import GivenValue, given_text
 from tileir.formula.ir import Formula
 from tileir.formula.lower.applying import apply
 from tileir.formula.lower.inputs import inputs_of
+from tileir.formula.lower.lowering import Crafted
 from tileir.formula.lower.lowering import craft as lowered
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import to_text
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.driver.executable import Executable
     from tileir.driver.formulas.explanation import FormulaExplanation
-    from tileir.driver.formulas.values import Array
+    from tileir.driver.formulas.picture_parts import Array
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.editing.given_values import GivenValue
-    from tileir.formula.lower.lowering import Crafted
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo, Options
 

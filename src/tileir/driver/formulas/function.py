@@ -1,4 +1,7 @@
-"""A formula for pictures of some dtypes, as what is called."""
+"""A formula for pictures of some dtypes, as what is called.
+
+Pictures and parameters as formulas take them, and results as callers see them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tileir.core.dtype import DType
+from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, in_strips
 from tileir.driver.programs import function_of
@@ -64,3 +69,34 @@ class FormulaFunction:
             for result, each in zip(whole, parts, strict=True):
                 result[place.slices] = each
         return tuple(whole)
+
+
+RANKS = (2, 3)
+"""Of pictures: [rows, columns], or [rows, columns, channels]."""
+
+
+def dtype_of(name: str, array: Array) -> DType:
+    """Return the dtype of the picture of an input.
+
+    Raises:
+        ArgumentError: TIL701, tileir knows no such dtype.
+    """
+    dtype = DType.of(array.dtype)
+    if dtype is None:
+        raise ArgumentError((Diagnostic("TIL701", f"{name} has pixels of {array.dtype}, which tileir does not know"),))
+    return dtype
+
+
+def as_passed(value: Any) -> Any:
+    """Return the value of a parameter as a call takes it fastest: as an array, but for integers, which make sizes."""
+    return np.asarray(value, np.float32) if isinstance(value, float) else value
+
+
+def shown(results: tuple[Array, ...], flat: bool) -> Any:
+    """Return what a caller sees: one array where there is one result, without an axis for one channel where asked."""
+    shaped = tuple(_flattened(result, flat) for result in results)
+    return shaped if len(shaped) > 1 else shaped[0]
+
+
+def _flattened(result: Array, flat: bool) -> Array:
+    return result[..., 0] if flat and result.ndim == max(RANKS) and result.shape[-1] == 1 else result

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.formula.lower.borders import bordered
-from tileir.formula.lower.channels import channel, coloured
+from tileir.formula.lower.channels import bordered, channel, coloured
 from tileir.formula.lower.ranking import ranked
 from tileir.formula.lower.sampling import picked, sampled
 from tileir.ops.shared.foundation import Dim, Tensor, dim_like, mistaken

@@ -1,15 +1,18 @@
-"""Channels of pictures: one of them, and pictures of which some are others."""
+"""Channels of pictures, and what lies outside of pictures: the nearest pixel, a mirror image, the other end, or 0.
+
+What lies outside of pictures, as Tile: the nearest pixel, a mirror image, the other end, or 0.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, dims_of, full, indices_of
+from tileir.formula.ir import Boundary
+from tileir.ops.arrays.padding import pad
+from tileir.ops.shared.foundation import Aggregation, Dim, Tensor, aggregate, call, dims_of, full, indices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.ops.shared.foundation import Dim
+    from collections.abc import Mapping, Sequence
 
 
 def channel(picture: Tensor, number: Dim | int) -> Tensor:
@@ -34,3 +37,17 @@ def coloured(picture: Tensor, planes: Sequence[Tensor], least: Dim) -> Tensor:
     for chosen, plane in enumerate(planes):
         result = call("cond", call("cmp_eq", number, chosen), plane, result)
     return result
+
+
+_MODES: Final[Mapping[Boundary, str]] = {
+    Boundary.CLAMP: "edge",
+    Boundary.MIRROR: "reflect",
+    Boundary.WRAP: "wrap",
+    Boundary.CONSTANT: "constant",
+}
+
+
+def bordered(picture: Tensor, widths: Sequence[Dim], boundary: Boundary) -> Tensor:
+    """Return a picture with so much of what lies outside on both sides of its first axes."""
+    others = [0] * (len(picture.dims) - len(widths))
+    return pad(picture, [*widths, *others], mode=_MODES[boundary])

@@ -1,4 +1,7 @@
-"""Where a step applies, as Tile: tensors that are 1 there and 0 elsewhere."""
+"""Where a step applies, as Tile: tensors that are 1 there and 0 elsewhere.
+
+What repeated groups read from around them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,16 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Aggregation
-from tileir.formula.ir import Mask, Near, Region, Subject
+from tileir.formula.ir import Mask, Near, Region, Repeat, Subject
 from tileir.formula.lower.channels import channel
+from tileir.formula.references import sources_of
 from tileir.ops.shared.foundation import aggregate, call, dims_of, indices_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.formula.ir import Source, Step
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,3 +90,18 @@ def _inside(pixel: Tensor, number: Lookup) -> Tensor:
     rows = call("logical_and", row >= top, row - top < number("height"))
     columns = call("logical_and", column >= left, column - left < number("width"))
     return call("logical_and", rows, columns)
+
+
+def reads_of(steps: tuple[Step | Repeat, ...]) -> Iterator[Source]:
+    """Yield every source that steps name, those of groups inside them as well."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            yield from reads_of(step.steps)
+            continue
+        for _, source in sources_of(step):
+            yield source
+
+
+def count_of(steps: tuple[Step | Repeat, ...]) -> int:
+    """Return how many steps run, those of groups as often as they are repeated."""
+    return sum(int(each.count.value) * count_of(each.steps) if isinstance(each, Repeat) else 1 for each in steps)

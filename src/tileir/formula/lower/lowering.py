@@ -8,26 +8,22 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.formula.definitions.functions import parameter_name
-from tileir.formula.ir import Formula, Mask, Near, Repeat, Source, Subject
-from tileir.formula.lower.conditions import chosen_by
-from tileir.formula.lower.groups import count_of, reads_of
+from tileir.formula.definitions.functions import Function, parameter_name
+from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
+from tileir.formula.lower.conditions import chosen_by, count_of, reads_of
 from tileir.formula.lower.inputs import inputs_of
 from tileir.formula.text.reading import PREVIOUS
 from tileir.formula.verifier import verify
 from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, cast_to, indices_of
-from tileir.tile.builder import FunctionBuilder
+from tileir.tile.builder import FunctionBuilder, Operand
 from tileir.tile.building.scans import scan
 from tileir.tile.ir import Attribute
+from tileir.tile.ir import Function as TileFunction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.formula.definitions.functions import Function
     from tileir.formula.definitions.parameters import Operand as Value
-    from tileir.formula.ir import Boundary, Step
-    from tileir.tile.builder import Operand
-    from tileir.tile.ir import Function as TileFunction
 
 MOST_UNROLLED: Final = 32
 """Steps of a group, in all rounds, that are written out; more of them become a loop."""

@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.targets.hardware import ExecutionUnit, TransferUnit
-from tileir.passes.analysis.compute_deps import ComputeDeps
+from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
+from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.cost.operations import operations_of
-from tileir.passes.cost.points import count_points
-from tileir.passes.cost.prediction import ProgramCost, predict
-from tileir.passes.cost.scopes import scope_of
+from tileir.passes.cost.points import Constraint, count_points
+from tileir.passes.cost.prediction import KernelCost, ProgramCost, predict
+from tileir.passes.cost.scopes import Access, Scope, scope_of
 from tileir.stripe.ir import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tileir.core.targets.hardware import HardwareModel
     from tileir.passes.cost.machine import Machine
-    from tileir.passes.cost.points import Constraint
-    from tileir.passes.cost.prediction import KernelCost
-    from tileir.passes.cost.scopes import Access, Scope
     from tileir.stripe import ir as stripe
 
 NOWHERE: Final = ""

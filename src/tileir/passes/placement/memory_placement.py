@@ -10,7 +10,7 @@ from tileir.core.errors import Diagnostic, TileError
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.target_file import hardware_of
-from tileir.passes.analysis.compute_deps import with_dependences
+from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.base import at_least
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.placement.locate import Place, is_at

@@ -10,7 +10,7 @@ import attrs
 from tileir.core.errors import Diagnostic
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
-from tileir.passes.analysis.compute_deps import with_dependences
+from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.placement.locate import is_at, location, with_views_at
 from tileir.passes.placement.residency import ALL_BANKS, Item, Memory, Shortage, Slot, Stay, Use, plan
 from tileir.passes.placement.resident_views import Resident, identity, locals_of, residents

@@ -1,4 +1,7 @@
-"""Copies into parts of one tensor as one kernel, so that they cost one launch."""
+"""Copies into parts of one tensor as one kernel, so that they cost one launch.
+
+The borders of one kernel as one kernel again, so that they cost one launch.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,21 @@ import attrs
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, Index, Load, Store
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Index,
+    Load,
+    Program,
+    Refinement,
+    Statement,
+    Store,
+    views_read,
+    views_written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 @attrs.frozen
@@ -142,3 +154,53 @@ def _joined(run: Sequence[_Part], main: Block) -> Block:
     shared = Index("row", first.rows[1], binding=Binding.GRID) if same and first.rows is not None else None
     own = [part.index if same else None for part in run]
     return in_turn([part.kernel for part in run], main, shared, own, {})
+
+
+@attrs.frozen
+class JoinBorder:
+    """Let the borders that split_border cut off a kernel, tagged ``border``, run as one, in blocks one after the other.
+
+    They are small, and none touches what another one stores. Where all of them have an index for two sides, that is
+    what the threads share; else one thread runs them.
+    """
+
+    name: ClassVar[str] = "join_border"
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with borders joined."""
+        statements: list[Statement] = []
+        run: list[Block] = []
+        for statement in program.main.statements:
+            border = isinstance(statement, Block) and "border" in statement.tags
+            if not border or (run and not _are_alike(run[0], statement)):
+                statements.extend(_with_borders(run, program.main))
+                run = []
+            if border and isinstance(statement, Block):
+                run.append(statement)
+            else:
+                statements.append(statement)
+        statements.extend(_with_borders(run, program.main))
+        if len(statements) == len(program.main.statements):
+            return program
+        return with_kernels(program, tuple(statements))
+
+
+def _are_alike(kernel: Block, other: Statement) -> bool:
+    """Return whether two borders are of one kernel: they store to the same tensors, and read none of these."""
+    read, written = set(views_read(kernel)), set(views_written(kernel))
+    return written == set(views_written(other)) and written.isdisjoint((*read, *views_read(other)))
+
+
+def _with_borders(kernels: Sequence[Block], main: Block) -> tuple[Block, ...]:
+    """Return kernels as one; themselves where there are fewer than two."""
+    if len(kernels) < 2:
+        return tuple(kernels)
+    sides = [_side(kernel) for kernel in kernels]
+    shared = None if None in sides else Index("side", 2, binding=Binding.GRID)
+    own = sides if shared else [None] * len(kernels)
+    return (in_turn(kernels, main, shared, own, {}),)
+
+
+def _side(kernel: Block) -> Index | None:
+    """Return the index of a border that tells its sides apart."""
+    return next((i for i in kernel.indices if i.range == 2 and "_side" in i.name and i.affine is None), None)

@@ -1,21 +1,27 @@
 """A digest of a package's own code, so that nothing in a cache outlives the compiler that made it.
 
 A version is not enough: while a compiler is being worked on, its version stays and its output does not.
+
+What tells the code of installed extensions apart, for the keys of what is kept on disk.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import time
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.runtime.caches.disk_cache import cache_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _TEXTS: Final = (".py", ".json")
 """Files whose content counts: code, and data that decides what code does."""
@@ -62,3 +68,31 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
         for path in root.rglob("*"):
             if path.suffix in (*_TEXTS, ".so", ".pyd", ".dll", ".dylib") and path.is_file():
                 yield path.relative_to(root).as_posix(), path
+
+
+_WORD: Final = re.compile(r"[\w-]+")
+_KINDS: Final = (Kind.PASS, Kind.SCHEDULE, Kind.TARGET)
+
+
+def digest_of_extensions(pipeline: str) -> str | None:
+    """Return a digest of all passes, schedules and targets of strangers, if a pipeline may name one; else nothing.
+
+    None where the digest cannot be told.
+    """
+    from tileir.core.targets.target_file import names_of_targets  # importing tileir must stay cheap
+
+    if pipeline in names_of_targets():
+        return ""
+    entries = [entry for kind in _KINDS for same in EXTENSIONS.entries(kind).values() for entry in same]
+    if not {entry.name for entry in entries}.intersection(_WORD.findall(pipeline)):
+        return ""
+    digests = [_digest(module) for module in sorted({entry.module.partition(".")[0] for entry in entries})]
+    return None if None in digests else "\n".join(map(str, digests)) + "\n"
+
+
+def _digest(module: str) -> str | None:
+    try:
+        import_module(module)
+    except Exception:  # code of others may fail in any way; who uses it is told
+        return None
+    return source_digest(module)

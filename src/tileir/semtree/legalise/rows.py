@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Term
 from tileir.semtree.ir import Shuffle
 from tileir.semtree.legalise import float_rows, integer_rows, narrow_rows
-from tileir.semtree.legalise.capabilities import Support
-from tileir.semtree.legalise.cast_rows import CLAMPED, OF_TRUTH, SATURATING, TRUTH, WIDENED
+from tileir.semtree.legalise.capabilities import Capabilities, Support
+from tileir.semtree.legalise.float_rows import CLAMPED, OF_TRUTH, SATURATING, TRUTH, WIDENED
 from tileir.semtree.legalise.integer_rows import OVERFLOWING, promoted, wrapping
 from tileir.semtree.legalise.row import Drafting, Row, unsigned
-
-if TYPE_CHECKING:
-    from tileir.semtree.legalise.capabilities import Capabilities
 
 _SAME: Final = Row("f(x) = x", lambda _, x: x)
 _SAME_OF_INTEGERS: Final = frozenset({Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC})

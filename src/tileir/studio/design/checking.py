@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import TileError
 from tileir.driver.arguments import tensor_types
 from tileir.studio.views.views import Checked, InputView, faults_of
-from tileir.tile.checks.integers import integers
-from tileir.tile.checks.sizing import sizing_inputs
-from tileir.tile.ir import Contraction
+from tileir.tile.checks.integers import integers, sizing_inputs
+from tileir.tile.ir import Contraction, Function
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.span import Span
-    from tileir.tile.ir import Function
 
 MOST_CHARACTERS: Final = 1 << 20
 """Of a text that is looked at."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tileir.core.errors import TileError
 from tileir.runtime.events import PendingEvent
-from tileir.testing.gates import INCREMENT, BoomError, elsewhere, held, numbers
-
-if TYPE_CHECKING:
-    from tileir.testing.subject import Subject
+from tileir.testing.subject import INCREMENT, BoomError, Subject, elsewhere, held, numbers
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 64, 1000, 70_001])

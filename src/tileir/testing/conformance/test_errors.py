@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from tileir.core.errors import BackendError, TileError
-from tileir.testing.gates import INCREMENT, numbers
 from tileir.testing.spoilt import SPOILERS
+from tileir.testing.subject import INCREMENT, Subject, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tileir.testing.subject import Subject
 
 
 def code_of(caught: pytest.ExceptionInfo[TileError]) -> str:

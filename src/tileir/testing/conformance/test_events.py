@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from tileir.runtime.events import PendingEvent
-from tileir.testing.gates import INCREMENT, SIZE, BoomError, Gate, elsewhere, held, numbers
+from tileir.testing.subject import INCREMENT, SIZE, BoomError, Gate, Subject, elsewhere, held, numbers
 
 if TYPE_CHECKING:
     from tileir.runtime.interface import Event, Kernel
-    from tileir.testing.subject import Subject
 
 each_gate = pytest.mark.parametrize("gate_type", [PendingEvent, Gate], ids=["with then", "without then"])
 

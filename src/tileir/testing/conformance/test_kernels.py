@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from tileir.semtree.interpret.interpreter import run
-from tileir.semtree.ir import ParamAccess
-from tileir.testing.closeness import check_close
+from tileir.semtree.ir import KernelFunction, ParamAccess
 from tileir.testing.semtree_kernels import GROUPS, PLAIN, SCRATCH
-from tileir.testing.values import small
+from tileir.testing.values import check_close, small
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import KernelFunction
     from tileir.testing.subject import Array, Subject
 
 FUNCTIONS_ULPS = 64.0

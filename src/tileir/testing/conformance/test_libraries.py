@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from tileir.core.errors import BackendError
-from tileir.runtime.interface import Options
-from tileir.testing.gates import INCREMENT, numbers
+from tileir.runtime.interface import Library, Options
+from tileir.testing.subject import INCREMENT, Subject, numbers
 
 if TYPE_CHECKING:
-    from tileir.runtime.interface import Library
     from tileir.semtree.ir import KernelFunction
-    from tileir.testing.subject import Subject
 
 LAYER = "function (A[M, K], B[K, N]) -> (O) { C[i, j : M, N] = +(A[i, k] * B[k, j]); O = tanh(C); }"
 DOUBLE = """

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from tileir.runtime.events import PendingEvent
-from tileir.runtime.interface import BatchingExecutor, BindingKernel, PartingExecutor, SequencingExecutor
+from tileir.runtime.interface import BatchingExecutor, BindingKernel, Event, Kernel, PartingExecutor, SequencingExecutor
 from tileir.runtime.offers import NotifyingEvent, event_mistakes, executor_mistakes, kernel_mistakes
-from tileir.testing.gates import INCREMENT, BoomError, elsewhere, held, numbers
-
-if TYPE_CHECKING:
-    from tileir.runtime.interface import Event, Kernel
-    from tileir.testing.subject import Subject
+from tileir.testing.subject import INCREMENT, BoomError, Subject, elsewhere, held, numbers
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tileir.driver.jit import jit
-from tileir.testing.gates import INCREMENT, numbers
+from tileir.testing.subject import INCREMENT, Subject, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.testing.subject import Subject
 
 THREADS = 6
 CALLS = 10

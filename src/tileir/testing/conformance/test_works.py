@@ -13,9 +13,9 @@ from tileir.runtime.events import PendingEvent
 from tileir.runtime.plans.plan import Plan
 from tileir.runtime.plans.resources import Resources
 from tileir.semtree.text.parser import parse_program
-from tileir.testing.gates import BoomError
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import kernels, works_case
+from tileir.testing.subject import BoomError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

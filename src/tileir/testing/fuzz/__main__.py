@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tileir.testing.fuzz.areas import AREAS
-from tileir.testing.fuzz.corpus import cases
+from tileir.testing.fuzz.recording import cases
 from tileir.testing.fuzz.session import Session
 from tileir.testing.fuzz.worker import Worker, fault_of
 

@@ -15,9 +15,9 @@ from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import FUNCTIONS
-from tileir.testing.closeness import bound, check_close
-from tileir.testing.fuzz.area import Area, Refused, array_spec, arrays_of
+from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device
+from tileir.testing.values import bound, check_close
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
@@ -26,7 +26,6 @@ from tileir.typed.ir import Elementwise, TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.testing.fuzz.area import Array, Case
     from tileir.testing.generated.choices import Choices
 
 UNARY: Final = (

@@ -20,8 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.testing.fuzz.areas import AREAS
-from tileir.testing.fuzz.corpus import save
-from tileir.testing.fuzz.recording import Recorded
+from tileir.testing.fuzz.recording import Recorded, save
 from tileir.testing.fuzz.worker import SHRINKING, kind_of, seed_of
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ import numpy as np
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Domain, Op
-from tileir.testing.closeness import bound
 from tileir.testing.generated.exact import rough_values
+from tileir.testing.values import bound
 from tileir.typed import ir as typed
 from tileir.typed.interpreter import interpret
 

@@ -24,6 +24,7 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Expr,
     For,
     GridIndex,
     GridLevel,
@@ -34,21 +35,20 @@ from tileir.semtree.ir import (
     ParamAccess,
     Ramp,
     Region,
+    Stmt,
     Subscript,
     Type,
     Var,
 )
 from tileir.semtree.text.printer import to_text
-from tileir.testing.closeness import check_close
-from tileir.testing.generated.choices import Seeded
+from tileir.testing.generated.choices import Choices, Seeded
 from tileir.testing.generated.kernel_expressions import ROOM, Expressions
 from tileir.testing.generated.kernel_values import APPROXIMATE, aligned_copy, content
+from tileir.testing.values import check_close
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.semtree.ir import Expr, Stmt
-    from tileir.testing.generated.choices import Choices
 
 LANES: Final = (1, 1, 2, 4, 8, 16)
 

@@ -8,14 +8,12 @@ import numpy as np
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.testing.programs.case import Conformance, as_array, halves, integers
+from tileir.testing.programs.case import Array, Conformance, as_array, halves, integers
 from tileir.testing.programs.convolutions import correlate
-from tileir.tile.text.constant_printer import value_text
+from tileir.tile.text.printer import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.testing.programs.case import Array
 
 
 def _constant(name: str, array: Array) -> str:

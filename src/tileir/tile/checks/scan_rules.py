@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
-from tileir.tile.checks.scope import Kind
-from tileir.tile.checks.sizing import sizing_inputs
+from tileir.tile.checks.integers import sizing_inputs
+from tileir.tile.checks.scope import Kind, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.tile.checks.scope import Scope
     from tileir.tile.ir import Scan
 
 

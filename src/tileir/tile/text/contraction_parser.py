@@ -8,14 +8,12 @@ import attrs
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.advice import meant
-from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Name
+from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Expr, Name
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
-from tileir.tile.text.lexer import INDEX, NAME
+from tileir.tile.text.lexer import INDEX, NAME, Cursor
 
 if TYPE_CHECKING:
     from tileir.core.text.lexing import Token
-    from tileir.tile.ir import Expr
-    from tileir.tile.text.cursor import Cursor
     from tileir.tile.text.expression_parser import ExpressionParser
 
 TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"

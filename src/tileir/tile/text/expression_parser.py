@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.text.advice import meant
-from tileir.core.text.lexing import AbandonError
+from tileir.core.text.lexing import AbandonError, Token
 from tileir.tile.ir import (
     Binary,
     BinaryOperator,
     Call,
     Conditional,
+    Expr,
     FloatLiteral,
     IndexName,
     IntLiteral,
@@ -33,14 +34,11 @@ from tileir.tile.text.grammar import (
     UNARY_RANK,
     UNCHAINED,
 )
-from tileir.tile.text.lexer import INDEX, NAME
+from tileir.tile.text.lexer import INDEX, NAME, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.text.lexing import Token
-    from tileir.tile.ir import Expr
-    from tileir.tile.text.cursor import Cursor
 
 _INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in BinaryOperator})
 _POLYNOMIAL_INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in POLYNOMIAL_OPERATORS})

@@ -1,19 +1,19 @@
-"""Characters to tokens. Lazy, so that a hostile text costs no more than the part that is read."""
+"""Characters to tokens. Lazy, so that a hostile text costs no more than the part that is read.
+
+A place in the tokens of a Tile text, and what is passed over after a fault.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
-from tileir.core.text.lexing import END, Token
-from tileir.core.text.span import Span
+from tileir.core.text.lexing import END, Faults, Token
+from tileir.core.text.lexing import Cursor as CoreCursor
+from tileir.core.text.span import Source, Span
 from tileir.tile.text.grammar import RESERVED
-
-if TYPE_CHECKING:
-    from tileir.core.text.lexing import Faults
-    from tileir.core.text.span import Source
 
 NAME: Final = "name"
 INDEX: Final = "index"
@@ -132,3 +132,26 @@ def _advice(word: str) -> str:
             return f"'{first}' needs a name right after it; a comment starts with //"
         case _:
             return f"the language has no character {first!r} (U+{ord(first):04X})"
+
+
+@attrs.define
+class Cursor(CoreCursor):
+    """The token that is looked at, and where the one before it stopped."""
+
+    tokens: Lexer
+
+    @classmethod
+    def at_start(cls, source: Source, faults: Faults) -> Cursor:
+        """Look at the first token of ``source``."""
+        lexer = Lexer(source, faults)
+        return cls(source, faults, lexer.next(), lexer)
+
+    def recover(self) -> None:
+        """Pass over the rest of a statement: look at the next ``;`` or ``}``."""
+        self.tokens.skip_statement(self.token.start)
+        self.token = self.tokens.next()
+
+    def recover_header(self) -> None:
+        """Pass over the rest of a function's header: look at the next ``{``."""
+        self.tokens.skip_header(self.token.start)
+        self.token = self.tokens.next()

@@ -11,34 +11,22 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.text.advice import meant
-from tileir.core.text.lexing import END, AbandonError, everything, source_of
+from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.checks.verifier import faults_beside, verify
-from tileir.tile.ir import (
-    Assignment,
-    Attribute,
-    Contraction,
-    Function,
-    Input,
-    Name,
-    Output,
-    Scan,
-)
+from tileir.tile.ir import Assignment, Attribute, Contraction, Expr, Function, Input, Name, Output, Scan, Statement
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.tile.text.contraction_parser import TENSOR, ContractionParser
-from tileir.tile.text.cursor import Cursor
 from tileir.tile.text.expression_parser import ExpressionParser
 from tileir.tile.text.grammar import MAX_SCANS
-from tileir.tile.text.lexer import INDEX, INTEGER, NAME
+from tileir.tile.text.lexer import INDEX, INTEGER, NAME, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tileir.core.array_value import Array
     from tileir.core.errors import Diagnostic
-    from tileir.core.text.lexing import More, Token
     from tileir.core.text.span import Span
-    from tileir.tile.ir import Expr, Statement
 
 T = TypeVar("T")
 

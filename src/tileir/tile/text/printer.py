@@ -1,10 +1,19 @@
-"""A Tile function as canonical text, which parses back to an equal function."""
+"""A Tile function as canonical text, which parses back to an equal function.
+
+Constants as text: short arrays by their elements, which read back to the bit, and long ones by their digests.
+"""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import TYPE_CHECKING, Final, assert_never
 
+import numpy as np
+
+from tileir.core.arithmetic import rounded
+from tileir.core.array_value import ArrayValue
+from tileir.core.dtype import DType
 from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer
 from tileir.tile.ir import (
@@ -17,6 +26,7 @@ from tileir.tile.ir import (
     Constant,
     Constraint,
     Contraction,
+    Expr,
     FloatLiteral,
     Function,
     IndexName,
@@ -25,13 +35,15 @@ from tileir.tile.ir import (
     Name,
     Output,
     Scan,
+    Statement,
     Unary,
 )
-from tileir.tile.text.constant_printer import value_text
 from tileir.tile.text.grammar import (
     AGGREGATIONS,
     COMBINATIONS,
     CONDITIONAL_RANK,
+    DIGEST,
+    LONGEST_CONSTANT,
     RANK,
     UNARY_RANK,
     UNCHAINED,
@@ -41,8 +53,57 @@ from tileir.tile.text.grammar import (
 )
 
 if TYPE_CHECKING:
-    from tileir.tile.ir import Expr, Statement
+    from collections.abc import Iterator
+
     from tileir.tile.node import Node
+
+
+_COLUMNS: Final = 96
+_DIGITS: Final = 17
+"""As many decimal digits tell any two floats apart."""
+
+
+def value_text(value: ArrayValue | bool | int | float, longest: int = LONGEST_CONSTANT) -> str:
+    """Return what stands behind the ``=`` of a constant; arrays of more than ``longest`` elements as their digest."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _float_text(value, DType.F64)
+    if value.elements > longest:
+        return f"{value} {DIGEST}{value.digest}"
+    elements = ", ".join(_elements(value))
+    if len(elements) < _COLUMNS:
+        return f"{value}({elements})"
+    lines = textwrap.wrap(elements, _COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return "\n  ".join([f"{value}(", *lines]) + "\n)"
+
+
+def _elements(value: ArrayValue) -> Iterator[str]:
+    array = value.numpy().reshape(-1)
+    if not value.dtype.is_float:
+        return (str(int(element)) for element in array)
+    bits = array.view(f"u{value.dtype.itemsize}")
+    quiet = int(np.array(math.nan, value.dtype.numpy).view(bits.dtype))
+    return (
+        _float_text(float(element), value.dtype)
+        if element == element or pattern == quiet  # only a NaN differs from itself
+        else f"bits({pattern})"
+        for element, pattern in zip(array, map(int, bits), strict=True)
+    )
+
+
+def _float_text(value: float, dtype: DType) -> str:
+    """Return the shortest decimal that is rounded to ``value``, which is one of ``dtype``."""
+    if not math.isfinite(value):
+        return str(value)
+    for digits in range(1, _DIGITS + 1):
+        text = f"{value:.{digits}g}"
+        if rounded(float(text), dtype) == value:
+            break
+    return text if "." in text or "e" in text else f"{text}.0"
+
 
 _WIDTH: Final = 100
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}

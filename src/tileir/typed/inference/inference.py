@@ -18,7 +18,7 @@ from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
-from tileir.tile.checks.sizing import sizing_inputs
+from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.functions import builtin
 from tileir.tile.traversal import dimensions
 from tileir.typed.dims import read_constant
@@ -31,8 +31,8 @@ from tileir.typed.inference.faults import Faults
 from tileir.typed.inference.numbers import as_tensors, number_of
 from tileir.typed.inference.overrides import escaped_upstreams
 from tileir.typed.inference.scan import scan
-from tileir.typed.inference.values import DifferentiatedError, Known, Operand, PoisonedError, Tensor
-from tileir.typed.ir import ArrayConstant, Constant, Elementwise, Function, Value
+from tileir.typed.inference.values import DifferentiatedError, Known, Operand, PoisonedError, Result, Tensor
+from tileir.typed.ir import ArrayConstant, Constant, Elementwise, Function, Operation, Shape, TensorType, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from tileir.core.text.span import Span
     from tileir.tile.ir import Expr
     from tileir.typed.inference.observer import Observer
-    from tileir.typed.inference.values import Result
-    from tileir.typed.ir import Operation, Shape, TensorType
 
 _PROGRAM_ID: Final = "pid"
 _TIES: Final = "ties"

@@ -1,22 +1,31 @@
-"""Typed contractions as Tile statements."""
+"""Typed contractions, loops and numbers as Tile statements.
+
+Loops of typed functions as scans of Tile, in which carries before each step are stacked outputs of the step.
+
+Numbers of typed functions as Tile statements: what calls compute, written out again.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.ops import Aggregation, Combination
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
-from tileir.tile.ir import IndexName, IntLiteral, Name
-from tileir.tile.text.grammar import is_index_name
-from tileir.typed.raising.expressions import integer, polynomial
+from tileir.tile.ir import Assignment, Attribute, Expr, IndexName, IntLiteral, Name
+from tileir.tile.text.grammar import is_index_name, is_tensor_name
+from tileir.typed.dataflow import loops_of
+from tileir.typed.ir import Contraction, Elementwise, Function, Scan, ScanPart, ScanResult, Shape
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
+from tileir.typed.raising.expressions import application, cast_call, integer, literal, polynomial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tileir.poly.affine import Affine
-    from tileir.tile.ir import Attribute, Expr
-    from tileir.typed.ir import Contraction, Shape
 
 
 def contraction_statement(
@@ -75,3 +84,71 @@ def _polynomials(operation: Contraction) -> list[Affine]:
     """Return all index polynomials: those of the output, of the inputs, of the constraints."""
     accesses = (operation.output, *(access.indices for access in operation.inputs))
     return [*(index for access in accesses for index in access), *(c.polynomial for c in operation.constraints)]
+
+
+def with_stacked_histories(function: Function) -> Function:
+    """Return a function whose loops have no histories: the steps put the old carries out; itself where none has."""
+    new: dict[str, Scan] = {}
+    for results in loops_of(function).values():
+        numbers = sorted({scan.result.number for scan in results if scan.result.part is ScanPart.HISTORY})
+        if numbers:
+            new.update((scan.name, _stacked(scan, numbers)) for scan in results)
+    if not new:
+        return function
+    operations = tuple(new.get(operation.name, operation) for operation in function.operations)
+    return attrs.evolve(function, operations=operations)
+
+
+def _stacked(scan: Scan, numbers: list[int]) -> Scan:
+    """Return a result of a loop whose steps put out these carries, after all other outputs."""
+    body = scan.body
+    names = NameScope.of(value.name for value in (*body.inputs, *body.operations))
+    kept = []
+    for number in numbers:
+        value = body.inputs[number]
+        kept.append(Elementwise(names.fresh(f"{value.name}_kept"), Op.IDENT, (value.name,), value.dtype, value.shape))
+    result = scan.result
+    if result.part is ScanPart.HISTORY:
+        first = len(body.outputs) - len(scan.carries)
+        result = ScanResult(ScanPart.OUTPUT, first + numbers.index(result.number))
+    outputs = (*body.outputs, *(operation.name for operation in kept))
+    wider = attrs.evolve(body, operations=(*body.operations, *kept), outputs=outputs)
+    return attrs.evolve(scan, body=wider, result=result)
+
+
+def scan_statement(name: str, scan: Scan, names: Mapping[str, str], step: tile.Function) -> tile.Scan:
+    """Return the statement of a loop that has no histories."""
+    carries, sequences, constants = (
+        tuple(tile.Name(names[operand]) for operand in operands)
+        for operands in (scan.carries, scan.sequences, scan.constants)
+    )
+    count = None if sequences else tile.IntLiteral(scan.count)
+    return tile.Scan(name, carries, sequences, constants, step, count, scan.reverse, span=scan.span)
+
+
+def result_place(scan: Scan) -> int:
+    """Return which part of the tuple that a scan of Tile makes is this result."""
+    return scan.result.number + (0 if scan.result.part is ScanPart.FINAL else len(scan.carries))
+
+
+def number_statements(function: Function, names: Mapping[str, str], scope: NameScope) -> Iterator[Assignment]:
+    """Yield statements that define the inputs of ``function`` which are numbers, called as ``names`` says."""
+    spelt: dict[str, str] = {}
+    for step in function.numbers:
+        spelt[step.name] = scope.fresh(step.name if is_tensor_name(step.name) else "Number")
+        yield Assignment(spelt[step.name], _expression(step, spelt), span=step.span)
+    for value in function.inputs:
+        if value.number is not None:
+            source = Name(spelt.get(value.number, value.number))
+            yield Assignment(names[value.name], cast_call(value.dtype, source), span=value.span)
+
+
+def _expression(step: NumberStep, spelt: Mapping[str, str]) -> Expr:
+    match step:
+        case NumberLiteral(value=value, dtype=dtype):
+            number = literal(value, dtype or DType.F64)
+            return number if dtype is None else cast_call(dtype, number)
+        case NumberCast(input=name, dtype=dtype):
+            return cast_call(dtype, Name(spelt.get(name, name)))
+        case NumberArithmetic(op=op, inputs=inputs):
+            return application(op, [Name(spelt.get(name, name)) for name in inputs])

@@ -45,7 +45,15 @@ from tileir.typed.ir import (
     operands,
 )
 from tileir.typed.numbers import passed_numbers
-from tileir.typed.raising.contractions import contraction_statement, fill_statement, has_points
+from tileir.typed.raising.contractions import (
+    contraction_statement,
+    fill_statement,
+    has_points,
+    number_statements,
+    result_place,
+    scan_statement,
+    with_stacked_histories,
+)
 from tileir.typed.raising.expressions import (
     application,
     cast_call,
@@ -54,8 +62,6 @@ from tileir.typed.raising.expressions import (
     operand_literals,
     typed_literal,
 )
-from tileir.typed.raising.loops import result_place, scan_statement, with_stacked_histories
-from tileir.typed.raising.numbers import number_statements
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:

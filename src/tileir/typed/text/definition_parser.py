@@ -23,7 +23,9 @@ from tileir.typed.ir import (
     Contraction,
     Coordinate,
     Elementwise,
+    Function,
     Gather,
+    Operation,
     Override,
     Recall,
     Reduce,
@@ -35,7 +37,7 @@ from tileir.typed.ir import (
     ShapeOf,
     Upstream,
 )
-from tileir.typed.text.lexer import WORD
+from tileir.typed.text.lexer import WORD, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,9 +45,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.core.text.span import Span
     from tileir.tile.text.constant_parser import ConstantParser
-    from tileir.typed.ir import Function, Operation
     from tileir.typed.tensor_type import Shape
-    from tileir.typed.text.cursor import Cursor
 
 T = TypeVar("T")
 

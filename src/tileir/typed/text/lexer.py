@@ -1,21 +1,33 @@
-"""The tokens of typed text, and how names are spelt there."""
+"""The tokens of typed text, and how names are spelt there.
+
+A place in the tokens of a typed text, and its small parts: names, numbers, types, affine expressions.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.text import lexing
+from tileir.poly.reading import read_affine
 from tileir.tile.text.lexer import FLOAT as FLOAT
 from tileir.tile.text.lexer import INDEX
 from tileir.tile.text.lexer import INTEGER as INTEGER
 
 if TYPE_CHECKING:
-    from tileir.core.text.lexing import Faults
+    from collections.abc import Callable, Mapping
+
+    from tileir.core.text.lexing import Faults, Token
     from tileir.core.text.span import Source
+    from tileir.poly.affine import Affine
+    from tileir.typed.tensor_type import Shape
+
 
 WORD: Final = INDEX
 """A plain name, or a word of the language. The arrays of Tile are read from the same tokens, so kinds are Tile's."""
@@ -84,3 +96,144 @@ def unquoted(quoted: str) -> str:
     """
     name: str = json.loads(f'"{quoted[1:-1]}"')
     return name
+
+
+MAX_DIGITS: Final = 4000
+"""Integers with more digits are refused; Python converts no more than 4300."""
+MAX_SIZE: Final = 2**63 - 1
+"""The greatest size, axis or count."""
+
+_DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtype.value: dtype for dtype in DType})
+_WORDS: Final[Mapping[str, bool | float]] = MappingProxyType(
+    {"true": True, "false": False, "inf": math.inf, "nan": math.nan}
+)
+
+
+@attrs.define
+class Cursor(lexing.Cursor):
+    """The token that is looked at, and the small parts of the grammar."""
+
+    tokens: Lexer
+
+    @classmethod
+    def at_start(cls, source: Source, faults: Faults) -> Cursor:
+        """Look at the first token of ``source``."""
+        lexer = Lexer.of(source, faults)
+        return cls(source, faults, lexer.next(), lexer)
+
+    def recover(self, pattern: re.Pattern[str]) -> None:
+        """Pass over what cannot be read: look at what stands behind the next match of a pattern."""
+        self.tokens.skip(pattern, self._last.stop)
+        self.token = self.tokens.next()
+
+    # --- words and names ---
+
+    def at_word(self, word: str) -> bool:
+        """Return whether a word comes next."""
+        return self.token.kind == WORD and self.token.text == word
+
+    def skip_word(self, word: str) -> bool:
+        """Take a word if it comes next, and say whether it did."""
+        found = self.at_word(word)
+        if found:
+            self.advance()
+        return found
+
+    def word(self, word: str) -> None:
+        """Take a word, which must come next."""
+        if not self.skip_word(word):
+            raise self.unexpected(f"'{word}'")
+
+    def name(self, what: str = "a name") -> str:
+        """Read a name."""
+        if self.token.kind == QUOTED:
+            token = self.advance()
+            try:
+                return unquoted(token.text)
+            except ValueError:
+                message = 'this name has an escape that JSON does not know: write \\\\ for one \\, and \\" for "'
+                raise self.report_and_abandon(message, self.span_of(token), "TIL102") from None
+        return self.expect(WORD, what).text
+
+    def names(self, *ends: str) -> tuple[str, ...]:
+        """Read names with commas between them; none where one of ``ends`` comes next."""
+        return () if self.token.kind in ends else self.list(self.name)
+
+    def one_of(self, words: Mapping[str, lexing.T], what: str) -> lexing.T:
+        """Read one of some words, and return what it stands for."""
+        if self.token.kind != WORD or self.token.text not in words:
+            raise self.unexpected(f"{what}: {', '.join(words)}")
+        return words[self.advance().text]
+
+    # --- numbers ---
+
+    def integer(self) -> int:
+        """Read an integer, with or without a sign."""
+        negative = self.skip("-")
+        token = self.expect(INTEGER, "an integer")
+        value = self._digits(token)
+        return -value if negative else value
+
+    def size(self) -> int:
+        """Read a size, an axis, or a count."""
+        start = self.token.start
+        value = self.integer()
+        if abs(value) > MAX_SIZE:
+            raise self.report_and_abandon("a size is at most 2**63 - 1", self.span_from(start), "TIL104")
+        return value
+
+    def number(self) -> bool | int | float:
+        """Read a number, ``true`` or ``false``."""
+        start = self.token.start
+        negative = self.skip("-")
+        value = self._number()
+        if negative and isinstance(value, bool):
+            raise self.report_and_abandon("only a number has a sign", self.span_from(start), "TIL102")
+        return -value if negative else value
+
+    def _number(self) -> bool | int | float:
+        if self.token.kind == WORD and self.token.text in _WORDS:
+            return _WORDS[self.advance().text]
+        if not self.at(FLOAT):
+            return self._digits(self.expect(INTEGER, "a number, true or false"))
+        token = self.advance()
+        value = float(token.text)
+        if math.isinf(value):
+            raise self.report_and_abandon("no float is that large; write inf", self.span_of(token), "TIL104")
+        return value
+
+    def _digits(self, token: Token) -> int:
+        if len(token.text) > MAX_DIGITS:
+            message = f"an integer has at most {MAX_DIGITS} digits"
+            raise self.report_and_abandon(message, self.span_of(token), "TIL104")
+        return int(token.text)
+
+    # --- types and expressions ---
+
+    def dtype(self) -> DType:
+        """Read the name of a dtype."""
+        dtype = self.dtype_ahead()
+        self.advance()
+        return dtype
+
+    def dtype_ahead(self) -> DType:
+        """Return the dtype whose name comes next, without taking it."""
+        if self.token.kind != WORD or self.token.text not in _DTYPES:
+            raise self.unexpected(f"a dtype: {', '.join(_DTYPES)}")
+        return _DTYPES[self.token.text]
+
+    def tensor_type(self) -> tuple[DType, Shape]:
+        """Read a dtype and the sizes behind it, as in ``f32[2, 3]``."""
+        dtype = self.dtype()
+        return dtype, self.bracketed(self.size)
+
+    def affine(self) -> Affine:
+        """Read an affine expression of indices."""
+        return read_affine(self, INTEGER, self.integer, self.name)
+
+    def bracketed(self, item: Callable[[], lexing.T]) -> tuple[lexing.T, ...]:
+        """Read ``[item, …]``."""
+        self.expect("[")
+        items = () if self.at("]") else self.list(item)
+        self.expect("]", "',' or ']'")
+        return items

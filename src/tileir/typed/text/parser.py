@@ -14,9 +14,8 @@ from tileir.tile.text.constant_parser import ConstantParser
 from tileir.typed.dataflow import MAX_NESTING
 from tileir.typed.ir import Function, Operation, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
-from tileir.typed.text.cursor import Cursor
 from tileir.typed.text.definition_parser import DefinitionParser, Head
-from tileir.typed.text.lexer import BODY, NEXT_INPUT, NEXT_STATEMENT, WORD
+from tileir.typed.text.lexer import BODY, NEXT_INPUT, NEXT_STATEMENT, WORD, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer, listed
-from tileir.tile.text.constant_printer import value_text
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
+from tileir.tile.text.printer import value_text
 from tileir.typed.ir import (
     Access,
     Argsort,

@@ -12,7 +12,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
-from tileir.passes.schedules.vectors.turning import turned_tile
+from tileir.passes.schedules.vectors.register_transpose import turned_tile
 from tileir.poly.affine import Affine
 from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Use, product
