@@ -1,7 +1,4 @@
-"""Channels of pictures, and what lies outside of pictures: the nearest pixel, a mirror image, the other end, or 0.
-
-What lies outside of pictures, as Tile: the nearest pixel, a mirror image, the other end, or 0.
-"""
+"""Channels of pictures, and what lies outside of pictures: the nearest pixel, a mirror image, the other end, or 0."""
 
 from __future__ import annotations
 
