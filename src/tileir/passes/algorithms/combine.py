@@ -9,9 +9,11 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
 from tileir.passes.algorithms.extrema import separated
-from tileir.passes.base import at_least, selected_kernel, with_temporaries
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.schedule.nest import product
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -55,26 +57,17 @@ class Combine:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with tuple reductions by several states."""
-        names = NameScope.of(memory.name for memory in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        for kernel in program.main.statements:
-            suits = isinstance(kernel, stripe.Block) and selected_kernel(kernel, self.reqs)
-            found = TupleReduction.of(kernel) if suits and isinstance(kernel, stripe.Block) else None
-            if found is None:
-                statements.append(kernel)
-                continue
-            blocks, temporaries = self._kernels(found, names)
-            statements.extend(blocks)
-            added.extend(temporaries)
-        if all(a is b for a, b in zip(statements, program.main.statements, strict=False)):
-            return program
-        return with_temporaries(program, statements, added)
+        return replaced(program, self._combined, self.reqs)
+
+    def _combined(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+        found = TupleReduction.of(kernel)
+        kernels = self._kernels(found, names) if found is not None else refused("TR662")
+        return kernels if isinstance(kernels, Refused) else Replacement(tuple(kernels[0]), tuple(kernels[1]))
 
     def _kernels(
         self, found: TupleReduction, names: NameScope
-    ) -> tuple[Sequence[stripe.Block], Sequence[stripe.Refinement]]:
-        """Return the kernels of one reduction, and the temporaries between them."""
+    ) -> tuple[Sequence[stripe.Block], Sequence[stripe.Refinement]] | Refused:
+        """Return the kernels of one reduction, and the temporaries between them; refused where it stays a loop."""
         lanes = sch.vector_lanes(self.vector_bytes, found.widest_itemsize, self.max_lanes)
         along = next((i for i in found.inner if found.is_contiguous(i.name)), None)
         if self.least is None or (0 if along is None else along.range) < self.least:
@@ -91,7 +84,7 @@ class Combine:
             return builder.across(across, lanes, self._width(found, across, lanes)), ()
         if (count := self._count(found, found.inner[0])) > 1:
             return builder.along(found.inner[0], 1, 1, count, names)
-        return (found.kernel,), ()
+        return refused("TR663", lanes=lanes, terms=product(i.range for i in found.inner))
 
     def _count(self, found: TupleReduction, index: stripe.Index) -> int:
         """Return in how many parts an index is cut, all of one length: as many as divide most of it."""

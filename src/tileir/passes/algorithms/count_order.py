@@ -18,8 +18,9 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
-from tileir.passes.base import with_temporaries
+from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -36,23 +37,20 @@ class CountOrder:
 
     def __call__(self, program: Program) -> Program:
         """Return the program without such kernels, but for those in loops."""
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        for kernel in program.main.statements:
-            order = _order(kernel)
-            if order is None or not isinstance(kernel, stripe.Block):
-                statements.append(kernel)
-                continue
-            counted = _Counted.of(kernel, order, names.fresh("ranks"))
-            statements += [counted.ranking(), counted.choosing()]
-            added.append(counted.memory)
-        return with_temporaries(program, statements, added) if added else program
+        return replaced(program, _counted)
 
 
-def _order(kernel: stripe.Statement) -> stripe.Special | None:
+def _counted(kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+    order = _order(kernel)
+    if order is None:
+        return refused("TR661")
+    counted = _Counted.of(kernel, order, names.fresh("ranks"))
+    return Replacement((counted.ranking(), counted.choosing()), (counted.memory,))
+
+
+def _order(kernel: stripe.Block) -> stripe.Special | None:
     """Return what orders the rows of a kernel, where it does nothing else."""
-    if not isinstance(kernel, stripe.Block) or kernel.constraints:
+    if kernel.constraints:
         return None
     match kernel.statements:
         case (stripe.Special(name="order") as order,):

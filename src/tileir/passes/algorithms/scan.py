@@ -10,12 +10,12 @@ from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import running
-from tileir.passes.base import NOT_MEANT, at_least, selected_kernel, with_temporaries
+from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.expansion import called_block
+from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -69,33 +69,17 @@ class Scan:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with scans in place of such contractions."""
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        for number, kernel in enumerate(program.main.statements):
-            if not isinstance(kernel, stripe.Block):
-                statements.append(kernel)
-                continue
-            found = self._found(kernel)
-            remark(called_block(kernel), found if isinstance(found, Refused) else None, number=number)
-            if isinstance(found, Refused):
-                statements.append(kernel)
-                continue
-            blocks, temporary = self._kernels(kernel, found, names)
-            statements.extend(blocks)
-            added.extend(temporary)
-        if all(a is b for a, b in zip(statements, program.main.statements, strict=False)):
-            return program
-        return with_temporaries(program, statements, added)
+        return replaced(program, self._scanned, self.reqs)
 
-    def _found(self, kernel: stripe.Block) -> Running | Refused:
-        """Return the scan that a kernel is; refused for other kernels, and short ones."""
-        if not selected_kernel(kernel, self.reqs):
-            return NOT_MEANT
+    def _scanned(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+        """Return the kernels of a scan; refused for other kernels, and short ones."""
         found = running(kernel)
         if found is None:
             return refused("TR628")
-        return refused("TR629", steps=found.steps, least=self.least) if found.steps < self.least else found
+        if found.steps < self.least:
+            return refused("TR629", steps=found.steps, least=self.least)
+        blocks, temporaries = self._kernels(kernel, found, names)
+        return Replacement(tuple(blocks), tuple(temporaries))
 
     def _kernels(
         self, kernel: stripe.Block, found: Running, names: NameScope

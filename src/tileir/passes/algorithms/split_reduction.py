@@ -12,13 +12,14 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import reads_neighbours
-from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.kernels.expansion import called_block, left
+from tileir.passes.base import at_least
+from tileir.passes.kernels.expansion import left
+from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 from tileir.schedule.reindex import with_values
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -56,23 +57,9 @@ class SplitReduction:
         """Return the program with such reductions split."""
         if self.parts < 2 and not self.depth:
             return left(program, refused("TR620"))
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        for number, kernel in enumerate(program.main.statements):
-            split = self._split(kernel, names) if isinstance(kernel, stripe.Block) else refused("TR106")
-            if isinstance(kernel, stripe.Block):
-                remark(called_block(kernel), split if isinstance(split, Refused) else None, number=number)
-            if isinstance(split, Refused):
-                statements.append(kernel)
-            else:
-                statements.extend((split.partial, split.final))
-                added.append(split.temporary)
-        if not added:
-            return program
-        return with_temporaries(program, statements, added)
+        return replaced(program, self._split)
 
-    def _split(self, kernel: stripe.Block, names: NameScope) -> _Split | Refused:
+    def _split(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
         if (why := _against_contraction(kernel)) is not None:
             return why
         (output,) = (r for r in kernel.refinements if r.direction.writes)
@@ -154,15 +141,6 @@ def _against_contraction(kernel: stripe.Block) -> Refused | None:
     return refused("TR627", output=output.name) if joined else None
 
 
-@attrs.frozen(repr=False)
-class _Split:
-    """The two contractions, and what is between them."""
-
-    partial: stripe.Block
-    final: stripe.Block
-    temporary: stripe.Refinement
-
-
 def _is_indirect(kernel: stripe.Block) -> bool:
     return any(isinstance(s, stripe.Load | stripe.Store) and s.index is not None for s in kernel.statements)
 
@@ -181,7 +159,7 @@ def _reach(kernel: stripe.Block, index: str) -> int:
 
 def _build(
     kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, parts: int, names: NameScope
-) -> _Split:
+) -> Replacement:
     indices = NameScope.of(i.name for i in kernel.indices)
     within = attrs.evolve(index, range=-(-index.range // parts))
     parts = -(-index.range // within.range)
@@ -221,4 +199,5 @@ def _build(
     )
     zero = tuple(Affine() for _ in shape.dims)
     temporary = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
-    return _Split(attrs.evolve(partial, deps=()), final, temporary)
+    facts = (("index", index.name), ("parts", parts))
+    return Replacement((attrs.evolve(partial, deps=()), final), (temporary,), facts)

@@ -12,10 +12,13 @@ import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
+from tileir.passes.kernels.expansion import called_block, left
+from tileir.passes.kernels.forms import against_flat
 from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 from tileir.schedule.reindex import with_values
+from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -41,44 +44,70 @@ class SplitScatter:
     def __call__(self, program: Program) -> Program:
         """Return the program with such sums split."""
         if self.parts < 2:
-            return program
+            return left(program, refused("TR620"))
         names = NameScope.of(r.name for r in program.memory)
         statements: list[stripe.Statement] = []
         added: list[stripe.Refinement] = []
-        for kernel in program.main.statements:
+        for number, kernel in enumerate(program.main.statements):
             clear = statements[-1] if statements else None
-            found = self._parts(clear, kernel)
-            if found and isinstance(kernel, stripe.Block) and isinstance(clear, stripe.Block):
-                split = _split(clear, kernel, *found, names)
-                statements[-1:] = split[:3]
-                added.append(split[3])
-            else:
+            if not isinstance(kernel, stripe.Block):
                 statements.append(kernel)
-        if not added:
-            return program
-        return with_temporaries(program, statements, added)
+                continue
+            why = _against(clear, kernel) or self._against_parts(kernel)
+            remark(called_block(kernel), why, number=number)
+            if why is not None or not isinstance(clear, stripe.Block):
+                statements.append(kernel)
+                continue
+            split = _split(clear, kernel, *self._parts(kernel), names)
+            statements[-1:] = split[:3]
+            added.append(split[3])
+        return with_temporaries(program, statements, added) if added else program
 
-    def _parts(self, clear: stripe.Statement | None, kernel: stripe.Statement) -> tuple[stripe.Index, int] | None:
-        """Return the index to cut, and into how many parts; None where that does not pay."""
-        if not isinstance(kernel, stripe.Block) or not isinstance(clear, stripe.Block) or "scatter" not in kernel.tags:
-            return None
-        outputs = [r for r in kernel.refinements if r.direction.writes]
-        if kernel.blocks or kernel.constraints or len(outputs) != 1 or "fill" not in clear.tags:
-            return None
-        (output,) = outputs
-        plain = all(index.is_plain for index in kernel.indices)
-        cleared = [r.source for r in clear.refinements if r.direction.writes] == [output.source]
-        if output.aggregation is not Aggregation.SUM or not plain or not cleared or not output.access:
-            return None
-        written = {name for access in output.access for name in access.indices}
-        beside = product(index.range for index in kernel.indices if index.name in written)
-        free = [index for index in kernel.indices if index.name not in written]
-        if not free or any(len(access.terms) > 1 for access in output.access):
-            return None
+    def _against_parts(self, kernel: stripe.Block) -> Refused | None:
+        """Return why tables for several parts would not pay."""
+        if not _free(kernel):
+            return refused("TR666")
+        index, parts = self._parts(kernel)
+        return refused("TR667", index=index.name, range=index.range) if parts < 2 else None
+
+    def _parts(self, kernel: stripe.Block) -> tuple[stripe.Index, int]:
+        """Return the index to cut, and into how many parts."""
+        (output,) = (r for r in kernel.refinements if r.direction.writes)
+        free = _free(kernel)
+        beside = product(index.range for index in kernel.indices if index not in free)
         index = max(free, key=lambda each: each.range)
-        points = product(each.range for each in free)
-        wanted = min(self.parts // max(1, beside), points // (self.updates * output.shape.dims[0].size), index.range)
-        return (index, power_of_two_below(wanted)) if wanted > 1 else None
+        updates = product(each.range for each in free) // (self.updates * output.shape.dims[0].size)
+        return index, power_of_two_below(max(1, min(self.parts // max(1, beside), updates, index.range)))
+
+
+def _against(clear: stripe.Statement | None, kernel: stripe.Block) -> Refused | None:
+    """Return why a kernel is no sum into places that data choose, cleared right before; None where it is one."""
+    if "scatter" not in kernel.tags:
+        return refused("TR664")
+    if (why := against_flat(kernel)) is not None:
+        return why
+    if kernel.constraints:
+        return refused("TR616")
+    outputs = [r for r in kernel.refinements if r.direction.writes]
+    if len(outputs) != 1:
+        return refused("TR625")
+    (output,) = outputs
+    cleared = (
+        isinstance(clear, stripe.Block)
+        and "fill" in clear.tags
+        and [r.source for r in clear.refinements if r.direction.writes] == [output.source]
+    )
+    if not cleared:
+        return refused("TR665")
+    if output.aggregation is not Aggregation.SUM or not output.access:
+        return refused("TR668")
+    return refused("TR627") if any(len(access.terms) > 1 for access in output.access) else None
+
+
+def _free(kernel: stripe.Block) -> list[stripe.Index]:
+    """Return the indices that do not move the place of an update."""
+    (output,) = (r for r in kernel.refinements if r.direction.writes)
+    return [index for index in kernel.indices if all(index.name not in access.indices for access in output.access)]
 
 
 def _split(

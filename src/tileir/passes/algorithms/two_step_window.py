@@ -10,13 +10,15 @@ from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import terms_of
-from tileir.passes.base import at_least, selected_kernel, with_temporaries
+from tileir.passes.base import at_least
+from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.ir import Block, Dim, Direction, Load, Refinement, Store, TensorShape
 
 if TYPE_CHECKING:
     from tileir.passes.analysis.running import Terms
-    from tileir.stripe.ir import Index, Program, Statement
+    from tileir.stripe.ir import Index, Program
 
 
 @attrs.frozen
@@ -45,34 +47,34 @@ class TwoStepWindow:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such contractions in two steps."""
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[Statement] = []
-        added: list[Refinement] = []
-        for kernel in program.main.statements:
-            window = self._window(kernel) if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs) else None
-            if window is None:
-                statements.append(kernel)
-            else:
-                between = window.between(names)
-                statements.extend(window.kernels(between))
-                added.append(between)
-        if not added:
-            return program
-        return with_temporaries(program, statements, added)
+        return replaced(program, self._stepped, self.reqs)
 
-    def _window(self, kernel: Block) -> _Window | None:
-        """Return how to compute a kernel in two steps; None where it is no such window, or too narrow."""
+    def _stepped(self, kernel: Block, names: NameScope) -> Replacement | Refused:
+        window = self._window(kernel)
+        if isinstance(window, Refused):
+            return window
+        between = window.between(names)
+        facts = (("first", window.first), ("second", window.second))
+        return Replacement(window.kernels(between), (between,), facts)
+
+    def _window(self, kernel: Block) -> _Window | Refused:
+        """Return how to compute a kernel in two steps; refused where it is no such window, or too narrow."""
         terms = terms_of(kernel)
-        if terms is None or terms.slant != -1 or kernel.constraints:
-            return None
+        if terms is None or terms.slant != -1:
+            return refused("TR671")
+        if kernel.constraints:
+            return refused("TR616")
         if [type(statement) for statement in kernel.statements] != [Load, Store]:
-            return None
+            return refused("TR672")
         width, along = terms.reduced.range, address(terms.output).coefficient(terms.along.name)
-        rows = any(abs(int(address(terms.output).coefficient(i.name))) > abs(int(along)) for i in terms.others)
-        if not rows or not self.least <= width <= self.most or terms.along.range < self.row:
-            return None
+        if not any(abs(int(address(terms.output).coefficient(i.name))) > abs(int(along)) for i in terms.others):
+            return refused("TR673")
+        if not self.least <= width <= self.most:
+            return refused("TR674", width=width, least=self.least, most=self.most)
+        if terms.along.range < self.row:
+            return refused("TR675", outputs=terms.along.range, least=self.row)
         steps = _steps(width, overlapping=terms.output.aggregation in (Aggregation.MAX, Aggregation.MIN))
-        return None if steps is None else _Window(kernel, terms, *steps)
+        return refused("TR676", width=width) if steps is None else _Window(kernel, terms, *steps)
 
 
 def _steps(width: int, *, overlapping: bool) -> tuple[int, int, int] | None:

@@ -18,6 +18,7 @@ from tileir.passes.kernels.equal_scalars import made_once
 from tileir.passes.kernels.jam import MERGES
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed, renamed
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar_inputs, scalar_output
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class UnrollWindow:
             found = self._window(kernel) if selected_kernel(kernel, self.reqs) else None
             if found is not None and _slides(kernel, *found):
                 weighed.update(_walks(kernel, *found))
-        return self._beside(map_kernels(program, self._kernel, self.reqs), weighed) if weighed else program
+        after = map_kernels(program, self._kernel, self.reqs)
+        return self._beside(after, weighed) if weighed else after
 
     def _window(self, kernel: Block) -> tuple[Refinement, list[Index]] | None:
         """Return the result of a flat kernel that aggregates few points, and the indices of these."""
@@ -65,9 +67,9 @@ class UnrollWindow:
         window = [i for i in kernel.indices if i.name not in output]
         return (result, window) if 1 < prod(i.range for i in window) <= self.most else None
 
-    def _kernel(self, kernel: Block) -> Block:
+    def _kernel(self, kernel: Block) -> Block | Refused:
         found = self._window(kernel)
-        return _written_out(kernel, *found) if found is not None and _slides(kernel, *found) else kernel
+        return _written_out(kernel, *found) if found is not None and _slides(kernel, *found) else refused("TR678")
 
     def _beside(self, program: Program, weighed: set[_Walk]) -> Program:
         """Return the program with those reductions written out that walk through tensors as windows do."""

@@ -8,9 +8,11 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.running import running, terms_of
-from tileir.passes.base import at_least, selected_kernel, with_temporaries
+from tileir.passes.base import at_least
+from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -47,26 +49,25 @@ class Window:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such contractions in two steps."""
-        names = NameScope.of(r.name for r in program.memory)
-        statements: list[stripe.Statement] = []
-        added: list[stripe.Refinement] = []
-        for kernel in program.main.statements:
-            if isinstance(kernel, stripe.Block) and selected_kernel(kernel, self.reqs):
-                for piece in self._pieces(kernel):
-                    blocks, temporaries = self._scans(piece, names)
-                    statements.extend(blocks)
-                    added.extend(temporaries)
-            else:
-                statements.append(kernel)
-        if all(new is old for new, old in zip(statements, program.main.statements, strict=False)):
-            return program
-        return with_temporaries(program, statements, added)
+        return replaced(program, self._scanned, self.reqs)
 
-    def _pieces(self, kernel: stripe.Block) -> tuple[stripe.Block, ...]:
-        """Cut a kernel where other bounds begin to hold, if that makes a scan or a window of some piece."""
+    def _scanned(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
         terms = terms_of(kernel)
-        if terms is None or terms.along.range < self.least_outputs or terms.reduced.range < self.least:
-            return (kernel,)
+        if terms is None:
+            return refused("TR671")
+        if terms.reduced.range < self.least:
+            return refused("TR674", width=terms.reduced.range, least=self.least)
+        if terms.along.range < self.least_outputs:
+            return refused("TR675", outputs=terms.along.range, least=self.least_outputs)
+        pieces = self._pieces(kernel, terms)
+        made = [self._scans(piece, names) for piece in pieces]
+        blocks = tuple(block for blocks, _ in made for block in blocks)
+        if len(blocks) == 1 and blocks[0] is kernel:
+            return refused("TR677", pieces=len(terms.cuts()))
+        return Replacement(blocks, tuple(each for _, temporaries in made for each in temporaries))
+
+    def _pieces(self, kernel: stripe.Block, terms: Terms) -> tuple[stripe.Block, ...]:
+        """Cut a kernel where other bounds begin to hold, if that makes a scan or a window of some piece."""
         cuts = terms.cuts()
         if len(cuts) == 1 or len(cuts) > _MOST_PIECES:
             return (kernel,)

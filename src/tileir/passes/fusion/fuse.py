@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.rewrite import rewritten
-from tileir.passes.base import at_least, free_tags, selected, selected_kernel, with_kernels
+from tileir.passes.base import NOT_MEANT, at_least, free_tags, selected, selected_kernel, with_kernels
 from tileir.passes.fusion.hoist import hoisted
 from tileir.passes.fusion.scan import FusionScan
+from tileir.passes.kernels.expansion import called_block, left
+from tileir.schedule.remarks import listener, refused, remark
 from tileir.stripe.ir import Block, Direction
 from tileir.stripe.tags import KERNEL
 
@@ -93,15 +95,22 @@ class Fuse:
         if self.parent_reqs:
             return with_kernels(program, rewritten(program.main.statements, self._in_kernel))
         if KERNEL in self.exclude:
-            return program
+            return left(program, NOT_MEANT)
         options = attrs.evolve(self, a_reqs=_but_kernel(self.a_reqs), b_reqs=_but_kernel(self.b_reqs))
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
-        return with_kernels(program, FusionScan(options, program.main, frozenset(kept)).statements())
+        scan = FusionScan(options, program.main, frozenset(kept))
+        statements = scan.statements()
+        for number, block, why in scan.outcomes() if listener() is not None else ():
+            remark(called_block(block), why, number=number)
+        return with_kernels(program, statements)
 
     def _in_kernel(self, kernel: Statement) -> tuple[Statement, ...]:
         """Join blocks in each block that carries ``parent_reqs``, the outermost ones of those inside each other."""
         here = isinstance(kernel, Block) and selected_kernel(kernel, self.parent_reqs)
-        return (self._inside(kernel, here=here),)
+        after = self._inside(kernel, here=here)
+        if isinstance(kernel, Block):
+            remark(called_block(kernel), refused("TR680") if after is kernel else None)
+        return (after,)
 
     def _inside(self, statement: Statement, *, here: bool) -> Statement:
         if not isinstance(statement, Block):

@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import DependenceScan
-from tileir.passes.base import selected
+from tileir.passes.base import NOT_MEANT, selected
 from tileir.passes.fusion.group import FusionGroup
 from tileir.passes.fusion.match import (
     Shared,
@@ -25,11 +25,12 @@ from tileir.passes.fusion.match import (
 )
 from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.sink import is_direct
+from tileir.schedule.remarks import Refused, refused, strongest
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Index, views_read, views_written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tileir.passes.fusion.fuse import Fuse
     from tileir.stripe.ir import Statement
@@ -61,14 +62,12 @@ class FusionScan:
         options: What to join.
         parent: The block whose statements are looked at.
         kept: Its tensors that are needed whatever its statements do.
-        changed: Whether anything was joined.
 
     """
 
     options: Fuse
     parent: Block
     kept: frozenset[str]
-    changed: bool = attrs.field(default=False, init=False)
     _roots: Mapping[str, str] = attrs.field(init=False)
     _order: DependenceScan = attrs.field(init=False)
     _groups: dict[int, FusionGroup] = attrs.field(factory=dict, init=False)
@@ -84,6 +83,8 @@ class FusionScan:
     _bytes: dict[str, int] = attrs.field(factory=dict, init=False)
     _passing: set[str] = attrs.field(factory=set, init=False)
     _visited: int = attrs.field(default=0, init=False)
+    _joining: set[int] = attrs.field(factory=set, init=False)
+    _refused: dict[int, list[Refused]] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._roots = {r.name: r.source or r.name for r in self.parent.refinements}
@@ -114,10 +115,18 @@ class FusionScan:
                 self._fixed[number] = _Fixed(number, statement)
                 for need in needs:
                     self._at(need).users.add(number)
-        if not self.changed:
+        if not self._joining:
             return self.parent.statements
         both: list[FusionGroup | _Fixed] = [*self._groups.values(), *self._fixed.values()]
         return tuple(group.body() for group in sorted(both, key=lambda group: group.position))
+
+    def outcomes(self) -> Iterator[tuple[int, Block, Refused | None]]:
+        """Yield each block by number, with why it stands alone, when all are seen; None where it was joined."""
+        for number, block in enumerate(self.parent.statements):
+            if isinstance(block, Block):
+                said = self._refused.get(number)
+                why = refused("TR681") if said is None else strongest(said)
+                yield number, block, None if number in self._joining else why
 
     def _visit(self, number: int, block: Block, needs: set[int]) -> None:
         """Add a block, and join it with earlier ones where that is legal and pays."""
@@ -129,6 +138,7 @@ class FusionScan:
         for producer in producers:
             self._at(producer).users.add(number)
         if not group.is_movable:
+            self._refused[number] = [refused("TR682")]
             return
         candidates = sorted(producers & self._groups.keys(), key=lambda p: self._groups[p].position, reverse=True)
         for producer in candidates[:_MOST_CANDIDATES]:
@@ -144,7 +154,7 @@ class FusionScan:
         """Let a block that stands alone compute what it reads of others that do."""
         for producer in sorted(producers):
             first, second = self._groups[producer], self._groups.get(number)
-            if second is None or first.members + second.members > 2 or not self._allows(first, second):
+            if second is None or first.members + second.members > 2 or self._against(first, second) is not None:
                 continue
             # What the producer reads must still be there, and what it writes must be all that it writes.
             stable = all(self._last_writers.get(root, -1) < producer for root in first.read)
@@ -166,7 +176,7 @@ class FusionScan:
                 for need in first.needs:
                     self._at(need).users.add(number)
                 self._groups[number] = group
-                self.changed = True
+                self._joining.add(number)
 
     def _join_sibling(self, number: int) -> None:
         group = self._groups[self._find(number)]
@@ -196,22 +206,32 @@ class FusionScan:
         if one == other:
             return False
         first, second = sorted((self._groups[one], self._groups[other]), key=lambda group: group.position)
-        if not self._allows(first, second):
+        base = self._together(first, second, sibling=sibling)
+        if isinstance(base, Refused):
+            self._refused.setdefault(other, []).append(base)
             return False
+        kept, gone = (one, other) if self._groups[one] is base else (other, one)
+        self._joined[gone] = kept
+        del self._groups[gone]
+        self._joining.update((kept, gone))
+        return True
+
+    def _together(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | Refused:
+        """Return the group that has both; refused where that is not legal, or does not pay."""
+        if (why := self._against(first, second)) is not None:
+            return why
         position = self._common_position(first, second)
-        if position is None or self._keeps_more(first, second, position):
-            return False
+        if position is None:
+            return refused("TR687")
+        if self._keeps_more(first, second, position):
+            return refused("TR688")
         base = self._joined_whole(first, second, sibling=sibling)
         if base is None and (not self.options.perfect or (sibling and self.options.sibling_reductions)):
             base = self._joined_shared(first, second, sibling=sibling)
         if base is None:
-            return False
+            return refused("TR689")
         base.position = position
-        kept, gone = (one, other) if self._groups[one] is base else (other, one)
-        self._joined[gone] = kept
-        del self._groups[gone]
-        self.changed = True
-        return True
+        return base
 
     def _joined_whole(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | None:
         """Join groups whose boxes correspond, and return what has both; None where they cannot."""
@@ -283,28 +303,27 @@ class FusionScan:
         base.absorb(added, before=before, tags=self.options.fused_set, fresh=self._fresh(base, added))
         return base
 
-    def _allows(self, first: FusionGroup, second: FusionGroup) -> bool:
-        options = self.options
+    def _against(self, first: FusionGroup, second: FusionGroup) -> Refused | None:
+        """Return why the options keep two groups apart, wherever they meet."""
+        options, reductions = self.options, first.reductions + second.reductions
         if not (first.is_movable and second.is_movable):
-            return False
-        if not (selected(first.block, options.a_reqs) and selected(second.block, options.b_reqs)):
-            return False
-        if any(tag in group.block.tags for tag in options.exclude for group in (first, second)):
-            return False
-        if options.no_inner and first.reductions + second.reductions:
-            return False
-        if options.no_constraints and (first.block.constraints or second.block.constraints):
-            return False
-        if first.reductions + second.reductions > options.max_reductions:
-            return False
+            return refused("TR682")
+        excluded = any(tag in group.block.tags for tag in options.exclude for group in (first, second))
+        if excluded or not (selected(first.block, options.a_reqs) and selected(second.block, options.b_reqs)):
+            return NOT_MEANT
+        constrained = options.no_constraints and (first.block.constraints or second.block.constraints)
+        if constrained or (options.no_inner and reductions):
+            return refused("TR683")
+        if reductions > options.max_reductions:
+            return refused("TR684", loops=reductions, most=options.max_reductions)
         if options.rows and first.reductions and second.reductions:
             products = sum(map(has_outer_product, (first, second)))
             if products == 1 or (products == 2 and not options.products):
-                return False
-        return (
-            first.computations + second.computations <= options.max_statements
-            and self._shared(first, second) <= options.max_refs
-        )
+                return refused("TR685")
+        computations, tensors = first.computations + second.computations, self._shared(first, second)
+        if computations > options.max_statements or tensors > options.max_refs:
+            return refused("TR686", statements=computations, tensors=tensors)
+        return None
 
     def _fresh(self, *groups: FusionGroup) -> frozenset[str]:
         """Return the tensors that hold nothing before ``groups``, which write them."""

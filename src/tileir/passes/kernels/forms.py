@@ -65,6 +65,17 @@ def against_reading(nest: Nest) -> Refused | None:
     return next((refused("TR203", memory=use.root) for use in reading if use.root in written), None)
 
 
+def against_flat(kernel: stripe.Block) -> Refused | None:
+    """Return what keeps a kernel from being scalar statements over loops that no schedule has marked."""
+    for statement in kernel.statements:
+        if isinstance(statement, stripe.Block | stripe.Special):
+            return refused("TR114" if isinstance(statement, stripe.Block) else "TR106")
+    for index in kernel.indices:
+        if not index.is_plain:
+            return refused("TR101" if index.affine is None else "TR102", index=index.name)
+    return None
+
+
 def against_plain(nest: Nest) -> Refused | None:
     """Return what keeps a nest from having one reduction, into scalar accumulators, with independent points."""
     reductions = [segment for segment in nest.segments if segment.loops]

@@ -8,11 +8,12 @@ import attrs
 
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.kernels.forms import against_flat
 from tileir.passes.regions.inside import divided, inside
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.schedule.remarks import Done, Refused, refused
-from tileir.stripe.ir import Block, Special
+from tileir.stripe.ir import Block
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program
@@ -77,14 +78,10 @@ class SplitBorder:
 
 def _against_elementwise(kernel: Block) -> Refused | None:
     """Return what keeps a kernel from computing each point by itself, wherever that is."""
-    for statement in kernel.statements:
-        if isinstance(statement, Block | Special):
-            return refused("TR114" if isinstance(statement, Block) else "TR106")
+    if (why := against_flat(kernel)) is not None:
+        return why
     if kernel.constraints:
         return refused("TR616")
-    for index in kernel.indices:
-        if not index.is_plain:
-            return refused("TR101" if index.affine is None else "TR102", index=index.name)
     merging = next((r.name for r in kernel.refinements if r.merges), None)
     return None if merging is None else refused("TR206", memory=merging)
 

@@ -8,8 +8,9 @@ import attrs
 import numpy as np
 
 from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.kernels.forms import against_flat
 from tileir.schedule.remarks import Refused, refused
-from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Special, Store, scalar_inputs
+from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Store, scalar_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,14 +107,10 @@ def _against_plain(kernel: Block) -> Refused | None:
     """Return what keeps a kernel from computing each point of its indices by itself, without loops inside."""
     if kernel.constraints:
         return refused("TR306", index=kernel.constraints[0].indices[0] if kernel.constraints[0].indices else "")
-    for index in kernel.indices:
-        if not index.is_plain:
-            return refused("TR102" if index.affine is not None else "TR101", index=index.name)
+    if (why := against_flat(kernel)) is not None:
+        return why
     if not kernel.indices:
         return refused("TR211", indices=0)
-    for statement in kernel.statements:
-        if isinstance(statement, Block | Special):
-            return refused("TR114" if isinstance(statement, Block) else "TR106")
     stores = [s for s in kernel.statements if isinstance(s, Store)]
     if not stores or any(s.index is not None for s in stores):
         return refused("TR208" if stores else "TR207")
