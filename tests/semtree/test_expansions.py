@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import attrs
@@ -231,6 +232,22 @@ def test_halves_are_computed_in_f32(dtype: DType) -> None:
     values = narrow(np.linspace(-5, 5, 512), dtype)
     expected = cast(evaluate(Op.TANH, cast(values, DType.F32)), dtype)
     assert np.array_equal(evaluate(Op.TANH, values), expected)
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+def test_the_error_function_of_halves_keeps_their_digits(dtype: DType) -> None:
+    """Of all of them: within 0.51 units in the last place; of none it is none, and of zeros the same zero."""
+    values = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
+    with np.errstate(invalid="ignore"):  # NumPy warns of what is no number
+        found, wide = evaluate(Op.ERF, values, lanes=1024).astype(np.float64), values.astype(np.float64)
+    assert np.array_equal(np.isnan(found), np.isnan(wide))
+    known = np.isfinite(wide)
+    expected = np.array([math.erf(value) for value in wide[known]])
+    form = dtype.format
+    units = np.ldexp(1.0, np.frexp(expected)[1] - 1 - form.fraction_bits)
+    assert np.all(np.abs(found[known] - expected) <= 0.51 * np.maximum(units, form.smallest_subnormal))
+    assert np.array_equal(np.signbit(found[known]), np.signbit(wide[known]))
+    assert set(found[np.isinf(wide)]) == {-1.0, 1.0}
 
 
 @pytest.mark.parametrize("op", FUNCTIONS)

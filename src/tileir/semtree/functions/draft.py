@@ -161,12 +161,15 @@ class Expansion:
         write: Makes the result of its operands, variables or constants, and puts statements for it into a draft.
         ulp_f32: How far from the truth the result is at most, in units in the last place, in f32.
         ulp_f64: The same in f64.
+        write_narrow: The same as ``write``, of operands in f32 and with no more digits than f16 and bf16 keep; None
+            where it is not shorter.
 
     """
 
     write: Callable[..., Term]
     ulp_f32: float = 2.0
     ulp_f64: float = 2.0
+    write_narrow: Callable[..., Term] | None = None
 
 
 def where(condition: Term, then: Operand, otherwise: Operand) -> Term:

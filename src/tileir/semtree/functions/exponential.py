@@ -109,6 +109,13 @@ def erf(draft: Draft, x: Term) -> Term:
     return form.copysign(where(size > border, far, near), x)
 
 
+def erf_narrow(draft: Draft, x: Term) -> Term:
+    """Return erf with the digits of f16: a polynomial times x, up to where the result rounds to 1."""
+    size = draft.let("erf_size", at_most(abs(x), 2.75))
+    square = draft.let("erf_square", size * size)
+    return format_of(x).copysign(size * horner(square, coefficients.ERF_NARROW), x)
+
+
 def _single(x: Term) -> bool:
     return x.type.dtype is DType.F32
 
@@ -125,6 +132,6 @@ EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
         Op.COSH: Expansion(cosh),
         Op.TANH: Expansion(tanh, 6.0),
         Op.SIGMOID: Expansion(sigmoid, 3.0, 3.0),
-        Op.ERF: Expansion(erf, 1.125, 1.0),
+        Op.ERF: Expansion(erf, 1.125, 1.0, erf_narrow),
     }
 )

@@ -87,7 +87,9 @@ def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt
     dtype = terms[0].type.dtype
     if dtype.is_narrow:
         terms = [_widened(draft, term) for term in terms]
-    result = _EXPANSIONS[op].write(draft, *terms)
+    expansion = _EXPANSIONS[op]
+    short = expansion.write_narrow if dtype.is_narrow else None
+    result = (expansion.write if short is None else short)(draft, *terms)
     return tuple(draft.statements), (result.cast(dtype) if dtype.is_narrow else result).expr
 
 
