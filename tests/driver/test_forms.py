@@ -136,6 +136,21 @@ def test_what_bytes_say_is_read_as_their_text_is(executable: tileir.Executable, 
     assert tileir.parse(b"fuse, thread", stage="pipeline") == tileir.parse("fuse, thread", stage="pipeline")
 
 
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ('"settings": {"thraeds": 256}', "TIL602.*no key 'thraeds'; did you mean threads"),
+        ('"settings": {"max_mem": 0}', "TIL602.*a whole number from 1 on, not 0"),
+        ('"facts": {"local_byts": 1}', "TIL602.*no key 'local_byts'; did you mean local_bytes"),
+        ('"passes": [{"name": "acumulate"}]', "TIL541.*did you mean accumulate"),
+    ],
+)
+def test_all_sections_of_a_target_are_verified(section: str, fault: str) -> None:
+    wrong = tileir.parse(f'{{"name": "mine", {section}}}', stage="target")
+    with pytest.raises(TileError, match=f"(?s){fault}"):
+        tileir.verify(wrong)
+
+
 @pytest.mark.parametrize("stage", PROGRAMS)
 def test_another_stage_is_told(executable: tileir.Executable, stage: str) -> None:
     for other in PROGRAMS[1:]:

@@ -308,9 +308,10 @@ def verify(node: Form) -> None:
 
 def _verify_target(target: Target) -> None:
     """Fill in what a target says for its own facts."""
-    from tileir.core.targets.target_file import hardware_of
+    from tileir.core.targets.target_file import hardware_of, with_facts
     from tileir.passes.pipelines.resolution import pipeline_for
 
+    with_facts(target)
     hardware_of(target)
     pipeline_for(target)
 
