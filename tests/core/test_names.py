@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileir.core.text.names import NameScope, nearest
+from tileir.core.ops import Op
+from tileir.core.text.names import NameScope, most_alike, nearest
 
 STEMS = st.sampled_from(["x", "x_0", "x_1", "y"])
 
@@ -45,3 +46,12 @@ def test_a_long_list_of_known_names_is_wrapped() -> None:
     assert first == "; known are"
     assert all(line.startswith("    ") and len(line) <= 104 for line in lines)
     assert [name.strip() for name in " ".join(lines).split(",")] == sorted(known)
+
+
+def test_of_names_that_are_equally_alike_the_first_letter_decides() -> None:
+    operations = [op.value for op in Op]
+    assert most_alike("adn", operations, 0.5) == "add"  # not tan
+    assert most_alike("sni", operations, 0.5) == "sin"
+    assert most_alike("abx", ["bab", "abbb", "abc"], 0.5) == "abc"  # as long
+    assert most_alike("tahn", operations, 0.5) == "tan"  # the most alike of all
+    assert most_alike("zzz", operations, 0.5) is None

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
+from tileir.core.text.names import most_alike
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -81,13 +82,7 @@ def meant(name: str, known: Collection[str]) -> str | None:
     """Return the known name that somebody may have meant: that of the same thing, or one that is written alike."""
     if ELSEWHERE.get(name) in known:
         return ELSEWHERE[name]
-    for each in known:
-        if each.casefold() == name.casefold():
-            return each
-    import difflib  # for faults only, and slow to load
-
-    matches = difflib.get_close_matches(name[:64], sorted(known), 1, 0.6)
-    return matches[0] if matches else None
+    return most_alike(name, known, 0.6)
 
 
 def missing_attribute(owner: str, name: str, known: Collection[str]) -> AttributeError:

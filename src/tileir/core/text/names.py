@@ -49,16 +49,36 @@ class NameScope:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return what a message says of an unknown name: the known one that it resembles most, or else all of them."""
     ordered = sorted(known)
-    alike = [each for each in ordered if each.casefold() == name.casefold()]
-    import difflib  # for faults only, and slow to load
-
-    matches = alike or difflib.get_close_matches(name[:64], ordered, 1, 0.5)
-    if matches:
-        return f"; did you mean {matches[0]}?"
+    found = most_alike(name, ordered, 0.5)
+    if found is not None:
+        return f"; did you mean {found}?"
     listed = ", ".join(ordered) or "none"
     return (
         f"; known are {listed}" if len(listed) <= _LONG else f"; known are\n{textwrap.indent(_lines(listed), '    ')}"
     )
+
+
+def most_alike(name: str, known: Iterable[str], least: float) -> str | None:
+    """Return the known name that is written most like another one; None where none is so much as ``least``, up to 1.
+
+    Of several that are equally alike, those that begin with the same letter, and then those as long, come first.
+    """
+    ordered = sorted(known)
+    for each in ordered:
+        if each.casefold() == name.casefold():
+            return each
+    import difflib  # for faults only, and slow to load
+
+    name = name[:64]
+    matcher = difflib.SequenceMatcher(b=name)
+    best: tuple[float, bool, int] | None = None
+    found = None
+    for each in difflib.get_close_matches(name, ordered, 16, least):
+        matcher.set_seq1(each)
+        rank = matcher.ratio(), each[:1] == name[:1], -abs(len(each) - len(name))
+        if best is None or rank > best:
+            best, found = rank, each
+    return found
 
 
 def _lines(listed: str) -> str:
