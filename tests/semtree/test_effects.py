@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 INSTRUCTIONS: Final = """
 kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid(1) group(32) {
   local f32 left[256] align(64);
+  local f32 right[256] align(1024);
+  local u64 ready[2] align(64);
   private f32 sums[8] align(64);
   for (i64 i = local_id(0); i < 256; i += 32) {
     async left[i] = A[i];
@@ -37,7 +39,12 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
   f32 kept = 0.0;
   async_wait(0);
   barrier();
-  multiply(mma_m16n8k8_f32) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * B[0] strides(16, 1);
+  channel acquire ready[0];
+  bulk_copy ready[0] right[0] = B[0] box(16, 16) of(16, 16) by(16, 1) at(P[2], 0);
+  channel send ready[0];
+  channel receive ready[0];
+  multiply(mma_m16n8k8_f32) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * right[0] strides(16, 1);
+  channel release ready[0];
   exchange(4) sums[1] = sums[0];
   kept = kept + sums[1];
   if (kept < 1.0) {
@@ -85,11 +92,19 @@ def test_kinds_of_statements() -> None:
     kernel = parse_kernel(INSTRUCTIONS)
     found = {type(stmt): stmt for stmt in statements(kernel.body)}
     assert found.keys() == set(get_args(ir.Stmt))
-    assert {kind for kind, stmt in found.items() if meets(stmt)} == {ir.Barrier, ir.MatrixMultiply, ir.Exchange}
+    assert {kind for kind, stmt in found.items() if meets(stmt)} == {
+        ir.Barrier,
+        ir.MatrixMultiply,
+        ir.Exchange,
+        ir.Channel,
+        ir.BulkCopy,
+    }
     assert {kind for kind, stmt in found.items() if not is_plain(stmt)} == {
         ir.Barrier,
         ir.MatrixMultiply,
         ir.Exchange,
+        ir.Channel,
+        ir.BulkCopy,
         ir.AsyncCopy,
     }
     assert all(not writes(stmt) and not sets(stmt) for stmt in found.values() if isinstance(stmt, ir.Hint))

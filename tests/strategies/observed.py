@@ -49,6 +49,11 @@ def observe(kernel: KernelFunction, arrays: Sequence[Array]) -> list[Touched]:
             if running:
                 running[-1].writes.add(self.name)
 
+        def copied(self, place: Any, agent: Any, copier: int, message: int) -> None:
+            super().copied(place, agent, copier, message)
+            if running:
+                running[-1].writes.add(self.name)
+
     class Observing(StatementCompiler):
         def _action(self, stmt: Stmt) -> Callable[[Frame], None]:
             action = super()._action(stmt)

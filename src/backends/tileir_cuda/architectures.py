@@ -25,6 +25,10 @@ ALIGNMENT: Final = 256
 """What the address of all memory that the driver hands out is a multiple of."""
 
 
+BULK_COPIES: Final = ("sm_90a",)
+"""Architectures whose copies of boxes of tensors are used."""
+
+
 @attrs.frozen
 class Architecture:
     """A processor that PTX is emitted for.
@@ -104,6 +108,7 @@ def target_of(row: Architecture, card: str, multiprocessors: int, cache_bytes: i
         scratch=False,
         index_dtype=DType.I32,
         async_copies=True,
+        bulk_copies=row.name in BULK_COPIES,
         fragments=row.fragments,
         pipeline="gpu",
     )

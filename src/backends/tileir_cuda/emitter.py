@@ -22,6 +22,8 @@ from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
+from tileir_cuda.architectures import BULK_COPIES
+from tileir_cuda.boxes import Channels, channels, copies_boxes, promised, tensor_maps
 from tileir_cuda.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
 from tileir_cuda.products import OF_WARPS
 from tileir_cuda.remainders import remainders
@@ -80,7 +82,12 @@ def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_
         verify(kernel)
         _check(kernel, architecture)
         plain = without_instructions(
-            kernel, _spelt(kernel, architecture), copies=False, folds=True, exchanges=_exchanges_parts(kernel)
+            kernel,
+            _spelt(kernel, architecture),
+            copies=False,
+            folds=True,
+            exchanges=_exchanges_parts(kernel),
+            channels=not has_maps(kernel, architecture),
         )
         ready = legalise(stored_as_bits(in_base_two(expand_kernel(plain, NATIVE, rounded=ROUNDED))), CAPABILITIES)
         module.functions.append(_kernel(module, ready, symbol(number, kernel)))
@@ -88,6 +95,11 @@ def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_
     module.functions.extend(exponentials("".join(module.functions)))
     last = f"attributes #1 = {{ {_ATTRIBUTES} noinline }}\nattributes #{CONVERGENT} = {{ convergent nounwind }}"
     return module.text(last)
+
+
+def has_maps(kernel: KernelFunction, architecture: Architecture) -> bool:
+    """Return whether a kernel takes the tensor maps of :func:`tileir_cuda.boxes.tensor_maps` behind its parameters."""
+    return architecture.name in BULK_COPIES and copies_boxes(kernel)
 
 
 def blocks(kernel: KernelFunction) -> tuple[int, int, int]:
@@ -144,9 +156,13 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     products = (stmt.fragment for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
     whole = any(fragment in OF_WARPGROUPS for fragment in products)
     assigned = assigned_variables(kernel.body)
-    CudaStatements(env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole).write(kernel.body)
+    maps = {each: f"%m{number}" for number, each in enumerate(tensor_maps(kernel))}
+    steps = Channels(env, kernel.group, maps, channels(kernel))
+    writer = CudaStatements(env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole, channels=steps)
+    writer.write(kernel.body)
     out.effect("ret void")
-    params = ", ".join(f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))
+    pointers = (f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))
+    params = ", ".join((*pointers, *promised(maps)))
     block = ",".join(map(str, threads(kernel)))
     attributes = f'{_ATTRIBUTES} "nvvm.reqntid"="{block}"'
     beside = _beside(kernel, room.nbytes)

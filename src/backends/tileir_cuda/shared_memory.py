@@ -10,6 +10,7 @@ import attrs
 from tileir.semtree.ir import DeclareArray, MatrixMultiply, Region
 from tileir.semtree.rewrite import statements
 from tileir_cuda.architectures import STATIC_SHARED_BYTES
+from tileir_cuda.boxes import operands_of_boxes
 from tileir_cuda.warpgroups import ALIGNMENT, OF_WARPGROUPS
 from tileir_llvm.spelling import memory_element
 
@@ -47,7 +48,7 @@ class SharedMemory:
             for stmt in found
             if isinstance(stmt, MatrixMultiply) and stmt.fragment in OF_WARPGROUPS
             for operand in (stmt.left, stmt.right)
-        }
+        } | operands_of_boxes(kernel)
         arrays = dict.fromkeys(s for s in found if isinstance(s, DeclareArray) and s.region is not Region.PRIVATE)
         alignments = {array: ALIGNMENT if array.name in operands else _LEAST for array in arrays}
         offsets, end = {}, 0

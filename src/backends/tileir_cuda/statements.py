@@ -16,6 +16,9 @@ from tileir.semtree.ir import (
     AsyncWait,
     Barrier,
     Broadcast,
+    BulkCopy,
+    Channel,
+    ChannelStep,
     Const,
     Exchange,
     For,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.semtree.ir import DeclareArray, Expr, Stmt
+    from tileir_cuda.boxes import Channels
     from tileir_cuda.shared_memory import SharedMemory
     from tileir_cuda.warpgroups import Begun
     from tileir_llvm.statements import Together
@@ -56,12 +60,14 @@ class CudaStatements(Statements):
         room: Where its shared arrays are.
         group: The threads of a group along each axis.
         warpgroups: Whether it has products of four warps, which read shared memory past the threads' own view of it.
+        channels: Its channels.
 
     """
 
     room: SharedMemory = attrs.field(kw_only=True)
     group: tuple[int, ...] = attrs.field(kw_only=True)
     warpgroups: bool = attrs.field(kw_only=True)
+    channels: Channels = attrs.field(kw_only=True)
     _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
@@ -134,6 +140,10 @@ class CudaStatements(Statements):
                 out.effect(f"call void @llvm.nvvm.cp.async.wait.group(i32 {pending})")
             case Exchange():
                 self._exchange(stmt)
+            case Channel():
+                self.channels.step(stmt, self._shared)
+            case BulkCopy():
+                self.channels.copy(stmt, self._shared)
             case MatrixMultiply():  # those of four warps are begun and waited for by write()
                 products.multiply(self.env, stmt, self.group, self._shared)
             case _:
@@ -147,7 +157,9 @@ class CudaStatements(Statements):
         if array.region is Region.PRIVATE:
             return super().place(array)
         pointer, alignment = self.room.pointers[array], self.room.alignments[array]
-        self._shared[array.name] = Shared(f"ptrtoint (ptr addrspace(3) {pointer} to i32)", alignment)
+        shared = self._shared[array.name] = Shared(f"ptrtoint (ptr addrspace(3) {pointer} to i32)", alignment)
+        if array.name in self.channels.names:
+            self.channels.open(array, shared)
         return Place(f"addrspacecast (ptr addrspace(3) {pointer} to ptr)", array.dtype, alignment)
 
     def _exchange(self, stmt: Exchange) -> None:
@@ -230,10 +242,11 @@ def _copy_or_zeros(stmt: If) -> AsyncCopy | None:
 def _needed(stmt: Stmt, begun: list[Begun]) -> int:
     """Return how many of the products that were begun have to be done before a statement.
 
-    Whatever touches their sums needs them, and where threads meet, all are done. Nothing else that a kernel without
-    races does depends on them: all threads of a product read its operands, so one writes there behind a barrier only.
+    Whatever touches their sums needs them, and where threads meet or release what they read, all are done. Nothing else
+    that a kernel without races does depends on them: all threads of a product read its operands, so one writes there
+    behind a barrier or a message only.
     """
-    if _meets(stmt):
+    if _meets(stmt) or any(isinstance(s, Channel) and s.step is ChannelStep.RELEASE for s in statements((stmt,))):
         return len(begun)
     touched = {node.array for each in statements((stmt,)) for node in _nodes(each) if isinstance(node, Subscript)}
     return max((n for n, each in enumerate(begun, 1) if each.stmt.accumulators.array in touched), default=0)

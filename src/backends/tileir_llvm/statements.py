@@ -14,6 +14,8 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     Barrier,
+    BulkCopy,
+    Channel,
     Declare,
     DeclareArray,
     Exchange,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
     from tileir.semtree.transform.layout import Layout
 
-Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange
+Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
 """What the threads of a group do together."""
 
 _WHOLE: Final = 16
@@ -86,7 +88,16 @@ class Statements:
                 self._loop(stmt)
             case If():
                 self._branch(stmt)
-            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Exchange():
+            case (
+                Barrier()
+                | AsyncCopy()
+                | AsyncCommit()
+                | AsyncWait()
+                | MatrixMultiply()
+                | Exchange()
+                | Channel()
+                | BulkCopy()
+            ):
                 self.together(stmt)
             case Hint():
                 self._hint(stmt)

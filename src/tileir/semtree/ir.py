@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.schema import BODY, INTRODUCES, OPERAND, PART, USES, Role, role
+from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import Apply as Apply
 from tileir.semtree.expressions import Bitcast as Bitcast
@@ -30,6 +30,7 @@ from tileir.semtree.expressions import Shuffle as Shuffle
 from tileir.semtree.expressions import Subscript as Subscript
 from tileir.semtree.expressions import Var as Var
 from tileir.semtree.kinds import BufferRole as BufferRole
+from tileir.semtree.kinds import ChannelStep as ChannelStep
 from tileir.semtree.kinds import Collective as Collective
 from tileir.semtree.kinds import Deferred as Deferred
 from tileir.semtree.kinds import GridLevel as GridLevel
@@ -190,6 +191,45 @@ class Exchange(Collective):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
+class Channel(Collective):
+    """Take a step of a channel: a queue of messages, each of which is some copies that a group makes to local memory.
+
+    ``channel`` is the first element of a local array of u64 that nothing else touches, two for each message that may
+    be under way. Each thread takes steps of its own, in the order of the messages; :class:`ChannelStep` tells which.
+    """
+
+    form: ClassVar[str] = "channel {step} {channel}"
+    step: ChannelStep
+    channel: Subscript = attrs.field(metadata=_PLACE)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class BulkCopy(Collective, Deferred):
+    """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
+
+    The tensor lies in a parameter from ``source`` on: axis i has ``extents[i]`` elements that are ``strides[i]`` apart,
+    1 at the last one. The box has ``box[i]`` of them, from ``at[i]`` on, which may be below 0 and beyond the end: what
+    is not in the tensor is zero. Row by row, they go to neighbours from ``target`` on, which are moved as those of a
+    :class:`MatrixOperand` are by ``shift``, ``mask`` and ``fold``. They are undefined until the message is received.
+    """
+
+    form: ClassVar[str] = (
+        "bulk_copy {channel} {target} = {source} box({box}) of({extents}) by({strides}) at({at})"
+        "[ swizzle({shift}, {mask})][ fold({fold})]"
+    )
+    channel: Subscript = attrs.field(metadata=_PLACE)
+    target: Subscript = attrs.field(metadata=_WRITTEN)
+    source: Subscript = attrs.field(metadata=_READ)
+    box: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    at: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
+    shift: int = 0
+    mask: int = 0
+    fold: tuple[int, int, int] = (0, 0, 0)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -197,7 +237,7 @@ class Prefetch(Hint):
     target: Subscript = attrs.field(metadata=_PLACE)
 
 
-Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange
+Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
 """What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch

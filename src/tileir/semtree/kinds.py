@@ -76,6 +76,22 @@ class BufferRole(_Kind):
     CONSTANT = "constant"
 
 
+class ChannelStep(_Kind):
+    """What a thread does next with a channel of ``n`` places, each time for the message after the last one."""
+
+    ACQUIRE = "acquire"
+    """Wait until all threads have released the message ``n`` before, whose place the next copies take."""
+
+    SEND = "send"
+    """The copies since the last one are a message."""
+
+    RECEIVE = "receive"
+    """Wait until the copies of the message have arrived."""
+
+    RELEASE = "release"
+    """Be done with the message: with all that the thread has read of it, products that were begun among it."""
+
+
 class Collective(Node):
     """A statement that all threads of a group run together, each equally often."""
 

@@ -8,6 +8,7 @@ the elements that the fragment's layout says. Operands in f32 may be rounded to 
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,10 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     Barrier,
+    BulkCopy,
     Cast,
+    Channel,
+    ChannelStep,
     Const,
     Declare,
     DeclareArray,
@@ -29,6 +33,7 @@ from tileir.semtree.ir import (
     For,
     GridIndex,
     GridLevel,
+    If,
     Instruction,
     MatrixMultiply,
     MatrixOperand,
@@ -76,6 +81,8 @@ def held_of_left(stmt: MatrixMultiply) -> int | None:
 
 def waits(stmt: Stmt) -> bool:
     """Return whether threads wait at a statement for others: at a barrier, or for what these hold."""
+    if isinstance(stmt, Channel):
+        return stmt.step is ChannelStep.ACQUIRE
     return isinstance(stmt, Barrier | Exchange) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
 
 
@@ -86,11 +93,12 @@ def without_instructions(
     copies: bool = True,
     folds: bool = False,
     exchanges: bool = True,
+    channels: bool = True,
 ) -> KernelFunction:
-    """Return an equal kernel without asynchronous copies and products of matrices; itself where it has none.
+    """Return an equal kernel without the instructions that few devices have; itself where it has none.
 
     Copies happen at once, and each thread computes the sums that it holds; operands that threads hold, and what they
-    exchange, go through local memory.
+    exchange, go through local memory. Threads meet at barriers where they acquire or receive messages of channels.
 
     Args:
         kernel: The kernel.
@@ -98,6 +106,7 @@ def without_instructions(
         copies: Whether asynchronous copies go.
         folds: Whether the back end takes operands that are folded.
         exchanges: Whether exchanges go.
+        channels: Whether channels and their copies go.
     """
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
@@ -109,6 +118,10 @@ def without_instructions(
                 return (Assign(target, source),)
             case AsyncCommit() | AsyncWait() if copies:
                 return ()
+            case Channel(step=step) if channels:
+                return (Barrier(),) if step in (ChannelStep.ACQUIRE, ChannelStep.RECEIVE) else ()
+            case BulkCopy() if channels:
+                return (_copied(stmt, kernel, names),)
             case Exchange() if exchanges:
                 return _exchanged(stmt, kernel, names)
             case MatrixMultiply() if stmt.fragment not in spelt or not (folds or is_plain(stmt)):
@@ -129,6 +142,32 @@ def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tupl
         for place in (number, other)
     )
     return array, Assign(own, source), Barrier(), Assign(stmt.target, there), Barrier()
+
+
+def _copied(stmt: BulkCopy, kernel: KernelFunction, names: NameScope) -> Stmt:
+    """Return a loop in which threads copy the elements of a box in turn, or write zeros for those outside."""
+    index = Type(kernel.index)
+    element, stride = Var(names.fresh("element"), index), prod(stmt.box)
+    read: Expr = stmt.source.offset
+    inside: list[Expr] = []
+
+    def apply(op: Op, left: Expr, right: Expr | int) -> Expr:
+        return Apply(op, (left, Const(right, left.type) if isinstance(right, int) else right))
+
+    for at, size, extent, step in zip(stmt.at, stmt.box, stmt.extents, stmt.strides, strict=True):
+        stride //= size
+        digit = apply(Op.MOD, apply(Op.DIV, element, stride), size)
+        place = apply(Op.ADD, at, digit if at.type == index else Cast(digit, at.type))
+        inside += [apply(Op.CMP_GE, place, 0), apply(Op.CMP_LT, place, extent)]
+        moved = apply(Op.MUL, place, step)
+        read = apply(Op.ADD, read, moved if moved.type == read.type else Cast(moved, read.type))
+    own = element if stmt.target.offset.type == index else Cast(element, stmt.target.offset.type)
+    there = swizzled(apply(Op.ADD, stmt.target.offset, own), stmt.shift, stmt.mask, stmt.fold)
+    target, kind = Subscript(stmt.target.array, there, stmt.target.type), stmt.source.type
+    copy = Assign(target, Subscript(stmt.source.array, read, kind))
+    condition = reduce(lambda left, right: Apply(Op.BIT_AND, (left, right)), inside)
+    body = If(condition, (copy,), (Assign(target, Const.of(0, kind)),))
+    return For(element, _number(kernel), Const(prod(stmt.box), index), prod(kernel.group), (body,))
 
 
 def _number(kernel: KernelFunction) -> Expr:

@@ -39,7 +39,16 @@ class Pipeline(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Copy(Node):
-    """Copies ahead, in a block with :class:`Pipeline`."""
+    """Copies ahead, in a block with :class:`Pipeline`.
+
+    Where its axes are said, the block copies a box of a dense tensor, ``box[i]`` of ``extents[i]`` elements along axis
+    i, which are ``strides[i]`` apart; its tests are that a place is before the end of an axis, and zeros are written
+    behind that. One thread can ask for all of it on some devices.
+    """
+
+    box: tuple[int, ...] = ()
+    extents: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -109,10 +118,32 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
             return {PRODUCT: fragment}
         case Pipeline(stages=stages):
             return {PIPELINE: stages}
-        case Copy():
+        case Copy(box=()):
             return {COPY: None}
         case Repair():
             return {REPAIR: None}
+        case Copy(box=box, extents=extents, strides=strides):
+            return {COPY: " ".join((_by(box), _OF, _by(extents), _AT, _by(strides)))}
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))
+
+
+_OF: Final = "of"
+_AT: Final = "by"
+
+
+def copy_of(value: TagValue) -> Copy | None:
+    """Return the copy that the value of the word for copies stands for, such as ``64x64 of 1000x3000 by 3000x1``."""
+    if value is None:
+        return Copy()
+    words = value.split() if isinstance(value, str) else []
+    sizes = [word.split("x") for word in words[::2]]
+    if words[1::2] != [_OF, _AT] or not all(each.isdecimal() for part in sizes for each in part):
+        return None
+    box, extents, strides = (tuple(map(int, part)) for part in sizes)
+    return Copy(box, extents, strides)
 
 
 def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
@@ -163,6 +194,9 @@ def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
             yield f"a pipeline has two stages at least, not {stages}"
         case Copy() if not copies:
             yield "a block that copies ahead stands in a block with a pipeline"
+        case Copy(box=box, extents=extents, strides=strides):
+            if not len(box) == len(extents) == len(strides) or min((*box, *extents, *strides), default=1) < 1:
+                yield "a copy of a box has as many sizes, extents and strides, none below 1"
     for index in block.indices:
         if index.role is not None:
             yield f"index {index.name!r} has a role, but the block is no product of matrices"

@@ -15,6 +15,8 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     Barrier,
+    BulkCopy,
+    Channel,
     Const,
     Declare,
     DeclareArray,
@@ -91,7 +93,16 @@ class Statements:
                 self._branch(stmt)
             case Prefetch(target=target):
                 self.out.line(f"__builtin_prefetch(&{element(self.names, target)});")
-            case Barrier() | AsyncCopy() | AsyncCommit() | AsyncWait() | MatrixMultiply() | Exchange():
+            case (
+                Barrier()
+                | AsyncCopy()
+                | AsyncCommit()
+                | AsyncWait()
+                | MatrixMultiply()
+                | Exchange()
+                | Channel()
+                | BulkCopy()
+            ):
                 pass  # groups have one thread, and what it does is spelt out
             case _:
                 assert_never(stmt)

@@ -161,6 +161,8 @@ class _Emitter:
                 | sem.AsyncWait()
                 | sem.MatrixMultiply()
                 | sem.Exchange()
+                | sem.Channel()
+                | sem.BulkCopy()
             ):
                 pass  # groups have one thread, and what it does is spelt out
             case _:

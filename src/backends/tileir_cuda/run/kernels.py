@@ -10,8 +10,10 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
-from tileir_cuda.emitter import blocks, threads
+from tileir_cuda.devices import architecture_of
+from tileir_cuda.emitter import blocks, has_maps, threads
 from tileir_cuda.run.driver import checked
+from tileir_cuda.run.maps import Maps
 from tileir_cuda.run.memory import CudaBuffer
 from tileir_cuda.shared_memory import SharedMemory
 from tileir_llvm.emitter import symbol
@@ -40,6 +42,7 @@ class CudaKernel:
     _function: Any = attrs.field(repr=False)
     _sizes: tuple[int, ...] = attrs.field(repr=False)
     _shape: tuple[int, ...] = attrs.field(repr=False)
+    _maps: Maps | None = attrs.field(repr=False)
 
     @classmethod
     def of(cls, executor: CudaExecutor, kernel: KernelFunction, module: Any, index: int) -> CudaKernel:
@@ -66,7 +69,8 @@ class CudaKernel:
             checked(f"kernel {kernel.name}", driver.cuFuncSetAttribute(function, which, shared))
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
         shape = (*blocks(kernel), *threads(kernel), shared)
-        return cls(kernel, executor, module, function, sizes, shape)
+        maps = Maps.of(kernel) if has_maps(kernel, architecture_of(executor.device)) else None
+        return cls(kernel, executor, module, function, sizes, shape, maps)
 
     def run(self, buffers: Sequence[CudaBuffer], after: Sequence[Event] = ()) -> Event:
         """Launch once all of ``after`` have completed.
@@ -89,9 +93,12 @@ class CudaKernel:
         self._check(held)
         addresses = (c_uint64 * max(1, len(held)))(*(buffer.address for buffer in held))
         first = addressof(addresses)
-        pointers = (c_void_p * max(1, len(held)))(*range(first, first + 8 * len(held), 8))
+        places = list(range(first, first + 8 * len(held), 8))
+        maps = () if self._maps is None else self._maps.at([buffer.address for buffer in held])
+        places.extend(map(addressof, maps))
+        pointers = (c_void_p * max(1, len(places)))(*places)
         first_pointer = addressof(pointers)
-        kept = (self, held, addresses, pointers)
+        kept = (self, held, addresses, pointers, maps)
         return BoundCudaKernel(self.kernel, self._function, self._shape, self._executor.stream, kept, first_pointer)
 
     def _check(self, buffers: tuple[object, ...]) -> None:

@@ -14,7 +14,9 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     Barrier,
+    BulkCopy,
     Cast,
+    Channel,
     Declare,
     DeclareArray,
     Exchange,
@@ -102,7 +104,7 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case Exchange():
+            case Exchange() | Channel() | BulkCopy():
                 pass  # spelt out before
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))

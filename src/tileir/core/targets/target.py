@@ -30,6 +30,8 @@ class Target:
         shuffles: Whether lanes of vectors can be moved in registers; otherwise they go through memory.
         doubles: Whether f64 is computed, so that what is lost in narrower floats may be kept there for a while.
         async_copies: Whether copies to local memory go on beside computation.
+        bulk_copies: Whether one thread can have a box of a tensor copied to local memory, swizzled as matrix
+            instructions want it, with zeros for what is outside of the tensor.
         fragments: Names of the rows of :mod:`tileir.core.fragments` that schedules may use: instructions by which
             neighbouring threads multiply matrices, or lanes of vectors neighbours; those that come first are preferred.
         approximate: Whether results may be approximated, and fragments be used that round their operands.
@@ -59,6 +61,7 @@ class Target:
     shuffles: bool = False
     doubles: bool = True
     async_copies: bool = False
+    bulk_copies: bool = False
     fragments: tuple[str, ...] = ()
     approximate: bool = False
     native: tuple[str, ...] = ()

@@ -1,16 +1,19 @@
-"""Rules of asynchronous copies and of products of matrices."""
+"""Rules of asynchronous copies, of channels and of products of matrices."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
 from tileir.core.fragments import FRAGMENTS, Swizzle, Where
 from tileir.semtree.ir import (
     WARP,
     AsyncCopy,
     AsyncWait,
+    BulkCopy,
+    Channel,
     Const,
     DeclareArray,
     Exchange,
@@ -68,6 +71,62 @@ def check_exchanges(survey: Survey) -> Iterator[Diagnostic]:
             array = place.meaning(each)
             if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
                 yield Diagnostic("TIL554", f"threads exchange elements of private arrays, and {each.array!r} is none")
+
+
+def check_channels(survey: Survey) -> Iterator[Diagnostic]:
+    """Channels are local arrays that nothing else touches, and boxes are copied from parameters to local arrays."""
+    arrays: dict[str, DeclareArray] = {}
+    for place in _of_kinds(survey, Channel, BulkCopy):
+        assert isinstance(place.stmt, Channel | BulkCopy)
+        channel = place.stmt.channel
+        array = place.meaning(channel)
+        if not isinstance(array, DeclareArray) or array.region is not Region.LOCAL or array.dtype is not DType.U64:
+            yield Diagnostic("TIL554", f"a channel is a local array of u64, and {channel.array!r} is none")
+            continue
+        arrays[channel.array] = array
+        if array.size < 2 or array.size % 2 or channel.offset != Const(0, channel.offset.type):
+            message = f"a channel is all of an array, two elements for each message, and not {channel} of {array.size}"
+            yield Diagnostic("TIL551", message)
+        if isinstance(place.stmt, BulkCopy):
+            yield from _box_faults(place.stmt, place)
+    for place in survey.scoped if arrays else ():
+        own = place.stmt.channel if isinstance(place.stmt, Channel | BulkCopy) else None
+        for node, known in place.uses:
+            if node is not own and any(known is array for array in arrays.values()):
+                yield Diagnostic("TIL554", f"nothing but its steps and copies may touch the channel {node}")
+
+
+def _box_faults(stmt: BulkCopy, place: Scoped) -> Iterator[Diagnostic]:
+    target, source, axes = stmt.target, stmt.source, len(stmt.box)
+    if not axes == len(stmt.extents) == len(stmt.strides) == len(stmt.at) <= _MOST_AXES:
+        yield Diagnostic("TIL551", f"the box of {target.array!r} has as many axes as its tensor, {_MOST_AXES} at most")
+        return
+    if target.type != source.type or {target.type.lanes, target.offset.type.lanes} != {1}:
+        yield Diagnostic("TIL552", f"a copy of a box cannot turn {source.type} into {target.type}")
+    if any(each.type.lanes != 1 or not each.type.dtype.is_integer for each in stmt.at):
+        yield Diagnostic("TIL552", f"the box of {target.array!r} begins at integers")
+    if min(*stmt.box, *stmt.extents, *stmt.strides) < 1 or stmt.strides[-1] != 1:
+        message = f"the box of {target.array!r} and its tensor have elements, which are neighbours along the last axis"
+        yield Diagnostic("TIL551", message)
+    local, tensor = place.meaning(target), place.meaning(source)
+    if not isinstance(local, DeclareArray) or local.region is not Region.LOCAL:
+        yield Diagnostic("TIL554", f"boxes are copied to local arrays, and {target.array!r} is none")
+    elif math.prod(stmt.box) > local.size:
+        yield Diagnostic("TIL553", f"a box of {math.prod(stmt.box)} elements does not fit {target.array!r}")
+    if not isinstance(tensor, Param) or tensor.access is not ParamAccess.READ:
+        yield Diagnostic("TIL554", f"boxes are copied from parameters that are only read, and {source.array!r} is none")
+    elif not isinstance(source.offset, Const) or _last(stmt) >= tensor.size or int(source.offset.value) < 0:
+        yield Diagnostic("TIL553", f"the tensor that boxes of {target.array!r} are copied from is not in the parameter")
+    yield from _swizzle_faults(stmt.shift, stmt.mask, target.array)
+    if stmt.fold != PLAIN:
+        yield from _fold_faults(stmt.fold, target.array, local)
+
+
+def _last(stmt: BulkCopy) -> int:
+    """Return where the last element of the tensor lies whose boxes are copied."""
+    assert isinstance(stmt.source.offset, Const)
+    last = sum((extent - 1) * stride for extent, stride in zip(stmt.extents, stmt.strides, strict=True))
+    return int(stmt.source.offset.value) + last
 
 
 def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
@@ -152,13 +211,15 @@ def _operand_faults(operand: MatrixOperand, kind: Operand, place: Scoped) -> Ite
         yield Diagnostic("TIL554", f"threads share operands of products, and {name!r} is private")
     if isinstance(array, Param) and array.access is not ParamAccess.READ:
         yield Diagnostic("TIL554", f"operands of products are only read, and {name!r} is written")
-    moved = operand.mask << operand.shift if operand.shift >= 0 else operand.mask
-    if operand.mask < 0 or operand.shift < 0 or operand.mask & moved or moved.bit_length() > _MOST_BITS:
-        yield Diagnostic(
-            "TIL551", f"the swizzle ({operand.shift}, {operand.mask}) of {name!r} moves bits to themselves"
-        )
+    yield from _swizzle_faults(operand.shift, operand.mask, name)
     if operand.fold != PLAIN:
         yield from _fold_faults(operand.fold, name, array)
+
+
+def _swizzle_faults(shift: int, mask: int, name: str) -> Iterator[Diagnostic]:
+    moved = mask << shift if shift >= 0 else mask
+    if mask < 0 or shift < 0 or mask & moved or moved.bit_length() > _MOST_BITS:
+        yield Diagnostic("TIL551", f"the swizzle ({shift}, {mask}) of {name!r} moves bits to themselves")
 
 
 def _fold_faults(fold: tuple[int, int, int], name: str, array: object) -> Iterator[Diagnostic]:
@@ -172,3 +233,6 @@ def _fold_faults(fold: tuple[int, int, int], name: str, array: object) -> Iterat
 
 _MOST_BITS = 24
 """Swizzles stay inside local memory."""
+
+_MOST_AXES = 5
+"""Tensors that boxes are copied from have no more axes."""

@@ -9,7 +9,13 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.schema import bodies, used
-from tileir.semtree.check.instruction_checks import check_copies, check_exchanges, check_prefetches, check_products
+from tileir.semtree.check.instruction_checks import (
+    check_channels,
+    check_copies,
+    check_exchanges,
+    check_prefetches,
+    check_products,
+)
 from tileir.semtree.check.scope_checks import (
     check_barriers,
     check_bounds,
@@ -49,6 +55,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_statement_types,
         check_loops,
         check_stores,
+        check_channels,
         check_copies,
         check_exchanges,
         check_prefetches,

@@ -49,7 +49,9 @@ AGENT: Final = 6
 SHARED: Final = 7
 COPIES: Final = 8
 """Groups of asynchronous copies that have not been waited for, the one that grows last."""
-FIRST_FREE: Final = 9
+STEPS: Final = 9
+"""What the thread has done with each channel, by the channel's slot."""
+FIRST_FREE: Final = 10
 _COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
 
 

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 import numpy as np
 
-from tileir.semtree.interpret.evaluation import COPIES, SHARED, ExpressionCompiler, Frame
+from tileir.semtree.interpret.channels import acquiring, bulk_copying, stepping
+from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import Action, Steps, copying, exchanging, multiplying, trading, waiting
-from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
+from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.ir import (
     Assign,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
     Barrier,
+    BulkCopy,
+    Channel,
+    ChannelStep,
     Declare,
     DeclareArray,
     Exchange,
@@ -83,6 +87,10 @@ class StatementCompiler:
                 return lambda frame: frame[COPIES].append([])
             case AsyncWait(pending=pending):
                 return waiting(pending)
+            case Channel():
+                return stepping(self.expressions, stmt)
+            case BulkCopy():
+                return bulk_copying(self.expressions, stmt)
             case MatrixMultiply():
                 return multiplying(self.expressions, stmt, self.kernel)
             case Hint():
@@ -154,6 +162,8 @@ class StatementCompiler:
     def _steps(self, stmt: Stmt) -> Steps:
         if isinstance(stmt, Barrier):
             return _meeting(stmt)
+        if isinstance(stmt, Channel) and stmt.step is ChannelStep.ACQUIRE:
+            return acquiring(self.expressions, stmt)
         if isinstance(stmt, Exchange):
             return trading(self.expressions, stmt, self.kernel)
         if isinstance(stmt, MatrixMultiply) and waits(stmt):
@@ -181,8 +191,10 @@ class StatementCompiler:
 
 
 def _meeting(barrier: Stmt) -> Steps:
-    def meet(frame: Frame) -> Generator[Stmt, None, None]:  # noqa: ARG001  # as all steps
+    def meet(frame: Frame) -> Generator[Stmt, None, None]:
         yield barrier
+        agent: Agent = frame[AGENT]
+        agent.known = agent.time
 
     return meet
 

@@ -133,6 +133,7 @@ def _adding(
     sums, start = expressions.slot(stmt.accumulators.array), expressions.evaluator(stmt.accumulators.offset)
     right = _reader(expressions, stmt.right, (depth, width))
     numbers, dtype = expressions.numbers, stmt.accumulators.type.dtype
+    multiplied = _remembered(lambda left, right: numbers.product(left, right, dtype))
 
     def add(frame: Frame, left: Array) -> None:
         lane = number(frame) % fragment.threads
@@ -141,7 +142,7 @@ def _adding(
         if not 0 <= first <= len(array.data) - size:
             raise array.outside(kernel.name, first, first + size - 1)
         there = slice(first, first + size)
-        product = numbers.product(left, right(frame), dtype)
+        product = multiplied(left, right(frame))
         own = product[own_rows[lane][:, None], own_columns[lane][None]].reshape(-1)
         if expressions.watched:
             array.reads(there, frame[AGENT])
@@ -151,6 +152,21 @@ def _adding(
         array.data[there] = new
 
     return add
+
+
+def _remembered(multiply: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """Return a function that does not multiply again what the thread before has multiplied, bit by bit."""
+    last: list[tuple[bytes, bytes, Array]] = []
+
+    def product(left: Array, right: Array) -> Array:
+        if left.dtype.hasobject or right.dtype.hasobject:
+            return multiply(left, right)
+        bits = left.tobytes(), right.tobytes()
+        if not last or last[0][:2] != bits:
+            last[:] = [(*bits, multiply(left, right))]
+        return last[0][2]
+
+    return product
 
 
 def _places(fragment: Fragment, layout: Layout, axis: str, extent: int) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.number_system import REAL
 from tileir.semtree.check.verifier import verify, verify_program
-from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED
+from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS
 from tileir.semtree.interpret.execution import StatementCompiler
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Checks, Clock, Memory, WatchedMemory, poisoned
 from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
@@ -130,8 +130,7 @@ class CompiledKernel:
             for number, point in enumerate(_points(self.kernel.grid)):
                 template[0:3] = point
                 template[SHARED] = {}
-                self._run_group(template, number, clock)
-                clock.stretch += 1
+                clock.stretch += 1 + self._run_group(template, number, clock)
 
     def _memory(self, param: Param, array: Array) -> Memory:
         if self.checks == NO_CHECKS:
@@ -141,19 +140,22 @@ class CompiledKernel:
         watched = math.prod(self.kernel.group) if self.checks.races else 1
         return WatchedMemory(param.name, array, self.kernel.name, defined, self.checks.races, watched)
 
-    def _run_group(self, template: Frame, group: int, clock: Clock) -> None:
+    def _run_group(self, template: Frame, group: int, clock: Clock) -> int:
+        """Run a group, and return how many messages of channels a thread has released."""
         frames = []
         for thread, point in enumerate(_points(self.kernel.group)):
             frame = template.copy()
             frame[3:6] = point
-            frame[AGENT] = Agent(group, thread, clock)
+            frame[AGENT] = Agent(group, thread, clock, clock.stretch)
             frame[COPIES] = [[]]
+            frame[STEPS] = {}
             frames.append(frame)
         if self.steps is not None:
             self._run_in_step([self.steps(frame) for frame in frames], clock)
         elif self.action is not None:
             for frame in frames:
                 self.action(frame)
+        return max(int(frame[AGENT].released) for frame in frames)
 
     def _run_in_step(self, threads: list[Generator[Stmt, None, None]], clock: Clock) -> None:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -11,12 +11,18 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
 from tileir.core.number_system import REAL, NumberSystem
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array
 """Which elements an access touches: one, neighbours, or those of a vector of offsets."""
 
 _NOBODY: Final = -1
 _MANY: Final = -2
+
+COPIER: Final = -3
+"""Who writes what the first channel of a kernel copies; further channels count down from there."""
 
 
 @attrs.frozen
@@ -46,13 +52,31 @@ class Clock:
     stretch: int = 0
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Agent:
-    """Who accesses memory: a thread of a group, at a time that goes on at barriers."""
+    """Who accesses memory: a thread of a group, at a time that goes on at barriers, and where it releases messages.
+
+    Attributes:
+        group: The number of the group.
+        thread: The number of the thread.
+        clock: That of the launch.
+        known: What others did before this time is done.
+        released: How many messages of channels it has released.
+        received: How many messages of each channel it has received, by who copies them.
+
+    """
 
     group: int
     thread: int
     clock: Clock
+    known: int
+    released: int = 0
+    received: dict[int, int] = attrs.field(factory=dict)
+
+    @property
+    def time(self) -> int:
+        """When it accesses memory."""
+        return self.clock.stretch + self.released
 
 
 @attrs.define
@@ -78,6 +102,12 @@ class Memory:
 
     def forget(self, place: Place) -> None:
         """Note that elements have no value any more; only watched memory does."""
+
+    def copied(self, place: Place, agent: Agent, copier: int, message: int) -> None:
+        """Note that a copy for a message of a channel begins, which an agent asks for; only watched memory does."""
+
+    def arrived(self, place: Place) -> None:
+        """Note that what was copied is there; only watched memory does."""
 
 
 @attrs.define
@@ -106,6 +136,12 @@ class WatchedMemory(Memory):
 
     def reads(self, place: Place, agent: Agent) -> None:
         """Check that what a thread reads is defined and that no other one writes it."""
+        early = self._among_threads.unreceived(place, agent.received) if self.threads > 1 else None
+        if early is not None:
+            message = (
+                f"thread {agent.thread} of a group of kernel {self.kernel!r} reads element {early} of {self.name!r}"
+            )
+            raise fail("TIL558", f"{message}, which is being copied: receive the message before")
         if self.defined is not None and not np.all(self.defined[place]):
             raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
         self._note(place, agent, None)
@@ -122,13 +158,27 @@ class WatchedMemory(Memory):
         if self.defined is not None:
             self.defined[place] = False
 
+    def copied(self, place: Place, agent: Agent, copier: int, message: int) -> None:
+        """Check that no thread may still touch what a copy writes, and take it as undefined."""
+        if self.threads > 1:
+            clash = self._among_threads.copied(place, agent.known, copier, message)
+            if clash is not None:
+                advice = "acquire the channel when all have released what they read"
+                raise self._race("a copy of a channel", clash, advice)
+        self.forget(place)
+
+    def arrived(self, place: Place) -> None:
+        """Take what was copied as defined."""
+        if self.defined is not None:
+            self.defined[place] = True
+
     def _note(self, place: Place, agent: Agent, changed: Array | None) -> None:
         if self.groups:
-            clash = self._among_groups.clash(place, 0, agent.group, changed)
+            clash = self._among_groups.clash(place, 0, 0, agent.group, changed)
             if clash is not None:
                 raise self._race(f"group {agent.group}", clash, "groups are unordered")
         if self.threads > 1:
-            clash = self._among_threads.clash(place, agent.clock.stretch, agent.thread, changed)
+            clash = self._among_threads.clash(place, agent.time, agent.known, agent.thread, changed)
             if clash is not None:
                 raise self._race(f"thread {agent.thread} of a group", clash, "put a barrier between")
 
@@ -153,27 +203,46 @@ class _Watch:
     def of(cls, size: int) -> _Watch:
         return cls(*(np.full(size, _NOBODY) for _ in range(4)))
 
-    def clash(self, place: Place, time: int, who: int, changed: Array | None) -> int | None:
-        """Note an access, and return an element that another one touches at the same time, where one of both writes.
+    def clash(self, place: Place, time: int, known: int, who: int, changed: Array | None) -> int | None:
+        """Note an access, and return an element that another one touched since ``known``, where one of both writes.
 
         ``changed`` is None for a read. For a write it tells which values are new: all may write the same one.
         """
-        clash = self._other(self.writer, self.writer_time, place, time, who)
+        clash = self._other(self.writer, self.writer_time, place, known, who)
         if changed is not None:
-            clash = (clash & changed) | self._other(self.reader, self.reader_time, place, time, who)
+            clash = (clash & changed) | self._other(self.reader, self.reader_time, place, known, who)
             self.writer[place], self.writer_time[place] = who, time
         else:
             before, when = self.reader[place], self.reader_time[place]
-            mine = (before == _NOBODY) | (before == who) | (when != time)
-            self.reader[place], self.reader_time[place] = np.where(mine, who, _MANY), time
-        if not np.any(clash):
+            mine, later = (before == _NOBODY) | (before == who) | (when < time), when > time
+            self.reader[place] = np.where(later, before, np.where(mine, who, _MANY))
+            self.reader_time[place] = np.maximum(when, time)
+        return self._first(place, clash)
+
+    def copied(self, place: Place, known: int, copier: int, message: int) -> int | None:
+        """Note a copy that begins, and return an element that a thread touched since ``known``."""
+        clash = self._other(self.writer, self.writer_time, place, known, copier)
+        clash |= self._other(self.reader, self.reader_time, place, known, copier)
+        self.writer[place], self.writer_time[place], self.reader[place] = copier, message, _NOBODY
+        return self._first(place, clash)
+
+    def unreceived(self, place: Place, received: Mapping[int, int]) -> int | None:
+        """Return an element whose last writer is a copy for a message beyond the first ``received`` ones."""
+        writer = np.atleast_1d(self.writer[place])
+        early = np.zeros(writer.shape, np.bool_)
+        for copier in range(COPIER, int(writer.min(initial=0)) - 1, -1):
+            early |= (writer == copier) & (np.atleast_1d(self.writer_time[place]) >= received.get(copier, 0))
+        return self._first(place, early)
+
+    def _first(self, place: Place, found: Array) -> int | None:
+        if not np.any(found):
             return None
-        return int(np.atleast_1d(np.arange(len(self.writer))[place])[np.argmax(np.atleast_1d(clash))])
+        return int(np.atleast_1d(np.arange(len(self.writer))[place])[np.argmax(np.atleast_1d(found))])
 
     @staticmethod
-    def _other(found: Array, times: Array, place: Place, time: int, who: int) -> Array:
+    def _other(found: Array, times: Array, place: Place, known: int, who: int) -> Array:
         others = found[place]
-        return np.asarray((others != _NOBODY) & (others != who) & (times[place] == time))
+        return np.asarray((others > COPIER) & (others != _NOBODY) & (others != who) & (times[place] >= known))
 
 
 def poisoned(dtype: DType, size: int, numbers: NumberSystem = REAL) -> Array:

@@ -1,5 +1,8 @@
 """Pipelines: loops whose local arrays are filled some iterations before they are read.
 
+Where all copies are of boxes, and the device can copy boxes, they are the messages of a channel: an iteration receives
+its own, begins its product, sends the copies that are as far ahead as there are places, and releases its message.
+
 The arrays are allocated by the block itself, so that iterations do not share them, and each of as many iterations as
 the pipeline has stages can have its own. Blocks that copy ahead fill them: they run one iteration less than that ahead.
 Their copies become asynchronous ones, of which each iteration makes a group. They come before what the iteration does
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
@@ -21,6 +25,7 @@ from tileir.core.targets.hardware import LOCAL
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import Phase, Touch
+from tileir.semtree.lower.boxes import box_copy
 from tileir.semtree.lower.views import View, swizzle_of
 from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
@@ -78,11 +83,63 @@ class Pipeline:
     def lowered(self, stages: int) -> Phase:
         """Return the loop, with what comes before it, as one phase that has its own barriers."""
         iterations = prod(index.range for index in self._moving)
-        allocations = _allocations(self.block)
-        for refinement in allocations:
+        for refinement in _allocations(self.block):
             name = self._arrays[refinement.name] = self.blocks.names.fresh(refinement.name)
             size = refinement.shape.span * stages
             self.declare(sem.DeclareArray(name, refinement.shape.dtype, size, sem.Region.LOCAL))
+        boxes = self.blocks.target.bulk_copies and all(each.box for each in self._copying)
+        body = self._with_channel(stages, iterations) if boxes else self._with_groups(stages, iterations)
+        arrays = frozenset(self._arrays.values())
+        return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in arrays)))
+
+    def _with_channel(self, stages: int, iterations: int) -> list[sem.Stmt]:
+        """Return the loop with copies of boxes as messages of a channel."""
+        constant = self.blocks.offsets.constant
+        name = self.blocks.names.fresh("ready")
+        self.declare(sem.DeclareArray(name, DType.U64, 2 * stages, sem.Region.LOCAL))
+        channel = sem.Subscript(name, constant(0), sem.Type(DType.U64))
+        acquire, send, receive, release = (
+            sem.Channel(each, channel)
+            for each in (
+                sem.ChannelStep.ACQUIRE,
+                sem.ChannelStep.SEND,
+                sem.ChannelStep.RECEIVE,
+                sem.ChannelStep.RELEASE,
+            )
+        )
+        body: list[sem.Stmt] = []
+        for number in range(min(stages - 1, iterations)):
+            boxes = self._boxes(channel, self._point(number), Affine.constant(number))
+            body.extend((acquire, *boxes, send))
+        counter, ahead = self.blocks.counter(self._moving[-1].name), self.blocks.counter("ahead")
+        slot = self._slot(ahead, stages)
+        digits, values = self._digits(ahead)
+        boxes = self._boxes(channel, values, Affine.index(slot.variable.name))
+        fill = (
+            sem.Declare(ahead, sem.Apply(Op.ADD, (counter, constant(stages - 1)))),
+            sem.If(
+                sem.Apply(Op.CMP_LT, (ahead, constant(iterations))),
+                (slot, *digits, acquire, *boxes, send),
+            ),
+        )
+        slot = self._slot(counter, stages)
+        digits, values = self._digits(counter)
+        own = (slot, *digits, *self._others(values, Affine.index(slot.variable.name)))
+        inside = (receive, *own, *fill, release)
+        body.append(sem.For(counter, constant(0), constant(iterations), 1, inside))
+        return body
+
+    def _boxes(self, channel: sem.Subscript, point: Mapping[str, Affine], slot: Affine) -> list[sem.BulkCopy]:
+        views, values = self._seen(point, slot)
+        fills = [inner for inner in self.block.blocks if isinstance(inner.instruction, stripe.Copy)]
+        return [box_copy(self.blocks, inner, views, values, channel) for inner in fills]
+
+    @property
+    def _copying(self) -> list[stripe.Copy]:
+        return [each.instruction for each in self.block.blocks if isinstance(each.instruction, stripe.Copy)]
+
+    def _with_groups(self, stages: int, iterations: int) -> list[sem.Stmt]:
+        """Return the loop with copies that threads make, groups of which they wait for."""
         body: list[sem.Stmt] = [sem.Barrier()]
         for number in range(stages - 1):
             if number < iterations:
@@ -104,8 +161,7 @@ class Pipeline:
         parts = (own, fill) if self._only_begins() else (fill, own)
         inside = (sem.AsyncWait(stages - 2), sem.Barrier(), *parts[0], *parts[1])
         body.append(sem.For(counter, constant(0), constant(iterations), 1, inside))
-        arrays = frozenset(self._arrays.values())
-        return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in arrays)))
+        return body
 
     def _only_begins(self) -> bool:
         """Return whether the last thing that an iteration does is an instruction that only begins a product."""
@@ -159,6 +215,16 @@ class Pipeline:
         )
 
     def _run(self, children: list[stripe.Block], point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
+        views, values = self._seen(point, slot)
+        result: list[sem.Stmt] = []
+        for child in children:
+            phase = self.phase(child, views, values)
+            result.extend(phase.statements)
+            self._touches.extend(phase.touches)
+        return result
+
+    def _seen(self, point: Mapping[str, Affine], slot: Affine) -> tuple[dict[str, View], dict[str, Affine]]:
+        """Return the views and the indices that blocks of an iteration see, whose arrays are at ``slot``."""
         values = dict(self.bound)
         for index in self.block.indices:
             values[index.name] = Affine() if index.affine is None else index.affine.substitute(self.outer)
@@ -174,12 +240,7 @@ class Pipeline:
                 region=sem.Region.LOCAL,
                 swizzle=swizzle_of(refinement),
             )
-        result: list[sem.Stmt] = []
-        for child in children:
-            phase = self.phase(child, views, values)
-            result.extend(phase.statements)
-            self._touches.extend(phase.touches)
-        return result
+        return views, values
 
 
 def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:

@@ -90,10 +90,8 @@ def _part_text(node: Node) -> str:
             return f"while ({memory})"
         case Carry(kept=kept, made=made):
             return f"{kept} = {made}"
-        case Product() | Pipeline() | Repair():
+        case Product() | Pipeline() | Copy() | Repair():
             return tags_text(Tags.of(**instruction_words(node))).rstrip()
-        case Copy():
-            return "#copy"
         case Role():
             return tags_text(Tags.of(**role_words(node))).rstrip()
         case _:

@@ -20,7 +20,7 @@ from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.text.writer import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
 from tileir.stripe.flattening import flattened
-from tileir.stripe.instructions import COPY, Copy, Pipeline, Product, instruction_of, role_of
+from tileir.stripe.instructions import COPY, Pipeline, Product, copy_of, instruction_of, role_of
 from tileir.stripe.ir import (
     Block,
     Buffer,
@@ -274,9 +274,10 @@ class _Parser(HeaderParser):
 
 def _with_copy(statement: Statement) -> Statement:
     """Return a statement of a pipeline, of blocks with the word for copies as such."""
-    if not isinstance(statement, Block) or (COPY, None) not in statement.tags.items or statement.instruction:
+    if not isinstance(statement, Block) or COPY not in statement.tags or statement.instruction:
         return statement
-    return attrs.evolve(statement, tags=statement.tags.remove(COPY), instruction=Copy())
+    copy = copy_of(statement.tags.get(COPY))
+    return statement if copy is None else attrs.evolve(statement, tags=statement.tags.remove(COPY), instruction=copy)
 
 
 def _with_role(index: Index) -> Index:

@@ -1,0 +1,103 @@
+"""Tensor maps that kernels take for memory at some address, as the driver encodes them."""
+
+from __future__ import annotations
+
+import threading
+from ctypes import c_uint64
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from cuda.bindings import driver
+
+from tileir.core.forking import renew_in_children
+from tileir_cuda.boxes import MAP_BYTES, tensor_maps
+from tileir_cuda.run.driver import checked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir.semtree.ir import KernelFunction
+    from tileir_cuda.boxes import TensorMap
+
+KEPT: Final = 64
+"""So many maps of a kernel are kept: buffers come back to the same addresses, and encoding takes microseconds."""
+
+_KINDS: Final = driver.CUtensorMapDataType
+_TYPES: Final = {
+    1: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT8,
+    2: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT16,
+    4: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT32,
+    8: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT64,
+}
+"""What is copied has no arithmetic: its bytes count, and those of zero are zeros in all dtypes."""
+
+_SWIZZLE: Final = driver.CUtensorMapSwizzle
+_SWIZZLES: Final = {
+    0: _SWIZZLE.CU_TENSOR_MAP_SWIZZLE_NONE,
+    32: _SWIZZLE.CU_TENSOR_MAP_SWIZZLE_32B,
+    64: _SWIZZLE.CU_TENSOR_MAP_SWIZZLE_64B,
+    128: _SWIZZLE.CU_TENSOR_MAP_SWIZZLE_128B,
+}
+
+
+@attrs.define(eq=False)
+class Maps:
+    """The tensor maps of one kernel; may be used from several threads."""
+
+    kernel: KernelFunction
+    wanted: tuple[TensorMap, ...]
+    _places: dict[str, int] = attrs.field(init=False)
+    _made: dict[tuple[int, int], Any] = attrs.field(factory=dict, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._places = {param.name: number for number, param in enumerate(self.kernel.params)}
+        renew_in_children(self)
+
+    @classmethod
+    def of(cls, kernel: KernelFunction) -> Maps:
+        """Return the maps of a kernel that takes some."""
+        return cls(kernel, tensor_maps(kernel))
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
+
+    def at(self, addresses: Sequence[int]) -> tuple[Any, ...]:
+        """Return the memory of each map, for parameters at these addresses.
+
+        Raises:
+            BackendError: TIL808, the driver refuses.
+        """
+        return tuple(
+            self._map(number, addresses[self._places[wanted.array]]) for number, wanted in enumerate(self.wanted)
+        )
+
+    def _map(self, number: int, address: int) -> Any:
+        key = number, address
+        with self._lock:
+            found = self._made.get(key)
+            if found is None:
+                if len(self._made) >= KEPT:
+                    self._made.pop(next(iter(self._made)))
+                found = self._made[key] = self._encoded(self.wanted[number], address)
+            return found
+
+    def _encoded(self, wanted: TensorMap, address: int) -> Any:
+        wide, narrow = driver.cuuint64_t, driver.cuuint32_t
+        axes = len(wanted.extents)
+        result = driver.cuTensorMapEncodeTiled(
+            _TYPES[wanted.itemsize],
+            axes,
+            address + wanted.first * wanted.itemsize,
+            [wide(extent) for extent in wanted.extents],
+            [wide(stride) for stride in wanted.strides],
+            [narrow(side) for side in wanted.box],
+            [narrow(1)] * axes,
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            _SWIZZLES[wanted.swizzle],
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+        made = checked(f"a tensor map for {wanted.array} of kernel {self.kernel.name}", result)
+        return (c_uint64 * (MAP_BYTES // 8))(*map(int, made.opaque))

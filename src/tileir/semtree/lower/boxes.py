@@ -1,0 +1,151 @@
+"""Blocks that copy a box of a tensor, as one statement.
+
+The block is an ordinary one, in which threads copy one run of elements after the other. Its instruction says which box
+of which tensor these are: here that is looked up again in what the block does, so that both say the same.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from tileir.core.errors import fail
+from tileir.poly.affine import Affine, total
+from tileir.semtree import ir as sem
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from tileir.core.errors import TileError
+    from tileir.semtree.lower.block import BlockLowering
+    from tileir.semtree.lower.views import View
+
+
+def box_copy(
+    blocks: BlockLowering,
+    block: stripe.Block,
+    views: Mapping[str, View],
+    outer: Mapping[str, Affine],
+    channel: sem.Subscript,
+) -> sem.BulkCopy:
+    """Return the copy of a box that a block with such an instruction is; ``views`` and ``outer`` are what it sees.
+
+    Raises:
+        TileError: TIL502, the block does not do what its instruction says.
+    """
+    copy = block.instruction
+    assert isinstance(copy, stripe.Copy)
+    found = _Walk(blocks)
+    source, target = found.leaf(block, dict(views), dict(outer))
+    own = dict.fromkeys(found.ranges, Affine())
+    at = _places(source.offset.substitute(own), copy, block)
+    moves = {name: _places(_only(source.offset, name), copy, block) for name in found.ranges}
+    ends = [
+        extent - 1 - start - total(step[axis] for step in moves.values())
+        for axis, (start, extent) in enumerate(zip(at, copy.extents, strict=True))
+    ]
+    if not all(any(_is_end(test, end, found.ranges) for end in ends) for test in found.tests):
+        raise _unlike(block, "tests something else than the ends of the tensor")
+    if not _is_box(copy, found.ranges, source.offset, target.offset):
+        raise _unlike(block, "copies other elements, or to other places")
+    offsets = blocks.offsets
+    kind = sem.Type(target.shape.dtype)
+    return sem.BulkCopy(
+        channel,
+        sem.Subscript(target.array, offsets.scalar(target.offset.substitute(own)), kind),
+        sem.Subscript(source.array, offsets.constant(0), sem.Type(source.shape.dtype)),
+        copy.box,
+        copy.extents,
+        copy.strides,
+        tuple(offsets.scalar(each) for each in at),
+        *target.swizzle,
+    )
+
+
+@attrs.define(eq=False)
+class _Walk:
+    """Goes down to the statements of a block: ``ranges`` are those of its indices, by the names of :meth:`leaf`."""
+
+    blocks: BlockLowering
+    ranges: dict[str, int] = attrs.field(factory=dict)
+    tests: list[Affine] = attrs.field(factory=list)
+
+    def leaf(self, block: stripe.Block, views: dict[str, View], outer: dict[str, Affine]) -> tuple[View, View]:
+        """Return what the innermost block loads, and where it stores that."""
+        values: dict[str, Affine] = {}
+        for index in block.indices:
+            base = Affine() if index.affine is None else index.affine.substitute(outer)
+            if index.range > 1:
+                name = f"%{len(self.ranges)}"
+                self.ranges[name] = index.range
+                base = base + Affine.index(name)
+            values[index.name] = base
+        self.tests += [test.substitute(values) for test in block.constraints]
+        inner = self.blocks.views(block, views, values)
+        match block.statements:
+            case (stripe.Block() as child,):
+                return self.leaf(child, inner, values)
+            case (stripe.Load() as load, stripe.Store() as store) if store.source == load.into:
+                return inner[load.source], inner[store.into]
+            case _:
+                raise _unlike(block, "does not just copy")
+
+
+def _places(offset: Affine, copy: stripe.Copy, block: stripe.Block) -> list[Affine]:
+    """Return the place along each axis of the tensor that an offset in it is: no term moves along several axes."""
+    places = [Affine() for _ in copy.strides]
+    for name, coefficient in offset.terms:
+        axis, step = _axis(int(coefficient), copy, block)
+        places[axis] = places[axis] + Affine.of({name: step})
+    rest = int(offset.offset)
+    for axis, stride in enumerate(copy.strides):
+        digit, rest = divmod(rest, stride)
+        places[axis] = places[axis] + digit
+    return places
+
+
+def _axis(step: int, copy: stripe.Copy, block: stripe.Block) -> tuple[int, int]:
+    for axis, stride in enumerate(copy.strides):
+        if step % stride == 0:
+            return axis, step // stride
+    raise _unlike(block, "moves between the elements of the tensor")
+
+
+def _is_end(test: Affine, end: Affine, ranges: Mapping[str, int]) -> bool:
+    """Return whether a test holds where that for an end does: it may be for several neighbours, which end together."""
+    more = test - end
+    if more.offset or not all(name in ranges and step > 0 for name, step in more.terms):
+        return False
+    span = 1 + sum(int(step) * (ranges[name] - 1) for name, step in more.terms)
+    return all(int(step) % span == 0 for _, step in test.terms) and int(test.offset + 1) % span == 0
+
+
+def _only(offset: Affine, name: str) -> Affine:
+    return Affine.of({name: offset.coefficient(name)})
+
+
+def _is_box(copy: stripe.Copy, ranges: Mapping[str, int], source: Affine, target: Affine) -> bool:
+    """Return whether a block moves each element of the box, row by row, to the next place."""
+
+    def reached(offset: Affine) -> np.ndarray[Any, Any]:
+        places = np.zeros(1, np.int64)
+        for name, extent in ranges.items():
+            places = np.add.outer(places, np.arange(extent) * int(offset.coefficient(name))).reshape(-1)
+        return places
+
+    there = reached(target)
+    if not np.array_equal(np.sort(there), np.arange(prod(copy.box))):
+        return False
+    wanted = np.zeros(1, np.int64)
+    for extent, stride in zip(copy.box, copy.strides, strict=True):
+        wanted = np.add.outer(wanted, np.arange(extent) * stride).reshape(-1)
+    return np.array_equal(wanted[there], reached(source))
+
+
+def _unlike(block: stripe.Block, what: str) -> TileError:
+    return fail("TIL502", f"block {block.name or '(unnamed)'} says that it copies a box of a tensor, but {what}")
