@@ -65,6 +65,25 @@ def test_products_spill_nothing(dtype: str, architecture: str, tmp_path: Path) -
     assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }", 4096),
+        ("function (A[M, K], B[N, K]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[j, k]); }", 2048),
+        ("function (A[K, M], B[N, K]) -> (C) { C[i, j : M, N] = +(A[k, i] * B[j, k]); }", 3000),
+    ],
+)
+def test_products_of_boxes_spill_nothing_and_go_on_beside_copies(
+    text: str, size: int, dtype: str, tmp_path: Path
+) -> None:
+    listing = tileir.compile(text, [f"{dtype}[{size}, {size}]"] * 2, device="cuda.sm_90a").listing("ptx")
+    assert "cp.async.bulk.tensor" in listing
+    said = assembled(listing, "sm_90a", tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+    assert "serialized" not in said
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_convolutions_with_borders_are_on_fragments_and_spill_nothing(architecture: str, tmp_path: Path) -> None:
     text = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {

@@ -121,6 +121,30 @@ def test_what_is_written_again_is_said_by_a_word() -> None:
     )
 
 
+def test_copies_may_say_which_box_they_copy() -> None:
+    box = "4x64 of 7x1000 by 1008x1"
+    text = PRINTED.replace("#copy", f'#copy="{box}"', 1)
+    program = parse(text)
+    assert to_text(program) == text
+    assert from_json(to_json(program), Program) == program
+    (copy,) = (
+        each.instruction
+        for kernel in program.main.blocks
+        for each in blocks(kernel)
+        if isinstance(each.instruction, Copy) and each.instruction.box
+    )
+    assert (copy.box, copy.extents, copy.strides) == ((4, 64), (7, 1000), (1008, 1))
+    assert str(copy) == f'#copy="{box}"'
+    assert not diagnose(program)
+    for bad, words in (
+        ("4x64 of 7 by 1008x1", "as many sizes"),
+        ("4x0 of 7x1000 by 1008x1", "none below 1"),
+        ("4x64 of 7x1000", "must not have the tag copy"),
+        ("4x64 of 7xM by 1008x1", "must not have the tag copy"),
+    ):
+        assert any(words in fault.message for fault in diagnose(parse(text.replace(box, bad)))), bad
+
+
 def test_elsewhere_the_words_are_tags() -> None:
     text = "0: #copy\nblock [(#depth i:4)]:4 (\n) {\n}\n"
     block = parse_block(text)

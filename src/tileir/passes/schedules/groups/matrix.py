@@ -8,6 +8,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix_plan import piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
 from tileir.schedule.allocations import allocation
@@ -315,23 +316,44 @@ class _Builder:
         if tests:
             load = Node(children=(load,), constraints=tuple(tests), tags=stripe.Tags.of(PADDED))
         around = Node(sch.present(loops), children=(load,))
-        return Node(sch.present(team), children=(around,), instruction=stripe.Copy() if plan.stages > 1 else None)
+        box = stripe.Copy() if plan.boxes is None else plan.boxes[panel is plan.right]
+        return Node(sch.present(team), children=(around,), instruction=box if plan.stages > 1 else None)
 
     def _finish(self, use: Use, sums: Use) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
+        if not self.plan.staged:
+            return Node(sch.present(self.team), children=(self._point(use, sums, None),))
+        results = Results.of(self.nest, self.plan, self.names)
+        write = Node(sch.present(self.team), children=(self._point(use, sums, results),))
+        copied = results.copied(self.names, self.starts, self._inside)
+        return Node(sch.present((results.turn,)), (results.stage,), (write, copied))
+
+    def _point(self, use: Use, sums: Use, results: Results | None) -> Node:
+        """Return what a thread does for its outputs; with ``results`` for those of some columns, in local memory."""
         pairs = self._vector
-        unrolled = tuple(i for i in self.own if i not in pairs)
+        unrolled = [i for i in self.own if i not in pairs]
+        moved: dict[str, Affine] = {}
+        column = self._column
+        if results is not None:
+            part = next(i for run, i in self.parts if i in unrolled and run.axis == "n" and not _neighbours(run))
+            unrolled[unrolled.index(part)] = results.inner
+            moved = {part.name: results.part}
+            column = column.substitute({part.name: sch.part(results.inner)})
+        outputs = {name: place.substitute(moved) for name, place in self._outputs.items()}
         room = 1 if self.pair is None else self.pair.range
         own = {r.name: allocation(r.name, r.shape.dtype, (room,), sch.REGISTER) for r in self.nest.allocations}
         children: list[Node] = []
         for segment in self.nest.segments:
             if segment.loops:
-                children.append(merge_block(sums, self._in_registers(use), pairs))
+                children.append(merge_block(sums.substitute(moved), self._in_registers(use), pairs))
                 continue
             uses = tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)
-            children.append(leaf(attrs.evolve(segment, uses=uses), self._outputs, pairs))
-        point = Node(sch.present(unrolled), tuple(own.values()), tuple(children), constraints=self._ends)
-        return Node(sch.present(self.team), children=(point,))
+            done = leaf(attrs.evolve(segment, uses=uses), outputs, pairs)
+            if results is not None:
+                done = attrs.evolve(done, uses=tuple(results.written(u, self._row, column) for u in done.uses))
+            children.append(done)
+        ends = tuple(end.substitute(moved) for end in self._ends)
+        return Node(sch.present(unrolled), tuple(own.values()), tuple(children), constraints=ends)
 
     def _in_registers(self, use: Use) -> Use:
         place = Affine() if self.pair is None else sch.part(self.pair)

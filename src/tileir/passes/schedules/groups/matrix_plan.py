@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.fragments import Where
+from tileir.core.fragments import Swizzle, Where
+from tileir.schedule.nest import product
 
 if TYPE_CHECKING:
     from tileir.core.fragments import Fragment
     from tileir.poly.affine import Affine
-    from tileir.schedule.nest import Use
+    from tileir.schedule.nest import Nest, Use
     from tileir.stripe import ir as stripe
+    from tileir.stripe.instructions import Copy
 
 _LINE: Final = 128
 """Bytes of all banks of local memory."""
@@ -49,7 +51,9 @@ class Plan:
 
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
     reduction indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours
-    along it share the tile, each with ``least`` rows or more. ``constraints`` say which products are added.
+    along it share the tile, each with ``least`` rows or more. ``constraints`` say which products are added. ``boxes``
+    tells how both inputs are copied where one thread asks for all of a tile, ``staged`` whether results are written
+    through local memory, and ``beside`` how many groups share a processor then.
     """
 
     left: Panel
@@ -67,6 +71,9 @@ class Plan:
     wide: int = 0
     depth: int = 0
     stages: int = 1
+    boxes: tuple[Copy, Copy] | None = None
+    staged: bool = False
+    beside: int = 1
 
     @property
     def threads(self) -> int:
@@ -143,3 +150,35 @@ def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
     apart = max(1, _LINE // (width * size))
     shift = (width * apart // piece).bit_length() - 1
     return shift, (pieces - 1) * piece
+
+
+def reads_local(plan: Plan) -> bool:
+    """Return whether the fragment reads local memory itself."""
+    return plan.fragment.a.where is Where.LOCAL
+
+
+def is_readable(plan: Plan) -> bool:
+    """Return whether the fragment can read its factors where tiles are staged, as far as it reads local memory."""
+    fragment = plan.fragment
+    for panel, extent, operand in ((plan.left, plan.rows, fragment.a), (plan.right, plan.columns, fragment.b)):
+        if operand.where is not Where.LOCAL:
+            continue
+        width = plan.depth if panel.along_loop else extent
+        shift, mask = swizzle_of(panel, piece_of(panel, fragment, width))
+        turned = panel.along_loop or operand.transposable
+        if not turned or Swizzle(shift, mask * operand.dtype.itemsize) not in operand.swizzles:
+            return False
+    return True
+
+
+def tallest(plan: Plan) -> int:
+    """Return how many rows a tile can use."""
+    return plan.left.index.range * (1 if plan.above is None else plan.above.range)
+
+
+def groups_of(nest: Nest, plan: Plan) -> int:
+    """Return how many groups there are."""
+    extents = {plan.left.index.name: plan.across, plan.right.index.name: plan.columns}
+    if plan.above is not None:
+        extents[plan.above.name] = plan.high
+    return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)

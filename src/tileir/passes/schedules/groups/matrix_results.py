@@ -1,0 +1,136 @@
+"""Results of products on their way to memory: threads hold pieces of many rows, and memory wants rows.
+
+What four warps hold of a product are pairs of neighbours, of which a warp has those of eight rows. Written as they are,
+they fill a part of each line of memory at a time. So some columns at a time go to local memory, and from there whole
+vectors to where neighbouring threads write neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.fragments import Where
+from tileir.passes.kernels import schedule as sch
+from tileir.poly.affine import Affine
+from tileir.schedule.allocations import allocation
+from tileir.schedule.nest import Node, Use
+from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
+from tileir.stripe.tags import SWIZZLE_MASK, SWIZZLE_SHIFT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.core.text.names import NameScope
+    from tileir.passes.schedules.groups.matrix_plan import Plan
+    from tileir.schedule.nest import Nest
+
+_LINE: Final = 128
+"""Bytes of the rows that lie in local memory at a time: those of all banks."""
+
+_VECTOR: Final = 16
+"""Bytes that a thread writes at a time."""
+
+_ROWS: Final = 8
+"""Rows after which the places of vectors in local memory are the same again."""
+
+_PIECE: Final = 8
+"""Columns after which a thread has its next ones."""
+
+
+def staged_bytes(nest: Nest, plan: Plan) -> int:
+    """Return the bytes through which results of a tile are written; 0 where they are written as threads hold them."""
+    fragment, column = plan.fragment, plan.right.index
+    written = sch.written_uses(nest)
+    if fragment.a.where is not Where.LOCAL or plan.above is not None or len(written) != 1:
+        return 0
+    (out,) = written
+    lanes, width = _VECTOR // out.dtype.itemsize, _LINE // out.dtype.itemsize
+    single = plan.wide == plan.columns == fragment.mnk[1] and plan.tall == fragment.mnk[0]
+    plain = out.direction is stripe.Direction.OUT and out.aggregation is None
+    own = any(out in segment.uses and not segment.loops for segment in nest.segments)
+    indirect = any(segment.has_indirect_store for segment in nest.segments)
+    again = any(use.root == out.root for use in nest.uses if use is not out)
+    if not (single and plain and own) or indirect or again or plan.columns % width or out.dtype.itemsize > 2:
+        return 0
+    if column.range % lanes or sch.aligned_lanes((out,), column.name, lanes) != lanes:
+        return 0
+    rows = plan.threads * lanes // width
+    return plan.rows * _LINE if plan.rows % rows == 0 and not plan.masks else 0
+
+
+@attrs.frozen(eq=False)
+class Results:
+    """Some columns of the results of a tile in local memory.
+
+    Attributes:
+        plan: The sizes of the tile.
+        out: What is written.
+        stage: The local memory.
+        turn: Which columns these are.
+        inner: What stands for the index of a thread's pieces of a row, within these.
+
+    """
+
+    plan: Plan
+    out: Use
+    stage: stripe.Refinement
+    turn: stripe.Index
+    inner: stripe.Index
+
+    @classmethod
+    def of(cls, nest: Nest, plan: Plan, names: NameScope) -> Results:
+        """Choose names."""
+        (out,) = sch.written_uses(nest)
+        width = _LINE // out.dtype.itemsize
+        stage = allocation(names.fresh(f"{out.root}_stage"), out.dtype, (plan.rows, width), sch.LOCAL)
+        piece = _VECTOR // out.dtype.itemsize
+        shift, mask = (_LINE // out.dtype.itemsize // piece).bit_length() - 1, (_ROWS - 1) * piece
+        stage = attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask}))
+        column = plan.right.index.name
+        turn = sch.index(names.fresh(f"{column}_turn"), plan.columns // width, Binding.UNROLL)
+        inner = sch.index(names.fresh(f"{column}_part"), width // _PIECE, Binding.UNROLL)
+        return cls(plan, out, stage, turn, inner)
+
+    @property
+    def part(self) -> Affine:
+        """The number of a thread's piece in its row."""
+        return sch.part(self.inner) + sch.part(self.turn, self.inner.range)
+
+    def written(self, use: Use, row: Affine, column: Affine) -> Use:
+        """Return a use with local memory in place of what is written, at a row and a column of it."""
+        if use.name != self.out.name:
+            return use
+        return attrs.evolve(use, root=self.stage.name, access=(row, column), strides=self.stage.shape.strides, sizes=())
+
+    def copied(
+        self,
+        names: NameScope,
+        starts: Mapping[str, Affine],
+        inside: Callable[[stripe.Index, int, Affine], tuple[Affine, ...]],
+    ) -> Node:
+        """Return the block that copies the columns; the tile begins at ``starts``, and ``inside`` tests for its end."""
+        plan, width = self.plan, _LINE // self.out.dtype.itemsize
+        lanes = _VECTOR // self.out.dtype.itemsize
+        row, column = plan.left.index, plan.right.index
+        lane = sch.index(names.fresh("lane"), lanes, Binding.LANE)
+        across = sch.index(names.fresh(f"{column.name}_copy"), width // lanes, Binding.THREAD)
+        down = sch.index(names.fresh(f"{row.name}_copy"), plan.threads // across.range, Binding.THREAD)
+        more = sch.index(names.fresh(f"{row.name}_more"), plan.rows // down.range, Binding.UNROLL)
+        there = sch.part(more, down.range) + sch.part(down)
+        first = sch.part(across, lanes)
+        place = sch.part(self.turn, width) + first
+        values = {**starts, row.name: starts[row.name] + there}
+        values[column.name] = starts[column.name] + place + sch.part(lane)
+        access = (there, first + sch.part(lane))
+        held = Use(self.stage.name, self.stage.name, access, self.stage.shape.strides, self.out.dtype, _IN)
+        statements = (stripe.Load(held.name, "value"), stripe.Store("value", self.out.name))
+        move = Node(sch.present((lane,)), statements=statements, uses=(held, self.out.substitute(values)))
+        tests = (*inside(row, plan.across, there), *inside(column, plan.columns, place))
+        around = Node(sch.present((more,)), children=(Node(children=(move,), constraints=tests),))
+        return Node(sch.present((down, across)), children=(around,))
+
+
+_IN: Final = stripe.Direction.IN
