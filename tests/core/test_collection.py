@@ -3,8 +3,23 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
+from typing import TYPE_CHECKING
+
+import pytest
 
 from tileir.core.collection import collection_paused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _thawed() -> Iterator[None]:
+    """Thaw what was frozen for all tests, as a process starts, and freeze it again."""
+    gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def test_the_collector_pauses_and_goes_on() -> None:
@@ -34,11 +49,14 @@ def _is_old(value: object) -> bool:
     return any(value is each for each in gc.get_objects(generation=2))
 
 
-def test_what_lasts_is_old_at_once() -> None:
+@pytest.mark.parametrize("frozen", [0, 375], ids=["none frozen", "some frozen, as Python 3.12 starts"])
+def test_what_lasts_is_old_at_once(frozen: int) -> None:
     with collection_paused():
         young: list[list[int]] = [[]]
-    with collection_paused(lasting=True):
-        lasting: list[list[int]] = [[]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "get_freeze_count", lambda: frozen)
+        with collection_paused(lasting=True):
+            lasting: list[list[int]] = [[]]
     assert gc.isenabled()
     assert not gc.get_freeze_count()
     assert _is_old(lasting)
