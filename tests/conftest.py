@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strategies.effort import BRIEF, files_outside, register_profiles
+from strategies.effort import BRIEF, files_outside, register_profiles, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,8 @@ TABLES = frozenset(
 """Tests with a row for each of hundreds of programs, which are compiled alike on all versions of Python."""
 WHOLE = ("runtime", "tile", "testing/test_soak.py")
 """Tests of what leans on the language and its standard library: ``--part`` leaves nothing of them out."""
+ROWS = 40
+"""Most rows of a test in :data:`WHOLE` with the profile ``brief``."""
 CACHE = pytest.StashKey[str]()
 OTHERS = pytest.StashKey[frozenset[str]]()
 
@@ -81,12 +83,22 @@ def _once() -> frozenset[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, with the profile ``brief``, nine tenths of long tables, and what is tested once."""
+    """Leave out, with the profile ``brief``, nine tenths of long tables, and what is tested once.
+
+    Of tests with many rows that every version has, it has some that are spread over them.
+    """
     ours = [item for item in items if item.path.is_relative_to(HERE)]  # and not those of the installed kit
     dropped: set[str] = set()
     if config.getoption("hypothesis_profile") == BRIEF:
         rows = [item for item in ours if item.path.relative_to(HERE).as_posix() in TABLES]
         dropped.update(item.nodeid for number, item in enumerate(rows) if number % 10)
+        rows_of: dict[str, list[str]] = {}
+        for item in ours:
+            file = item.path.relative_to(HERE).as_posix()
+            if file in WHOLE or file.partition("/")[0] in WHOLE:
+                rows_of.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
+        for names in rows_of.values():
+            dropped.update(set(names) - set(spread(names, ROWS)))
         dropped.update(item.nodeid for item in items if item.get_closest_marker("once"))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in dropped])
     items[:] = [item for item in items if item.nodeid not in dropped]

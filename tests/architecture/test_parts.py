@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
-from strategies.effort import files_outside
+from strategies.effort import files_outside, spread
 from strategies.processors import lacking
 from tileir_llvm.processor import PROCESSORS
 
@@ -39,6 +40,15 @@ def test_the_versions_of_a_plain_run_have_all_tests_together() -> None:
     assert set().union(*kept) == set(FILES)
     assert sum(map(len, kept)) == len(FILES) + 2  # only what leans on Python is in all of them
     assert ["passes/test_b.py" in part for part in kept] == [profile != "brief" for profile, _ in found]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 9, 100])
+def test_rows_of_long_tables_are_spread(count: int) -> None:
+    rows = [str(number) for number in range(count)]
+    found = [int(row) for row in spread(rows, 4)]
+    assert len(found) == min(count, 4)
+    steps = [after - before for before, after in itertools.pairwise([*found, count])]
+    assert not found or (found[0] == 0 and max(steps) - min(steps) <= 1)
 
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "1,3/2", "2", "1/", ",/2", "a/b"])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CASES: Final = {name: case for name, case in all_cases().items() if case.differentiated}
 STEP: Final = 1e-6
 TOLERANCE: Final = 1e-6
-MOST: Final = 20  # elements of an input that are tried
+MOST: Final = 10  # elements of an input that are tried
 KINK: Final = 1e-3  # by how much slopes to both sides differ where there is no derivative
 
 

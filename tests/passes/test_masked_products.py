@@ -98,6 +98,7 @@ def check(found: Stages, shapes: Mapping[str, tuple[int, ...]], spots: int, *, l
     step=st.sampled_from((WARPS, WARPGROUPS)),
     spots=st.integers(0, 2),
 )
+@examples(40)
 def test_convolutions(
     form: str,
     picture: tuple[int, int],

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.asynchronous import DistantDevice
+from strategies.effort import examples
 from strategies.executors import DEVICES
 from strategies.plans import plan_of
 from strategies.tile import Drawn
@@ -49,7 +50,7 @@ def cases(draw: st.DrawFn) -> WorksCase:
     return works_case(Drawn(draw))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(case=cases(), device=st.sampled_from(DEVICES), in_place=st.booleans())
 def test_any_program_gives_what_the_interpreter_does(
     case: WorksCase, device: Callable[[], Any], in_place: bool

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.asynchronous import DistantDevice
 from strategies.devices import compiler
+from strategies.effort import examples
 from strategies.executors import DEVICES, PlainDevice
 from strategies.plans import SIZE, binary, branches, buffer, expected, operands, plan_of, program
 from tileir.core.errors import BackendError
@@ -108,7 +109,7 @@ def test_temporaries_share_memory_in_order_and_not_where_branches_overlap() -> N
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 4), st.booleans()), max_size=12)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(steps=STEPS, device=st.sampled_from(DEVICES))
 def test_any_program_gives_what_its_launches_do_in_order(
     steps: list[tuple[int, int, int, bool]], device: Callable[[], Any]

@@ -23,7 +23,8 @@ from tileir.semtree.text.printer import to_text
 def test_products_are_those_of_matrices(fragment: Fragment) -> None:
     (m, n, k), number = fragment.mnk, list(FRAGMENTS).index(fragment.name)
     small = m * n * k <= 2048
-    tile = (m * (2 if small else 1), n * (1 + number % 2 if small else 1), k * (1 + number // 2 % 2))
+    rows, columns, depth = ((2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1))[number % 4] if small else (1, 1, 1 + number % 2)
+    tile = (m * rows, n * columns, k * depth)
     turned = number % 3 == 0
     kernel = product_by(fragment, tile, turned=turned, swizzled=fragment.a.where is Where.LOCAL)
     verify(kernel)

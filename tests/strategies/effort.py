@@ -71,7 +71,20 @@ def files_outside(
     return outside | undivided if brief else outside
 
 
+def spread(rows: Sequence[str], most: int) -> Sequence[str]:
+    """Return ``most`` of the rows, or all where there are no more, spread over them.
+
+    The steps are not all alike, as rows often repeat what they have in common after so many.
+    """
+    return rows if len(rows) <= most else [rows[place * len(rows) // most] for place in range(most)]
+
+
 def examples(count: int) -> settings:
     """Return the settings of a test that gets ``count`` examples by default; as a decorator."""
+    return settings(max_examples=share_of(count))
+
+
+def share_of(count: int) -> int:
+    """Return how many cases a test draws that draws ``count`` by default, and not by Hypothesis."""
     effort = settings.get_profile(settings.get_current_profile_name()).max_examples
-    return settings(max_examples=max(1, count * effort // _USUAL))
+    return max(1, count * effort // _USUAL)

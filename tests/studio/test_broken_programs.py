@@ -1,4 +1,4 @@
-"""Ten thousand broken programs: each gets faults with places, and none an error of the server."""
+"""Thousands of broken programs: each gets faults with places, and none an error of the server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import pytest
 
+from strategies.effort import share_of
 from studio.conversation import MATMUL, PORT, TOKEN, parsed
 from tileir.studio.serve.server import Start, app_of
 from tileir.studio.serve.workshop import Workshop
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-COUNT: Final = 10_000
 
 PROGRAMS: Final = (
     MATMUL,
@@ -82,14 +82,14 @@ async def posted(app: ASGIApp, path: str, document: Any) -> tuple[int, bytes]:
 
 
 def test_broken_programs_get_faults_with_places(tmp_path: Path) -> None:
-    chance = random.Random(12)
+    chance, count = random.Random(12), share_of(10_000)
 
     async def everything() -> int:
         workshop = Workshop(tmp_path)
         app = app_of(Start("a", ""), workshop, port=PORT, token=TOKEN)
         wrong = 0
         try:
-            for _ in range(COUNT):
+            for _ in range(count):
                 wrong += await one(app, broken(chance))
         finally:
             await workshop.close()
@@ -108,4 +108,4 @@ def test_broken_programs_get_faults_with_places(tmp_path: Path) -> None:
             assert fault["message"], text
         return bool(view["faults"])
 
-    assert asyncio.run(everything()) > 0.9 * COUNT
+    assert asyncio.run(everything()) > 0.9 * count
