@@ -11,6 +11,7 @@ import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.core.fragments import named
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.inline import Inline
@@ -79,6 +80,37 @@ def test_which_operands_are_read_in_their_own_order(kind: str, sizes: tuple[int,
     program = product(kind, sizes)
     assert kernels(program) == left
     assert kernels(program, turned=False) == 1 + kind.count("T")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "left"),
+    [
+        ((16, 24, 32), DType.F16, 0),
+        ((16, 24, 32), DType.BF16, 0),
+        ((16, 24, 33), DType.F16, 0),
+        ((20, 24, 32), DType.F16, 1),  # rows of the left one are no whole vectors
+        ((16, 20, 32), DType.F16, 1),  # nor those of the right one
+        ((16, 24, 32), DType.F32, 2),  # the instructions read f32 in one order only
+        ((16, 24, 32), DType.I32, 2),
+    ],
+)
+def test_instructions_read_matrices_in_either_order(sizes: tuple[int, int, int], dtype: DType, left: int) -> None:
+    program = product("TT", sizes, dtype)
+    after = run((Inline(fragments=named("sm_90a")), DeadCode()), program)
+    others = len(product("NN", sizes, dtype).main.blocks)  # sums of halves are rounded by a kernel of its own
+    assert len(after.main.blocks) == left + others
+    assert_same_meaning(program, after)
+
+
+def test_windows_are_given_copies_in_another_order() -> None:
+    text = """function (A[K, M], B[P, K, N]) -> (O) {
+        S[m, k : M, K] = =(A[k, m]);
+        O[m, n : M - P + 1, N] = +(S[m + p, k] * B[p, k, n]);
+    }"""
+    types = {"A": TensorType(DType.F16, (16, 32)), "B": TensorType(DType.F16, (3, 16, 24))}
+    program = lower(infer(parse(text), types))
+    after = run((Inline(fragments=named("sm_90a")), DeadCode()), program)
+    assert len(after.main.blocks) == len(program.main.blocks)
 
 
 def test_a_copy_that_others_read_is_made() -> None:

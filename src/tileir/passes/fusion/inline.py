@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from tileir.core.fragments import usable
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
@@ -40,6 +41,10 @@ CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than to load an element from memory."""
 _LARGER: Final = 4
 """A tensor this many times larger than others is read few times where it meets them."""
+_FACTORS: Final = 2
+"""How many operands a product has."""
+_VECTOR: Final = 16
+"""Bytes that cards copy at a time."""
 _SMALL: Final = 8
 """A tensor this many times smaller than a result costs nothing to read beside it."""
 
@@ -62,6 +67,8 @@ class Inline:
         far: From how many statements before a reduction on a tensor that was read last there counts as gone.
         turned: Whether reductions that read each element often, such as products with a transposed matrix, read the
             largest tensor that they have in its own order, not a copy with its axes in another order.
+        fragments: Matrix instructions of the device: products of matrices that one can read in either order are never
+            given a copy in another order.
 
     """
 
@@ -71,6 +78,7 @@ class Inline:
     max_statements: int = 128
     far: int = 8
     turned: bool = False
+    fragments: tuple[str, ...] = ()
 
     def __call__(self, program: Program) -> Program:
         """Return the program with elementwise kernels put into reductions."""
@@ -248,7 +256,8 @@ class _Scan:
             return None
         points, elements = prod(kernel.ranges.values()), prod(producer.block.ranges.values())
         if points > elements and not producer.widens_integers():
-            turned = self.options.turned and producer.only_copies() and self._is_better_in_place(kernel, view, producer)
+            better = self.options.turned and producer.only_copies() and self._is_better_in_place(kernel, view, producer)
+            turned = better or (producer.only_copies() and self._takes_either_order(kernel, view, producer))
             return None if turned else refused("TR654", tensor=view.source, points=points, elements=elements)
         if self._readers[self._roots[view.source]] == 1 or self._is_cheap(producer.operations()):
             return None
@@ -268,6 +277,18 @@ class _Scan:
         results = {name for r in kernel.refinements if r.merges for access in r.access for name in access.indices}
         summed = any(coefficient == 1 and name not in results for name, coefficient in place.terms)
         return self._readers[own] == 1 and most * (1 if summed else _LARGER) <= self._sizes[own]
+
+    def _takes_either_order(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
+        """Return whether an instruction multiplies two matrices whose rows are whole vectors, wherever rows lie."""
+        reads = [r for r in kernel.refinements if r.direction is Direction.IN]
+        (source,) = (r for r in producer.block.refinements if r.direction is Direction.IN)
+        dtypes = {r.shape.dtype for r in reads}
+        fragments = usable(self.options.fragments)
+        either = any(each.b.transposable and {each.a.dtype, each.b.dtype} == dtypes for each in fragments)
+        plain = all(len(access.terms) <= 1 for each in (*reads, source) for access in each.access)
+        size = view.shape.dtype.itemsize
+        whole = all(dim.stride * size % _VECTOR == 0 for dim in source.shape.dims if dim.stride != 1)
+        return len(reads) == _FACTORS and either and plain and whole
 
     def _keeps_more(self, number: int, producer: _Producer) -> bool:
         """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.
