@@ -210,6 +210,10 @@ def test_operations_with_gradients(strangers: Seen) -> None:
 def test_forms_of_listings(strangers: Seen) -> None:
     executable = tileir.compile(ADD, [(3,)], device="llvm")
     assert executable.listing("kernels") == "1 kernels"
+    with pytest.raises(tileir.BackendError, match=r"TIL806.*no listing 'kernel'; did you mean 'kernels'"):
+        executable.listing("kernel")
+    with pytest.raises(tileir.BackendError, match=r"TIL806.*lists 'llvm' or 'asm', not 'lvm'; did you mean 'llvm'"):
+        executable.listing("lvm")
     for form, said in (("failing", "ZeroDivisionError: no"), ("number", "is a int, not a text")):
         with pytest.raises(tileir.BackendError, match=said):
             executable.listing(form)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.text.advice import meant
 
 if TYPE_CHECKING:
     from tileir.driver.executable import Executable
@@ -26,9 +27,15 @@ def listing_of(executable: Executable, backend: Backend[Any], library: Library, 
             loaded.
 
     """
-    if form is None or form in backend.forms or form not in EXTENSIONS.entries(Kind.LISTING):
+    if form is None or form in backend.forms:
         return backend.listing(library, form)
-    return _installed(executable, form)
+    if form in EXTENSIONS.entries(Kind.LISTING):
+        return _installed(executable, form)
+    found = meant(form, forms_of(backend))
+    if found is None or found in backend.forms:
+        return backend.listing(library, form)  # which tells its own forms
+    message = f"there is no listing {form[:64]!r}; did you mean {found!r}?"
+    raise BackendError((Diagnostic("TIL806", message),))
 
 
 def _installed(executable: Executable, form: str) -> str:
