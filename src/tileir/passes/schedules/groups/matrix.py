@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.matrix_plan import piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import cut_rows, piece_of, swizzle_of
 from tileir.passes.schedules.groups.matrix_results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
     from tileir.passes.schedules.groups.matrix_plan import Panel, Plan
 
+_OUT: Final = stripe.Direction.OUT
 _SWATH: Final = 8
 """So many rows of groups run side by side, column by column: what they read stays in the cache that all share."""
 
@@ -240,20 +241,21 @@ class _Builder:
         return Node(sch.present(self.team), children=(add, identity_block(part, self.own)), constraints=last)
 
     def _again(self, use: Use, sums: Use) -> Node:
-        """Return the block that computes a thread's sums as they are written, in memory of its own, and stores them."""
+        """Return the block that computes sums of which a constraint takes terms again, in memory of a thread's own."""
         segment = sch.the_reduction(self.nest)
         extents = tuple(i.range for i in self.own)
         room = allocation(self.names.fresh(f"{use.root}_again"), use.dtype, extents, sch.REGISTER)
         access = tuple(sch.part(index) for index in self.own)
         exact = attrs.evolve(use, root=room.name, access=access, strides=room.shape.strides, sizes=())
-        own = tuple(i.bound(None) for i in self.own)
+        own = sch.present(i.bound(None) for i in self.own)
         uses = tuple(exact if each is use else each.substitute(self._outputs) for each in segment.uses)
         tests = (*self._ends, *(each.substitute(self._outputs) for each in segment.constraints))
         add = Node(sch.present(segment.loops), (), (), segment.statements, uses, tests, tags=segment.tags)
-        each = Node(sch.present(own), children=(identity_block(exact, ()), add))
-        plain = attrs.evolve(sums, aggregation=None, direction=stripe.Direction.OUT)
-        store = merge_block(exact, plain, self.own)
-        repair = Node((), (room,), (each, store), instruction=stripe.Repair())
+        begin, taking = identity_block(exact, ()), self.plan.taking(segment.loops)
+        again = [Node(own, children=(begin, add), constraints=(each.substitute(self._outputs),)) for each in taking]
+        plain, kept = (attrs.evolve(each, aggregation=None, direction=_OUT) for each in (sums, exact))
+        parts = (merge_block(sums, kept, self.own), *again, merge_block(exact, plain, self.own))
+        repair = Node((), (room,), parts, instruction=stripe.Repair())
         return Node(sch.present(self.team), children=(repair,))
 
     def _with_roles(self, indices: tuple[stripe.Index, ...], depth: stripe.Index) -> tuple[stripe.Index, ...]:
@@ -369,11 +371,7 @@ def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], d
 def _runs(runs: Iterable[Run], plan: Plan) -> list[Run]:
     """Return runs of a layout, the highest first, cut where rows of a fragment go on along the index above."""
     bit = plan.across.bit_length() - 1
-    return [part for run in reversed(tuple(runs)) for part in reversed(_cut(run, bit))]
-
-
-def _cut(run: Run, bit: int) -> tuple[Run, ...]:
-    return run.cut_at((run.start + bit - run.bit,)) if run.axis == "m" else (run,)
+    return [part for run in reversed(tuple(runs)) for part in reversed(cut_rows(run, bit))]
 
 
 def _is_above(run: Run, plan: Plan) -> bool:

@@ -8,11 +8,13 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import Swizzle, Where
+from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 
 if TYPE_CHECKING:
-    from tileir.core.fragments import Fragment
-    from tileir.poly.affine import Affine
+    from collections.abc import Iterable
+
+    from tileir.core.fragments import Fragment, Run
     from tileir.schedule.nest import Nest, Use
     from tileir.stripe import ir as stripe
     from tileir.stripe.instructions import Copy
@@ -98,7 +100,7 @@ class Plan:
     @property
     def masks(self) -> tuple[Affine, ...]:
         """The constraints that hold for some outputs of a tile, and not for others, if copies cannot see to them."""
-        cut = self._cut
+        cut = self.cut
         zeros = {each for panel in (self.left, self.right) for each in self.tests(panel)}
         return () if zeros.issuperset(cut) else cut
 
@@ -108,12 +110,22 @@ class Plan:
 
         Zero times infinity is none: sums with such products are computed again.
         """
-        return bool(self._cut) and not self.masks and self.left.use.dtype.is_float
+        return bool(self.cut) and not self.masks and self.left.use.dtype.is_float
 
     @property
-    def _cut(self) -> tuple[Affine, ...]:
+    def cut(self) -> tuple[Affine, ...]:
+        """The constraints that hold for some outputs of a tile, and not for others."""
         tiled = self.own(self.left) | self.own(self.right)
         return tuple(each for each in self.constraints if not tiled.isdisjoint(each.indices))
+
+    def taking(self, loops: Iterable[stripe.Index]) -> tuple[Affine, ...]:
+        """Return tests whether constraints of :attr:`cut` take terms from an output: they do not hold where least."""
+        ranges = {i.name: i.range for i in loops}
+        tests = []
+        for each in self.cut:
+            ends = {name: Affine.constant(n - 1 if each.coefficient(name) < 0 else 0) for name, n in ranges.items()}
+            tests.append(-each.substitute(ends) - 1)
+        return tuple(tests)
 
     @property
     def steps(self) -> int:
@@ -124,6 +136,11 @@ class Plan:
     def stage_bytes(self) -> int:
         """Local memory of one stage."""
         return (self.rows + self.columns) * self.depth * self.left.use.dtype.itemsize
+
+
+def cut_rows(run: Run, bit: int) -> tuple[Run, ...]:
+    """Return the parts of a run of rows below and from a bit of the row on; other runs as they are."""
+    return run.cut_at((run.start + bit - run.bit,)) if run.axis == "m" else (run,)
 
 
 def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
