@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.records import frozen
 from tileir.runtime.checks import checked_parts, sealed
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class CudaLibrary:
     """Kernels, the module of LLVM IR that they became, and its PTX.
 

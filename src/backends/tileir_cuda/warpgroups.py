@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
+from tileir.core.records import frozen
 from tileir.semtree.ir import Type
 from tileir.semtree.matrices import PLAIN, folded, held
 from tileir_cuda.products import Held, accumulators, keep
@@ -48,7 +47,7 @@ OF_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if FRAGMENTS[name]
 """The fragments of this module."""
 
 
-@attrs.frozen
+@frozen
 class Matrix:
     """How an operand lies in shared memory, in bytes.
 
@@ -96,7 +95,7 @@ class Matrix:
         return pieces * self.chunk + rest + self.step * number
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Begun:
     """A product that was begun.
 

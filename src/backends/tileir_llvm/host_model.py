@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.core.targets.generic_hardware import processor
 from tileir.core.targets.hardware import MemoryUnit
 
@@ -40,7 +39,7 @@ _TWO_WIDE: Final = (
 """Processors, by LLVM's names, with two multipliers of 64 bytes; others make one such of their two of 32."""
 
 
-@attrs.frozen
+@frozen
 class Cache:
     """A data cache of the first processor.
 

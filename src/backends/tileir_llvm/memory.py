@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 from tileir.semtree.ir import Type
 from tileir_llvm.conversions import cast, convert, integer, wrapped
 from tileir_llvm.integers import apply_integer
@@ -18,7 +19,7 @@ from tileir_llvm.text import FunctionText, Value
 _WIDE: Final = 64
 
 
-@attrs.frozen
+@frozen
 class Place:
     """An array in memory: the pointer to its first element, and the alignment in bytes of that.
 
@@ -35,7 +36,7 @@ class Place:
     kept: bool = False
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Offset:
     """Where an access begins, in elements from the first one of an array: a sum of three parts.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define
 from tileir_llvm.forking import PAST_THE_LOCK
 from tileir_llvm.modules import can_pass_the_lock, object_code
 from tileir_llvm.uninterrupted import uninterrupted
@@ -61,7 +62,7 @@ def object_codes(
     return tuple(made[number] for number in range(len(made)))
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Numbered:
     """Texts with their numbers, for several threads."""
 

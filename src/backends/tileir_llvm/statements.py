@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import attrs
 
+from tileir.core.records import define
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Assign,
@@ -48,7 +49,7 @@ _WHOLE: Final = 16
 """Bytes of the shortest vector registers."""
 
 
-@attrs.define
+@define
 class Statements:
     """Writes the statements of one kernel.
 

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
-import attrs
-
 from tileir.core.errors import BackendError
+from tileir.core.records import frozen
 from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.loader import Code, load_code
 from tileir_llvm.modules import object_code
@@ -33,7 +32,7 @@ KERNEL_TYPE: Final = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _NUMBER, _NUMBER
 """C type of the functions of :mod:`tileir_llvm.emitter`; calling one releases the GIL."""
 
 
-@attrs.frozen
+@frozen
 class Job:
     """One launch: run ``groups`` groups of the function at ``function``.
 
@@ -59,7 +58,7 @@ class Team(Protocol):
         ...
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Native:
     """The functions of :mod:`tileir_llvm.pool_code`."""
 
@@ -70,7 +69,7 @@ class _Native:
     stop: Callable[[int], None]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class NativeTeam:
     """Python threads that stay in native code, where they meet the launching thread."""
 
@@ -98,7 +97,7 @@ class NativeTeam:
             thread.join()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PythonTeam:
     """The same with Python's own means, where the system lacks POSIX threads."""
 

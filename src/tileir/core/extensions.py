@@ -16,6 +16,7 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.records import define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +51,7 @@ def installed(kind: Kind) -> tuple[EntryPoint, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Extensions:
     """What is installed of each kind, found when it is first asked for. Thread safe.
 

@@ -21,6 +21,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Where(enum.Enum):
     TILE = "tile"
 
 
-@attrs.frozen
+@frozen
 class Run:
     """Neighbouring bits of a thread's or element's number that are neighbouring bits of a row or a column.
 
@@ -67,7 +68,7 @@ class Run:
         )
 
 
-@attrs.frozen
+@frozen
 class Layout:
     """Which elements of a matrix each thread holds: a bit such as ``m0`` for each bit of both numbers."""
 
@@ -106,7 +107,7 @@ NOTHING: Final = "-"
 """A bit that makes no difference."""
 
 
-@attrs.frozen
+@frozen
 class Swizzle:
     """What lies at byte ``p`` of a plain array lies at ``p ^ (p >> shift & mask)``."""
 
@@ -114,7 +115,7 @@ class Swizzle:
     mask: int
 
 
-@attrs.frozen
+@frozen
 class Operand:
     """One of the three matrices.
 
@@ -134,7 +135,7 @@ class Operand:
     transposable: bool = False
 
 
-@attrs.frozen
+@frozen
 class Fragment:
     """One instruction.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from tileir.core.errors import DivergenceError
+from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ def rewritten(items: tuple[S, ...], function: Callable[[S], tuple[S, ...]]) -> t
     return items if same else new
 
 
-@attrs.frozen
+@frozen
 class Rule(Generic[T]):
     """A rewrite whose name is the law that it applies; ``apply`` returns None where it does not fit."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
 from tileir.driver.targets import scheduling_target
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.typed import ir as typed
 
 
-@attrs.frozen
+@frozen
 class Origin:
     """What an executable was compiled with, beside its program and types."""
 

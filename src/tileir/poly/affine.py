@@ -5,8 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.core.text.shown import Shown
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def exact(value: Rational) -> Rational:
     return value
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Affine(Shown):
     """``offset + Σ coefficient·index``; ``terms`` sorted by index, without zero coefficients.
 

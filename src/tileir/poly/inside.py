@@ -10,8 +10,7 @@ from __future__ import annotations
 from math import lcm
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.box import feasible
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-@attrs.frozen
+@frozen
 class Axis:
     """One axis of one access: ``polynomial`` is meant to be an integer in ``[0, size)``.
 
@@ -45,7 +44,7 @@ class Axis:
         return polynomial.indices[0] if polynomial == Affine.index(*polynomial.indices[:1] or ("",)) else None
 
 
-@attrs.frozen
+@frozen
 class Mismatch:
     """An index that stands alone in axes of two sizes: the larger one is used in part."""
 

@@ -9,8 +9,7 @@ from fractions import Fraction
 from math import ceil, floor, gcd, prod
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine, total
 from tileir.poly.constraint import RangeConstraint, merge
 from tileir.poly.lattice import independent, integral_points, inverse
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_RESIDUES: Final = 16  # of an index; the search for a good order of more takes too long
 
 
-@attrs.frozen
+@frozen
 class Reduced:
     """Accesses and constraints, integral in new indices ``names`` that may be any integers.
 
@@ -122,7 +121,7 @@ def _split(
     )
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Residues:
     """A residue r counts ``(r + shift) · row``."""
 
@@ -159,7 +158,7 @@ def _moves(residues: _Residues, involved: Sequence[str], constraints: Sequence[R
     return sum(1 for c in constraints if sum(c.polynomial.coefficient(name) * x for name, x in row) != 0)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Limit:
     """``0 <= factor · (index number position) < bound``, where that index is ``origin + … + span · step``."""
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define, frozen
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 _WORK = 1_000_000  # roughly a quarter of a second
 
 
-@attrs.define
+@define
 class Budget:
     """How many tableau entries a family of searches may still compute; each search gets a quarter of what is left."""
 
@@ -34,7 +36,7 @@ class Budget:
         return Budget(part)
 
 
-@attrs.frozen
+@frozen
 class Optimum:
     """The least value of an objective, with a point that reaches it.
 
@@ -109,7 +111,7 @@ def _tableau(names: Sequence[str], box: Mapping[str, Span], rows: Sequence[Row],
     return tableau
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Tableau:
     """``basic[i] = Σ matrix[i][j] / denominator · nonbasic[j]``; variables have numbers, the objective the last.
 

@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.records import define
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
 from tileir.runtime.caches.cache import Cache
@@ -36,7 +37,7 @@ PROGRAMS: Final = 256
 
 
 @made_at_the_call
-@attrs.define(eq=False)
+@define(eq=False)
 class Context:
     """Devices and what runs on them. Thread safe.
 

@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.records import define
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def installed() -> tuple[EntryPoint, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Registry:
     """The back ends of one context, each loaded when it is first asked for. Thread safe.
 

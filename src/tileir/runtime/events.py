@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.records import define, frozen
 from tileir.runtime.offers import NotifyingEvent
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ IDLE_SECONDS: Final = 5.0
 """How long a thread of a scheduler stays without work."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Failure:
     """An error as it was when it was caught.
 
@@ -49,7 +50,7 @@ class Failure:
             self.error.__context__ = self._context  # not what the waiter happens to handle
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PendingEvent:
     """An event that somebody completes: an executor when its work is done, or the user.
 
@@ -186,7 +187,7 @@ def all_ended(events: Sequence[Event]) -> PendingEvent:
     return end
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Task:
     """Work, the events that it waits for, and the event that tells of its end."""
 
@@ -211,7 +212,7 @@ class _Task:
             self.event.complete(time.perf_counter() - start)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Scheduler:
     """Runs tasks in up to ``threads`` threads of its own, each as soon as all its events have completed.
 

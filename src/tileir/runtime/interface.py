@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtim
 import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.records import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
@@ -206,14 +207,14 @@ class KernelSequence(Protocol):
         ...
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Condition:
     """A byte that is not 0 where something shall run; ``argument`` is what holds it, like an argument of a launch."""
 
     argument: Any
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Repetition:
     """Works that run in order, so many times or while a condition holds, which is looked up before each turn.
 
@@ -224,7 +225,7 @@ class Repetition:
     works: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Choice:
     """Works of which only some run, in order: ``then`` where a condition holds, else ``otherwise``."""
 
@@ -275,7 +276,7 @@ class BatchingExecutor(Protocol):
         ...
 
 
-@attrs.frozen
+@frozen
 class DeviceInfo:
     """One device that a back end can see; ``dlpack`` is what DLPack calls it, its kind and number."""
 
@@ -289,7 +290,7 @@ class DeviceInfo:
 
 
 @made_at_the_call
-@attrs.frozen
+@frozen
 class Options:
     """How to compile and run; part of every cache key.
 
@@ -331,7 +332,7 @@ def _no_device(_device_id: str) -> None:
     """Return that there are no further devices."""
 
 
-@attrs.frozen
+@frozen
 class Backend(Generic[L]):
     """What an entry point of the group ``tileir.backends`` names.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.runtime.events import PendingEvent, all_ended, failure_of
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import Event
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Postponed:
     """Commands that nobody has submitted yet, as events of others come first: so none of them blocks a queue."""
 
@@ -50,7 +51,7 @@ class Postponed:
         self._events.clear()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Watchers:
     """Threads that wait for events of a driver, to call whoever wants to be called; they start when they are needed.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
@@ -78,7 +79,7 @@ def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refine
     }
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Source:
     """A refinement of the block around a node, and where in it the least element is that a use touches."""
 
@@ -86,7 +87,7 @@ class _Source:
     start: tuple[int, ...]
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Emitter:
     """Writes the blocks of one tree.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, refused
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Producer:
     """A kernel that makes a tensor.
 
@@ -119,7 +120,7 @@ class Producer:
         return attrs.evolve(leaf, statements=tuple(made.statements), uses=tuple(made.uses))
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Inlined:
     """The statements of a leaf that computes elements, each once."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.schedule.reasons import REASONS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
         raise ValueError(f"remark code {code!r} is not in tileir.schedule.reasons")
 
 
-@attrs.frozen
+@frozen
 class Refused:
     """What a scheduling step returns where it leaves a kernel alone: why, and the facts that decided it.
 
@@ -80,7 +81,7 @@ def strongest(said: Sequence[Refused]) -> Refused:
     return max(said, key=lambda each: (each.relevant, each.code != SILENT))
 
 
-@attrs.frozen
+@frozen
 class Done:
     """What a scheduling step may return in place of a kernel alone: kernels, and facts on what it did.
 
@@ -99,7 +100,7 @@ def done(blocks: tuple[Statement, ...] | Refused, **facts: Value) -> Done | Refu
     return blocks if isinstance(blocks, Refused) else Done(blocks, tuple(facts.items()))
 
 
-@attrs.frozen
+@frozen
 class Remark:
     """What one step of a pipeline did to a kernel, or why it did nothing.
 
@@ -145,7 +146,7 @@ def _word(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Remarks:
     """Remarks as they are made, one for each step and kernel.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.remarks import Refused, refused
@@ -50,7 +51,7 @@ class Rearrangement(Protocol):
         ...
 
 
-@attrs.frozen
+@frozen
 class Parameter:
     """A number that the steps of a script may name, and that a tuner may change."""
 
@@ -58,7 +59,7 @@ class Parameter:
     value: Size
 
 
-@attrs.frozen
+@frozen
 class Pattern:
     """The kernels that a script is for.
 
@@ -98,7 +99,7 @@ class Pattern:
         return with_names(tree, {**pairs[0], **pairs[1]}, {**pairs[2], **pairs[3]})
 
 
-@attrs.frozen
+@frozen
 class Script:
     """Steps for the kernels that a pattern fits."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import define
 from tileir.stripe.aliases import Aliases, Overlap, PlacedReach, compare, contains
 from tileir.stripe.ir import scalar_inputs, scalar_output
 
@@ -29,7 +30,7 @@ _MOST_PENDING: Final = 64
 """Beyond so many unordered writes to one piece of memory the next one waits for all accesses, whatever it touches."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Order:
     """Which statements follow which, directly or not, as statements are added in order.
 
@@ -106,7 +107,7 @@ def requirements(scope: Scope) -> Iterator[tuple[int, ...]]:
         yield tuple(sorted(found - {number}))
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Accesses:
     """Reads and writes of one piece of memory, or of one stretch of bytes, that later ones may have to follow."""
 
@@ -137,7 +138,7 @@ class _Accesses:
         return waited
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Arena:
     """Accesses to the bytes of memories of one name, by the stretches that are touched."""
 
@@ -164,7 +165,7 @@ class _Arena:
         return self._stretches[stretch]
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Pending:
     """Accesses that later ones may have to follow, by the memory that they touch."""
 

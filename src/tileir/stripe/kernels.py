@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.core.schema import slots
 from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.stripe import blocks as stripe
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Parameter(Node):
     """Memory that a kernel is launched on, as far as the kernel knows it."""
 
@@ -32,7 +33,7 @@ class Parameter(Node):
     bank_dim: int | None = None
 
 
-@attrs.frozen(cache_hash=True, slots=False, repr=False)
+@frozen(cache_hash=True, slots=False, repr=False)
 class Kernel(Whole):
     """A block whose views have names of ``parameters`` as their sources; it has no name, comments or deps itself."""
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
 from tileir.core.dtype import DType
+from tileir.core.records import frozen
 from tileir.core.text.shown import Shown, ShownWhole
 from tileir.poly.affine import Affine
 
@@ -35,7 +34,7 @@ class Whole(Node, ShownWhole):
     __slots__ = ()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Device(Node):
     """One step of a location: ``name[units…]``."""
 
@@ -47,7 +46,7 @@ Location: TypeAlias = tuple[Device, ...]
 """Where data lives or code runs, outermost device first; () is unspecified."""
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Dim(Node):
     """Extent of one axis, and the distance of neighbours in elements."""
 
@@ -55,7 +54,7 @@ class Dim(Node):
     stride: int
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class TensorShape(Node):
     """Element type, and extent and stride of each axis."""
 

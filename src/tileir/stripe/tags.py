@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
 """What a lowering to the semtree makes of what carries a tag. Nothing else reads a schedule."""
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Tags(Node):
     """A set of names, each with a value or None; sorted by name, each name once."""
 

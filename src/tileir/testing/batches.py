@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from tileir.core.records import define
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -69,7 +71,7 @@ def _numbered(name: str, number: int) -> str:
     return f"{name}_of_{number}"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Batches:
     """Runs items in batches of ``size`` on one device, each batch once."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import TileError
 from tileir.core.ops import OPS, Op
+from tileir.core.records import frozen
 from tileir.driver.jit import evaluate
 from tileir.testing.values import Array, bound, check_close, small, special, to_cast
 from tileir.tile.text.parser import parse
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Evaluated:
     """A program and its arguments.
 

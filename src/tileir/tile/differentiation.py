@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Attribute, Call, Function, Input, IntLiteral, Name, Output
 from tileir.tile.traversal import dimensions
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Expr, Statement
 
 
-@attrs.frozen
+@frozen
 class Differentiated:
     """A function that computes derivatives of another one.
 

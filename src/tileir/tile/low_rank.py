@@ -14,6 +14,7 @@ import numpy as np
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Binary, BinaryOperator, Constant, Contraction, IndexName, Input, Name
 
@@ -28,7 +29,7 @@ COST_OF_A_PART: Final = 16
 """What a further window of rank one costs beside its products: two pictures are written and read."""
 
 
-@attrs.frozen
+@frozen
 class Approximation:
     """A window that was replaced.
 

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
+from tileir.core.records import define, frozen
 from tileir.core.text.names import nearest
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
@@ -194,7 +195,7 @@ def _reshaped(box: Box, shape: Shape, source: Shape) -> Box:
     return tuple(found)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Known:
     """Values that do not depend on inputs, computed where they choose elements."""
 
@@ -285,7 +286,7 @@ _SHIFTS: Final = ((1, 2), (7, 5))
 """By which rows and columns places are compared that have to look alike: no period divides all of either's."""
 
 
-@attrs.frozen
+@frozen
 class Reach:
     """How many rows are read above and below the place of an element, and how many columns left and right of it."""
 

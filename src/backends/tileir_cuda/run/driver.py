@@ -14,6 +14,7 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.records import define, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ _STICKY: Final = frozenset(
 _ATTRIBUTE: Final = driver.CUdevice_attribute
 
 
-@attrs.frozen
+@frozen
 class Card:
     """One card, as the driver counts them."""
 
@@ -53,7 +54,7 @@ class Card:
     memory_bytes: int
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Process:
     """Whether this process, or the one that it was forked from, has used the driver; and the contexts."""
 

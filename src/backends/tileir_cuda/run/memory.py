@@ -13,6 +13,7 @@ import numpy as np
 from cuda.bindings import driver
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.records import define
 from tileir.runtime.arrays import address_of
 from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.run.driver import checked, enter, inherited
@@ -35,7 +36,7 @@ SHARE: Final = 8
 """Spare memory is at most this part of what the card has."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CudaBuffer:
     """Memory of a card.
 
@@ -85,7 +86,7 @@ class CudaBuffer:
         return CudaBuffer(self.address + offset, nbytes, self.stream, self)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class AdoptedCudaBuffer(CudaBuffer):
     """Memory of somebody else, which may lie anywhere."""
 
@@ -95,7 +96,7 @@ class AdoptedCudaBuffer(CudaBuffer):
         return self.address & -self.address or ALIGNMENT
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Pool:
     """Allocates memory of one card, and keeps what comes back, within a bound.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core.ops import Op
+from tileir.core.records import define
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _HALVES: Final = {0: ".lo", 1: ".hi"}
 
 
-@attrs.define
+@define
 class Environment:
     """What names mean at one point of a kernel."""
 

@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.dots import plain_dot
@@ -57,7 +58,7 @@ WIDTHS: Final = (16, 8, 4, 3, 2, 1)
 """The lanes that OpenCL has."""
 
 
-@attrs.frozen
+@frozen
 class Chunk:
     """``lanes`` lanes of a vector, from number ``first`` on."""
 
@@ -99,7 +100,7 @@ def _chunks(lanes: int, dtypes: tuple[DType, ...], features: Features) -> Iterat
         first += width
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Splitter:
     """Splits the vectors whose number of lanes is in ``chunks``."""
 

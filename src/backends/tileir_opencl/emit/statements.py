@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
 from tileir.core.dtype import DType
+from tileir.core.records import define
 from tileir.semtree.ir import (
     Assign,
     AsyncCommit,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, Stmt
 
 
-@attrs.define
+@define
 class Statements:
     """Writes the statements of one kernel.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.records import frozen
 from tileir.semtree.check.verifier import verify
 from tileir_opencl.device.devices import Device, device_of
 from tileir_opencl.emit.emitter import emit
@@ -31,7 +32,7 @@ KERNELS: Final = 4
 """Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class OpenCLCompiler:
     """Compiles for one device; may be used from several threads."""
 

@@ -11,6 +11,7 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.records import define
 from tileir.runtime.events import Failure, failure_of
 from tileir.runtime.postponed import Watchers
 from tileir_opencl.run.faults import failed_command
@@ -45,7 +46,7 @@ class Queue(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class OpenCLEvent:
     """A command in a queue. It fulfils :class:`tileir.runtime.interface.Event`.
 
@@ -157,7 +158,7 @@ class OpenCLEvent:
         return list(past.values())
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class InFlight:
     """Commands that may not have completed, in the order in which they entered the queue.
 

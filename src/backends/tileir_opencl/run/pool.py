@@ -11,6 +11,7 @@ import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.records import define
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ SHARE: Final = 8
 """Spare memory is at most this part of what the device has."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Pool:
     """Allocates memory of one context, and keeps what comes back, within a bound.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _LINE_END: Final = re.compile(r"[ \t]*(?://[^\n]*)?(?:\n|\Z)")
 _TOKEN: Final = re.compile(r"""//[^\n]*|"(?:[^"\\\n]|\\.)*"?|(?P<bracket>[\[\]{}])""")
 
 
-@attrs.frozen
+@frozen
 class Misplaced:
     """A bracket that is likely to be wrong, or to lack its counterpart.
 

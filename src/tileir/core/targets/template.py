@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.records import define, frozen
 from tileir.core.targets.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate
 from tileir.core.targets.template_parser import Choice, Loop, Output, Setting, Text, parse_template
 from tileir.core.text.names import nearest
@@ -33,7 +34,7 @@ _MOST_CHARACTERS: Final = 1 << 20
 """By how much a template may grow."""
 
 
-@attrs.frozen
+@frozen
 class Filled:
     """A text with all parts filled in.
 
@@ -93,7 +94,7 @@ class _StoppedError(Exception):
     """A template is over a limit; the fault is noted."""
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Rendering:
     """What a template has been filled in to so far: this and its budget are the only state."""
 

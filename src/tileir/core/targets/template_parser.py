@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
 from tileir.core.errors import TileError, fail
+from tileir.core.records import define, frozen
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.span import Source, Span
 
@@ -32,14 +31,14 @@ _MOST_PARTS: Final = 10_000
 _MOST_DEPTH: Final = 16
 
 
-@attrs.frozen
+@frozen
 class Text:
     """Characters that stand as they are."""
 
     span: Span
 
 
-@attrs.frozen
+@frozen
 class Output:
     """A value that is filled in."""
 
@@ -47,7 +46,7 @@ class Output:
     value: ast.expr
 
 
-@attrs.frozen
+@frozen
 class Setting:
     """A name that has a value from here on."""
 
@@ -56,7 +55,7 @@ class Setting:
     value: ast.expr
 
 
-@attrs.frozen
+@frozen
 class Choice:
     """Parts that count if a test holds, and others if it does not."""
 
@@ -66,7 +65,7 @@ class Choice:
     other: tuple[Part, ...]
 
 
-@attrs.frozen
+@frozen
 class Loop:
     """Parts that are repeated for each item of a list."""
 
@@ -112,7 +111,7 @@ def _trimmed(span: Span, *, right: bool) -> Span:
     return Span(span.source, span.start, span.start + len(span.text.rstrip())) if right else span
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Parser:
     """Recursive descent over the pieces of one template; the only mutable state is the position."""
 

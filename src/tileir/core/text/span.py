@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from tileir.core.records import frozen
+
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -26,7 +28,7 @@ _MOST_CODE = 512
 _KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Source:
     """A text with a name to show in errors. Compared by identity: spans point into one source."""
 
@@ -44,7 +46,7 @@ class Source:
         return tuple(starts)
 
 
-@attrs.frozen
+@frozen
 class Span:
     """The characters ``start`` to ``stop`` (exclusive) of a source.
 

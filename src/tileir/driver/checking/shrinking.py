@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import TileError
+from tileir.core.records import frozen
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _with_size(types: Types, axes: list[tuple[str, int]], size: int) -> Types:
     return result
 
 
-@attrs.frozen
+@frozen
 class Difference:
     """One element that a step changed.
 
@@ -104,7 +105,7 @@ class Difference:
         return f"{place} was {self.before} and is {self.after}"
 
 
-@attrs.frozen
+@frozen
 class Finding:
     """The first step after which a program means something else.
 

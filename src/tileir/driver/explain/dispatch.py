@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
 from tileir.semtree.launches import launches as launches_of
 from tileir.stripe import works as stripe
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program as StripeProgram
 
 
-@attrs.frozen
+@frozen
 class Dispatched:
     """A launch.
 
@@ -42,7 +41,7 @@ class Dispatched:
     conditions: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class BufferLife:
     """A buffer.
 
@@ -67,7 +66,7 @@ class BufferLife:
     offset: int | None = None
 
 
-@attrs.frozen
+@frozen
 class Dispatch:
     """What one run of a program does.
 

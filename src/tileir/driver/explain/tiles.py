@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.records import frozen
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
 from tileir.driver.explain.text import count_text, seconds_text, size_text
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program
 
 
-@attrs.frozen
+@frozen
 class Tile:
     """One way to split a block.
 
@@ -57,7 +58,7 @@ class Tile:
     seconds: float
 
 
-@attrs.frozen
+@frozen
 class TileTable:
     """The cheapest tiles of a block, the cheapest first; ``str`` of it is a table for people.
 
@@ -147,7 +148,7 @@ def tile_tables(
     return tuple(tables)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Blocks:
     """A pass that changes nothing, and keeps what an autotile with the same options would look at."""
 
@@ -164,7 +165,7 @@ class _Blocks:
         return map_blocks(program, keep, self.options.reqs)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Split:
     """A pass that splits one block in a given way."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.records import frozen
 from tileir.driver.arguments import tensor_types
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import Mask, Number, Repeat, Step
@@ -38,7 +39,7 @@ function (Image[H, W, C]) -> (Result) {{
 """
 
 
-@attrs.frozen
+@frozen
 class Trial:
     """A formula for some pictures, of which parts are tried.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
+from tileir.core.records import define
 from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import stripe_of
 from tileir.driver.tuning.tuner import Tuner
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.passes.pipelines.drawn_scripts import Drawn
 
 
-@attrs.define
+@define
 class ScriptTuner(Tuner):
     """One search over steps and factors.
 

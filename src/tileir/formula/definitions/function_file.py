@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, TileError, VerifyError
+from tileir.core.records import define
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
@@ -142,7 +143,7 @@ def _lines(header: re.Match[str]) -> Iterator[tuple[int, str]]:
         start += len(line)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Description:
     """What the header of a function says, as far as it was read."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.formula.lower.channels import bordered, channel, coloured
 from tileir.formula.lower.ranking import ranked
 from tileir.formula.lower.sampling import picked, sampled
@@ -27,7 +26,7 @@ LONGEST_RANKED: Final = 9
 """Rows and columns of windows within which elements are ranked: networks grow faster than windows."""
 
 
-@attrs.frozen
+@frozen
 class Word:
     """A word.
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.text.printer import value_text
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.formula.definitions.functions import Function
 
 
-@attrs.frozen
+@frozen
 class Node:
     """A function.
 
@@ -37,7 +36,7 @@ class Node:
     conditions: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class Legend:
     """A kind of condition: where a step applies."""
 
@@ -45,7 +44,7 @@ class Legend:
     about: str
 
 
-@attrs.frozen
+@frozen
 class Diagram:
     """What steps can be made of.
 

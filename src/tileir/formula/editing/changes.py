@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.formula.text.parser import parse
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ BLANKS: Final = " \t\r"
 """What stands between the parts of a step."""
 
 
-@attrs.frozen(order=True)
+@frozen(order=True)
 class Change:
     """Characters of the text before the edit, from ``start`` to before ``stop``, and what stands there after it."""
 
@@ -28,7 +27,7 @@ class Change:
     text: str
 
 
-@attrs.frozen
+@frozen
 class Edited:
     """A text after an edit.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION
@@ -38,7 +37,7 @@ _PATH: Final = re.compile(r"(?P<step>(?:steps\[\d+\]\.)*steps\[\d+\])(?:\.(?P<pa
 _NEW_COLOUR: Final = "#808080"
 
 
-@attrs.frozen
+@frozen
 class ControlEdits:
     """What the controls of a formula change in its text."""
 
@@ -113,7 +112,7 @@ class ControlEdits:
         return [] if group.limit is None else [Change(end, self.extents[place][1], "")]
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _StepEdits:
     """What the controls of one step change."""
 

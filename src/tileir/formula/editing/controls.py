@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.formula.text.layout import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Control:
     """What all controls have.
 
@@ -40,7 +39,7 @@ class _Control:
     span: Extent | None
 
 
-@attrs.frozen
+@frozen
 class NumberControl(_Control):
     """A number: a slider where it has both bounds, else a field.
 
@@ -58,7 +57,7 @@ class NumberControl(_Control):
     whole: bool
 
 
-@attrs.frozen
+@frozen
 class ChoiceControl(_Control):
     """One of some words.
 
@@ -70,17 +69,17 @@ class ChoiceControl(_Control):
     words: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class FlagControl(_Control):
     """``yes`` or ``no``."""
 
 
-@attrs.frozen
+@frozen
 class ColourControl(_Control):
     """A colour, ``#rrggbb``."""
 
 
-@attrs.frozen
+@frozen
 class WeightsControl(_Control):
     """The weights of a window.
 
@@ -94,7 +93,7 @@ class WeightsControl(_Control):
     most: int
 
 
-@attrs.frozen
+@frozen
 class NameControl(_Control):
     """The name of a step, or nothing."""
 
@@ -102,7 +101,7 @@ class NameControl(_Control):
 Control: TypeAlias = NumberControl | ChoiceControl | FlagControl | ColourControl | WeightsControl | NameControl
 
 
-@attrs.frozen
+@frozen
 class ConditionControls:
     """Where a step applies: everywhere where the kind is ``none``.
 
@@ -116,7 +115,7 @@ class ConditionControls:
     parts: tuple[Control, ...]
 
 
-@attrs.frozen
+@frozen
 class MergeControls:
     """What the result of a step is merged with: nothing where the function is ``none``.
 
@@ -130,7 +129,7 @@ class MergeControls:
     parts: tuple[Control, ...]
 
 
-@attrs.frozen
+@frozen
 class StepControls:
     """A step.
 
@@ -162,7 +161,7 @@ class StepControls:
     merge: MergeControls
 
 
-@attrs.frozen
+@frozen
 class GroupControls:
     """A group of steps that is repeated.
 
@@ -184,7 +183,7 @@ class GroupControls:
     steps: tuple[StepControls | GroupControls, ...]
 
 
-@attrs.frozen
+@frozen
 class FormulaControls:
     """A formula.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import VerifyError
+from tileir.core.records import frozen
 from tileir.formula.editing.changes import Edited, composed, edited
 from tileir.formula.editing.control_edits import ControlEdits
 from tileir.formula.editing.control_tree import controls_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.formula.ir import Formula
 
 
-@attrs.frozen
+@frozen
 class Applied:
     """What a control did.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.formula.definitions.parameters import channels
 from tileir.formula.ir import Colour, Near, Region, Repeat
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.formula.ir import Argument, Condition, Formula, Number, Step
 
 
-@attrs.frozen
+@frozen
 class Inputs:
     """The inputs of a function.
 

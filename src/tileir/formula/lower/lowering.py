@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core.records import define, frozen
 from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
 from tileir.formula.lower.conditions import chosen_by, count_of, reads_of
@@ -32,7 +33,7 @@ _WHITE: Final[Mapping[DType, float]] = {DType.U8: 255, DType.U16: 65535, DType.U
 """The pixels of integers that are 1 in a formula."""
 
 
-@attrs.frozen
+@frozen
 class Crafted:
     """A formula as a Tile function.
 
@@ -81,7 +82,7 @@ def craft(
     return _Crafting(functions, dtypes).formula(formula)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Scope:
     """What a step can read.
 
@@ -101,7 +102,7 @@ class _Scope:
         return self.names[source.name] if isinstance(source.name, str) else self.lines[source.name - 1]
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Crafting:
     """The formula that is being written as Tile."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-import attrs
-
+from tileir.core.records import define
 from tileir.core.text.lexing import END, AbandonError, everything
 from tileir.core.text.span import Source as Text
 from tileir.core.text.span import Span
@@ -95,7 +94,7 @@ def _part(text: str, rule: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: _Parser.at_start(source, faults), read)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Parser(Reader):
     depth: int = 0
 

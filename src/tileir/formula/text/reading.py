@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
-import attrs
-
+from tileir.core.records import define
 from tileir.core.text.lexing import END, AbandonError, Cursor
 from tileir.core.text.names import nearest
 from tileir.formula.ir import Argument, Colour, Number, Weights, Word
@@ -35,7 +34,7 @@ LARGEST: Final = 1e300
 """Of numbers, in size."""
 
 
-@attrs.define
+@define
 class Reader(Cursor):
     """A place in the tokens of a formula."""
 

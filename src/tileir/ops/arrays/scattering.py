@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -43,7 +44,7 @@ MODES: Final = ("add", "mul", "max", "min", "set")
 BOUNDS: Final = ("clamp", "drop", "wrap")
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Options:
     mode: str
     bounds: str
@@ -157,7 +158,7 @@ def scatter_nd(
     return tf.reshape(update.put(rows, flat), *dims)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Update:
     """What is put where.
 

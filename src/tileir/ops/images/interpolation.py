@@ -13,8 +13,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -113,7 +112,7 @@ def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:
     return written(Aggregation.ASSIGN, read(x, source), result)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Places:
     """Where results lie on an axis: at ``(o + 1/2) * numerator / denominator - 1/2``, or without the halves."""
 

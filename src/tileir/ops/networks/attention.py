@@ -10,8 +10,7 @@ import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.ops.arithmetic import reductions
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -193,7 +192,7 @@ def rotary_embedding(
     return aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Heads:
     """Queries, keys and values, and how heads of queries share those of keys.
 

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.ops.shared.foundation import Aggregation, chosen, dim_like, dims_of, index_of, mistaken
 from tileir.ops.shared.layouts import Axis, Layout, beside, layout_of, read, written
 from tileir.ops.shared.windows import is_integer, sizes_per_axis, transposed_windows_of, windows_of
@@ -227,7 +226,7 @@ def separable_conv(
     return conv(middle, pointwise, bias, layout=layout, kernel_layout=pointwise_layout)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Channels:
     """The axes of channels of data and results, and those of the kernels by letter."""
 
@@ -236,7 +235,7 @@ class _Channels:
     kernel: Mapping[str, Axis]
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Geometry:
     """All axes of a convolution's data, kernels and result, in the order of their layouts.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.ops.shared.foundation import Aggregation, aggregate, call, dims_of, mistaken, rank_of
 from tileir.tile.building.recording import mistake
 
@@ -20,7 +19,7 @@ SPACE: Final = "x"
 """The letter that stands for all spatial axes at once."""
 
 
-@attrs.frozen
+@frozen
 class Axis:
     """Where an axis is read or written: at one place, or at several that it is made of, the last the innermost.
 
@@ -80,7 +79,7 @@ def written(aggregation: Aggregation, value: Combined, axes: Sequence[Axis]) -> 
     return result if len(places) == len(axes) else call("reshape", result, *(axis.size for axis in axes))
 
 
-@attrs.frozen
+@frozen
 class Layout:
     """The letters of a tensor's axes in order, with one ``x`` for each spatial axis."""
 

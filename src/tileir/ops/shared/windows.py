@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.ops.shared.foundation import Dim, dim_like, mistaken
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ Padding: TypeAlias = "str | int | Sequence[int | tuple[int, int]]"
 _SAME: Final = ("same", "same_upper", "same_lower")
 
 
-@attrs.frozen
+@frozen
 class Window:
     """How a window slides over one axis.
 

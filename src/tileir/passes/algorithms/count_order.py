@@ -17,6 +17,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 
 
-@attrs.frozen
+@frozen
 class CountOrder:
     """Replace kernels that order rows by two that count: ranks, and the elements that have them."""
 
@@ -60,7 +61,7 @@ def _order(kernel: stripe.Block) -> stripe.Special | None:
             return None
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Counted:
     """A kernel that orders rows, and the memory for ranks.
 
@@ -148,7 +149,7 @@ class _Counted:
         return stripe.Block(name, indices, (), views, statements, self.kernel.comments, tags=_TAGS)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Body:
     """Statements that are being made."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.passes.analysis.running import Running
 
 
-@attrs.frozen
+@frozen
 class Part:
     """Some steps of a scan.
 
@@ -42,7 +43,7 @@ class Part:
     known: int = 0
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Lanes:
     """Where the lanes of an index beside the scan are: a stretch of neighbours, vectors of it, and lanes of these."""
 
@@ -61,7 +62,7 @@ class _Lanes:
         return sch.present((self.vector, self.lane))
 
 
-@attrs.define
+@define
 class ScanKernels:
     """Builds the kernels of one scan."""
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-@attrs.frozen
+@frozen
 class Correspondence:
     """One box of new indices, and the old indices of two boxes as affines of them.
 
@@ -25,7 +26,7 @@ class Correspondence:
     second: Mapping[str, Affine]
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Digits:
     """The indices of one box as the digits of an address, least significant first; consumed piece by piece."""
 

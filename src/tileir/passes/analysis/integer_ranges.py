@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.core.ops import Op
+from tileir.core.records import define
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, scalar_output
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def both(one: Range | None, other: Range | None) -> Range | None:
     return None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
 
 
-@attrs.define
+@define
 class ScalarRanges:
     """The ranges of the scalars of one block, statement by statement.
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@attrs.frozen
+@frozen
 class Running:
     """A running aggregate.
 
@@ -67,7 +66,7 @@ class Running:
         return number * self.pace + self.term + along * self.slant
 
 
-@attrs.frozen
+@frozen
 class Terms:
     """The terms of a flat kernel that reduces one index, within bounds that move with one index of its output.
 

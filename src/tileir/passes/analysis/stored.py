@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import always_reached
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Statement
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Written:
     """Elements that one statement writes wherever its constraints hold: a box for each point."""
 

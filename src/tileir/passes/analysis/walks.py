@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.poly.affine import movement
 from tileir.stripe.ir import Block, Direction, Load, Store
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
 
 
-@attrs.frozen
+@frozen
 class Walk:
     """The accesses of one block, inside a kernel, to one view of the kernel.
 

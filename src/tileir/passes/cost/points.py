@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
 import numpy as np
+
+from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ Terms: TypeAlias = tuple[tuple[int, int], ...]
 MOST_STEPS: Final = 1 << 18
 
 
-@attrs.frozen
+@frozen
 class Constraint:
     """``offset + Σ coefficient·index >= 0``."""
 
@@ -29,7 +30,7 @@ class Constraint:
     offset: int
 
 
-@attrs.frozen
+@frozen
 class Count:
     """A number of points, and whether it is exact; otherwise there are at most so many."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.core.targets.hardware import REGISTER
 from tileir.passes.cost.core import Cycles, cycles_of, issues_of
 from tileir.passes.cost.operations import operations_of
@@ -42,7 +43,7 @@ SHARE: Final = 0.5
 caches are not fully associative and hold other things too."""
 
 
-@attrs.frozen
+@frozen
 class Operations:
     """Operations of one dtype and kind."""
 
@@ -51,7 +52,7 @@ class Operations:
     count: int
 
 
-@attrs.frozen
+@frozen
 class BlockCost:
     """What a block and all blocks inside it cost, over the whole run of the kernel.
 
@@ -91,7 +92,7 @@ class BlockCost:
         return self.accessed_bytes / self.footprint_bytes if self.footprint_bytes else 0.0
 
 
-@attrs.frozen
+@frozen
 class LevelCost:
     """Bytes that move between a level of memory and the one inside it, and the seconds that takes."""
 
@@ -101,7 +102,7 @@ class LevelCost:
     seconds: float
 
 
-@attrs.frozen
+@frozen
 class KernelCost:
     """A kernel.
 
@@ -147,7 +148,7 @@ class KernelCost:
         return self.whole.total_operations / (moved or max(1, self.whole.footprint_bytes))
 
 
-@attrs.frozen
+@frozen
 class ProgramCost:
     """A program.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.ops import Aggregation
+from tileir.core.records import define, frozen
 from tileir.passes.cost.points import Constraint
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
 
 
-@attrs.frozen
+@frozen
 class Loop:
     """An index of some block, with the number that stands for it."""
 
@@ -38,7 +39,7 @@ class Loop:
         return self.binding in (None, Binding.DOT)
 
 
-@attrs.frozen
+@frozen
 class Root:
     """Memory that accesses lead to.
 
@@ -58,7 +59,7 @@ class Root:
     inside: bool = False
 
 
-@attrs.frozen
+@frozen
 class Access:
     """How one block sees a root.
 
@@ -90,7 +91,7 @@ class Access:
         return next((step for number, step in self.terms if number == loop), 0)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Scope:
     """A block.
 
@@ -128,7 +129,7 @@ def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> 
     return builder.scope(kernel, {}, views, ())
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Builder:
     """Numbers loops and roots while it goes down."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.regions import distinct, lines_of, region_of
 from tileir.stripe.blocks import Binding
@@ -31,7 +32,7 @@ APART: Final = frozenset({REGISTER, LOCAL})
 """Locations that no cache serves."""
 
 
-@attrs.frozen
+@frozen
 class Footprint:
     """What is touched of one root, in bytes of the lines that are read, written, and touched at all."""
 
@@ -40,7 +41,7 @@ class Footprint:
     bytes: float
 
 
-@attrs.frozen
+@frozen
 class Different:
     """Bytes of different elements; at most so many where that is not exact."""
 
@@ -48,7 +49,7 @@ class Different:
     exact: bool
 
 
-@attrs.frozen
+@frozen
 class Moved:
     """Bytes that go into a cache, and out of it."""
 
@@ -63,7 +64,7 @@ class Moved:
         return Moved(self.read * count, self.written * count)
 
 
-@attrs.define
+@define
 class Traffic:
     """Answers questions about one kernel; what is asked twice is worked out once."""
 
@@ -212,7 +213,7 @@ class Traffic:
         return total
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Touched:
     """The regions of one root that some accesses touch, and which of them are read and written."""
 

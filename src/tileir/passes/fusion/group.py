@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.fusion.sink import covered, is_direct, merged_inside, sunk
@@ -39,7 +40,7 @@ _Seen: TypeAlias = "Place | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
 _LONGEST_NAME = 80
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class FusionGroup:
     """The body of one or more kernels over one index box, made to grow by others at little cost.
 

@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.fragments import usable
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -49,7 +50,7 @@ _SMALL: Final = 8
 """A tensor this many times smaller than a result costs nothing to read beside it."""
 
 
-@attrs.frozen
+@frozen
 class Inline:
     """Put the statements of an elementwise kernel into flat reductions that read each of its elements about once.
 
@@ -86,7 +87,7 @@ class Inline:
         return with_kernels(program, scan.kernels())
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Producer:
     """An elementwise kernel over the elements of one temporary.
 
@@ -140,7 +141,7 @@ def _counts_elements(block: Block, result: Refinement) -> bool:
     return simple and sorted(a.terms[0][0] for a in moving) == sorted(block.ranges)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Scan:
     """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@attrs.frozen
+@frozen
 class InlineStencil:
     """Put the statements of a cheap elementwise kernel into the elementwise kernels that read its result.
 
@@ -68,7 +69,7 @@ class InlineStencil:
         return program if len(left) == len(scan.statements) else with_kernels(program, left)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Scan:
     """The statements so far, None for those that are gone, and the numbers of those that touch a tensor."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import with_kernels
 from tileir.passes.kernels.expansion import called_block
@@ -46,7 +45,7 @@ def expanded_with_makers(
     return program if new == program.main.statements else DeadCode()(with_kernels(program, new))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Makers:
     """The kernels of a program that make tensors.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import NOT_MEANT, selected
@@ -41,7 +42,7 @@ _MOST_USERS = 256
 """A group with more users than this is not moved down past others."""
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Fixed:
     """A statement that is no block: it stays where it is."""
 
@@ -54,7 +55,7 @@ class _Fixed:
         return self.statement
 
 
-@attrs.define
+@define
 class FusionScan:
     """The groups so far; statements and the groups that hold them are known by the number of the statement.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@attrs.frozen
+@frozen
 class Transpose:
     """Choose the fastest axis of temporaries by how kernels walk, and copy operands that are read against their grain.
 
@@ -150,7 +151,7 @@ def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
     return with_kernels(program, kernels, memory)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Copier:
     """Makes copies in other layouts, and knows which ones still hold what their tensors do."""
 

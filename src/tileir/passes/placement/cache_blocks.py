@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.ops import Aggregation
+from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
@@ -70,7 +71,7 @@ def refitted(statement: Statement, parents: Mapping[str, Refinement]) -> Stateme
     return attrs.evolve(statement, refinements=views, statements=inner)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Copies:
     """The copy blocks of one view.
 
@@ -188,7 +189,7 @@ class Copies:
         return tuple(tests)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Handed:
     """The indices of a copy block that hand on those of the block around it."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import ParseError, fail
+from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen
@@ -44,7 +45,7 @@ def _are_units(_: object, __: attrs.Attribute[tuple[int | str, ...]], units: tup
                 raise ValueError(f"a unit is a number, #tag of an index, or an affine, not {unit!r}") from error
 
 
-@attrs.frozen
+@frozen
 class Place:
     """One device of a location.
 
@@ -111,7 +112,7 @@ def memory_of(places: Sequence[Place], target: Target) -> MemoryUnit | None:
     return next((unit for unit in hardware_of(target).memory_units if unit.name == places[-1].name), None)
 
 
-@attrs.frozen
+@frozen
 class LocateBlock:
     """Name the device that runs the selected blocks.
 
@@ -146,7 +147,7 @@ class LocateBlock:
         return block if new == block.location else attrs.evolve(block, location=new)
 
 
-@attrs.frozen
+@frozen
 class LocateInnerBlock:
     """Name the device that runs blocks directly inside the selected ones.
 
@@ -184,7 +185,7 @@ class LocateInnerBlock:
         return block if new == block.location else attrs.evolve(block, location=new)
 
 
-@attrs.frozen
+@frozen
 class LocateMemory:
     """Name the memory in which allocations of the selected blocks are; views of them, at any depth, follow.
 
@@ -262,7 +263,7 @@ def _fixed_device(device: Device) -> Device:
     return device if all(unit.is_constant for unit in device.units) else attrs.evolve(device, units=())
 
 
-@attrs.frozen
+@frozen
 class RewriteLocations:
     """Replace the beginning of locations, of blocks and of memory.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.target_file import hardware_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.stripe.check.scope import Scope
 
 
-@attrs.frozen
+@frozen
 class Limit:
     """How large a memory is.
 
@@ -47,7 +48,7 @@ _MOST_BY_DEPS: Final = 1024
 """With more allocations than this, statements count as run in order: all pairs are too many to look at."""
 
 
-@attrs.frozen
+@frozen
 class MemoryPlacement:
     """Place what the selected blocks, and blocks inside them, allocate: a byte offset in each location.
 
@@ -127,7 +128,7 @@ class MemoryPlacement:
         return not self.locs or any(is_at(allocation.location, (place,)) for place in self.locs)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Placer:
     """First fit, in the order in which allocations are made; what never ends goes first."""
 

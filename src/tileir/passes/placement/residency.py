@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import define, frozen
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-@attrs.frozen
+@frozen
 class Use:
     """How one statement uses an item.
 
@@ -37,7 +39,7 @@ class Use:
     inside: bool = True
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Item:
     """Something that statements use in the inner memory.
 
@@ -98,7 +100,7 @@ class Item:
         return self._numbers[bisect_left(self._numbers, first + 1) : stop]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Stay:
     """A stretch of statements over which an item is in one slot.
 
@@ -123,7 +125,7 @@ class Stay:
         return self.uses[-1] if self.load_before is None else self.load_before
 
 
-@attrs.frozen
+@frozen
 class Shortage:
     """A statement whose data do not fit: how many bytes it needs, and what the largest item is."""
 
@@ -180,7 +182,7 @@ def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Sh
             yield Shortage(number, total, largest)
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Scan:
     """The state of the scan: what is live at the statement that it has reached."""
 
@@ -299,7 +301,7 @@ ALL_BANKS: Final = -1
 """The bank of what is spread over all of them, the same bytes in each."""
 
 
-@attrs.frozen
+@frozen
 class Slot:
     """Bytes ``offset`` to ``offset + size`` of one bank, or of each."""
 
@@ -318,7 +320,7 @@ class Slot:
         return banks and self.offset < other.end and other.offset < self.end
 
 
-@attrs.frozen
+@frozen
 class Memory:
     """A memory of equal banks.
 

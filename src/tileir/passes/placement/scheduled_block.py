@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic
+from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import with_dependences
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.passes.placement.schedule_memory import Schedule
 
 
-@attrs.define(eq=False, slots=False)
+@define(eq=False, slots=False)
 class ScheduledBlock:
     """Builds one block.
 

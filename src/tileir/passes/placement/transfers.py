@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.stored import edges, overhangs
@@ -55,7 +56,7 @@ def _keeps_axes(block: Block, view: Refinement) -> bool:
     )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Transfers:
     """Makes the blocks that move data into and out of slots for one block.
 

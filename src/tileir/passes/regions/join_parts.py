@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.stripe.blocks import Binding
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@attrs.frozen
+@frozen
 class JoinParts:
     """Let kernels that follow each other and copy to one tensor run as one, in blocks one after the other.
 
@@ -81,7 +82,7 @@ _MOST_BLOCKS: Final = 64
 """Most kernels in one: their code is compiled as a whole."""
 
 
-@attrs.frozen
+@frozen
 class _Part:
     """A kernel that copies to a part of a tensor.
 
@@ -156,7 +157,7 @@ def _joined(run: Sequence[_Part], main: Block) -> Block:
     return in_turn([part.kernel for part in run], main, shared, own, {})
 
 
-@attrs.frozen
+@frozen
 class JoinBorder:
     """Let the borders that split_border cut off a kernel, tagged ``border``, run as one, in blocks one after the other.
 

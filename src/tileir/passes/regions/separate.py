@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import SCHEDULED
@@ -29,7 +30,7 @@ _LANES: Final = 8
 """Fewest values of an index that vector lanes take instead of one that is cut."""
 
 
-@attrs.frozen
+@frozen
 class Separate:
     """Split kernels in two along an index: values for which no constraint on it ever fails, and all others.
 
@@ -110,7 +111,7 @@ class Separate:
         return best
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Cut:
     """The values ``low`` to ``high``, exclusive, of an index are inside; as many are outside at each end, or none."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.ops import Aggregation, Op
+from tileir.core.records import define, frozen
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.kernels.expansion import called_block
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _FINITE: Final = "finite"
 
 
-@attrs.frozen
+@frozen
 class SkipZeros:
     """Give contractions whose factors are 0, but for where coordinates satisfy affine tests, these as constraints.
 
@@ -101,7 +102,7 @@ class SkipZeros:
         return attrs.evolve(kernel, constraints=(*kernel.constraints, *tests), deps=())
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Zeros:
     """What is ``number``, which is 0 or minus infinity, or NaN, wherever some of ``tests`` is negative."""
 
@@ -113,7 +114,7 @@ class _Zeros:
         return _Zeros(self.number, frozenset(test.substitute(values) for test in self.tests))
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Known:
     """What is known of the tensors that kernels have written so far: facts in terms of their axes."""
 

@@ -11,6 +11,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes, Law
+from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import map_kernels
@@ -36,7 +37,7 @@ def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str,
             raise ValueError(f"{text!r} is no law: {error.diagnostics[0].message}") from None
 
 
-@attrs.frozen
+@frozen
 class Rewrite:
     """Put operations on scalars in the place of others, as laws say: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 
@@ -99,7 +100,7 @@ def _without_unread(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
     return tuple(reversed(kept))
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Terms:
     """The scalars of a block, by name, and those that are made for a statement."""
 

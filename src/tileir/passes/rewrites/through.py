@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Statement
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Run:
     """From ``start`` on places are ``step`` elements apart; that of coordinate 0 would be ``first``."""
 
@@ -44,7 +45,7 @@ class _Run:
         return coordinate * self.step + self.first
 
 
-@attrs.frozen
+@frozen
 class Axis:
     """What one axis of a view adds to the place of an element, from ``least`` to ``most``, by runs of coordinates.
 
@@ -173,7 +174,7 @@ def place_view(view: Refinement, held: TensorShape, affine: Affine, reach: int |
     return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, tuple(dims)))
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Loads:
     """The statements of a kernel with loads from other places; what several of these compute is computed once."""
 

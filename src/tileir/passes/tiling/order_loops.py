@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks
 from tileir.stripe.ir import Block, Direction
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Refinement
 
 
-@attrs.frozen
+@frozen
 class OrderLoops:
     """Order the indices of blocks so that the innermost ones stay within cache lines.
 

@@ -11,8 +11,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.runtime.devices.dlpack import VERSION, Tensor, knows_versions, release, taken
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ _CAPSULE_OF: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes
 )
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Exchange:
     """The functions of one type of arrays."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import define, frozen
 from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import used_buffers
@@ -23,7 +22,7 @@ SORTED_TEMPORARIES: Final = 1024
 """More temporaries than this are placed in the order of launches instead of by size, which compares all pairs."""
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Where a temporary lies: ``offset`` bytes into a block."""
 
@@ -32,7 +31,7 @@ class Place:
     nbytes: int
 
 
-@attrs.frozen
+@frozen
 class Placement:
     """Blocks of memory, and where each temporary lies.
 
@@ -53,7 +52,7 @@ class Placement:
         return sum(self.sizes)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Life:
     """From when to when a temporary holds a value.
 
@@ -164,7 +163,7 @@ def _best_gap(taken: Iterable[tuple[int, int]], nbytes: int, alignment: int) -> 
     return free if best is None else best[1]
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Block:
     number: int
     size: int

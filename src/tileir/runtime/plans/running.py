@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define
 from tileir.runtime.events import PendingEvent, all_ended, failure_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.runtime.plans.submission import Submission
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RunningEvent(PendingEvent):
     """The end of a run whose commands are all in a queue of a device.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tileir.core.records import define, frozen
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel
 from tileir.runtime.plans.workspace import Step, all_of_host, executed, unrolled
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.runtime.plans.workspace import Layout, Operand, Slot
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Submission:
     """Work that was handed over.
 
@@ -43,7 +44,7 @@ class Submission:
         return sum(known) if len(known) == len(measured) else None
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Batch:
     """A run as one call of the device: the staging memory of each array, and all launches in order."""
 
@@ -58,7 +59,7 @@ class _Batch:
         self.executor.run_batch(arriving, self.launches, list(zip(self.outputs, outputs, strict=True)))
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class _Chain:
     """Commands of one work, each of which waits for the one before it.
 
@@ -90,7 +91,7 @@ class _Chain:
         return bool(byte[0])
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SubmittingWorkspace:
     """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.allocations import allocation, identity_of
@@ -36,7 +37,7 @@ class Level(enum.Enum):
         return (stripe.Device(names[self]),)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Footprint:
     """The part of a tensor that the uses below a loop touch in one iteration of it.
 
@@ -76,7 +77,7 @@ def _inner(items: tuple[Item, ...]) -> dict[str, int]:
     return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
 
 
-@attrs.frozen
+@frozen
 class Stage:
     """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
 
@@ -153,7 +154,7 @@ class Stage:
         return _around(loops, leaf)
 
 
-@attrs.frozen
+@frozen
 class Accumulate:
     """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
 
@@ -229,7 +230,7 @@ class Accumulate:
         return _around(loops, start), _around(loops, end)
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Say where memory of the kernel lies.
 

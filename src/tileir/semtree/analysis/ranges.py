@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.integers import quotient
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.ir import (
     Apply,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
-@attrs.frozen
+@frozen
 class Range:
     """``low <= value <= high`` in every lane, and ``divisor`` divides the value; only 0 is divided by 0."""
 
@@ -159,7 +160,7 @@ def counted(begin: Range, end: Range, step: int) -> Range:
     return Range(begin.low, max(begin.low, end.high - 1), math.gcd(begin.divisor, step))
 
 
-@attrs.define
+@define
 class Ranges:
     """What is known about the integers and bools of one kernel, whose statements are passed in the order of the text.
 

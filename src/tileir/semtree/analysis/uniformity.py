@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define
 from tileir.semtree.analysis.effects import meets, sets, writes
 from tileir.semtree.ir import (
     DeclareArray,
@@ -42,7 +43,7 @@ def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:
     return tuple(analysis.reasons)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Divergence:
     """Grows the set of variables and private arrays whose content may differ between threads."""
 

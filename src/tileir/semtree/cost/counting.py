@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.dtype import accumulator
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
 from tileir.semtree.cost.nest import THREADS, addressing, outside_offsets
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 _VALUES: Final = (Apply, Cast, Reduce, Dot, Shuffle)
 
 
-@attrs.frozen
+@frozen
 class Work:
     """Operations that one run of a statement stands for.
 
@@ -66,7 +65,7 @@ class Work:
     depends: frozenset[int]
 
 
-@attrs.frozen
+@frozen
 class Transfer:
     """Elements that one run of a statement moves.
 
@@ -92,7 +91,7 @@ class Transfer:
     depends: frozenset[int]
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Counter:
     """Counts what statements of one kernel do on a machine."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import Declare, For, GridIndex, GridLevel, If, LoopKind, Subscript, Var
 from tileir.semtree.rewrite import children, mentions, statements, trip_values, walk
@@ -25,7 +26,7 @@ THREADS: Final = 1
 """Numbers of the loops over groups and over the threads of one."""
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class Loop:
     """A loop, with what stands in it directly or under a condition.
 
@@ -57,7 +58,7 @@ class Loop:
             yield from loop.walk()
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Nest:
     """The loops of one kernel.
 
@@ -97,7 +98,7 @@ def _moves_with(expr: Expr, depends: Mapping[str, frozenset[int]]) -> frozenset[
     return frozenset(found)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Builder:
     """Collects loops in the order of the text."""
 

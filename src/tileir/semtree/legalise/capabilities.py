@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +30,7 @@ class Support(enum.Enum):
     __hash__ = object.__hash__
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Capabilities:
     """The operations of a back end; what is missing is expressed by others, or refused.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.semtree.analysis.effects import reads, writes
 from tileir.semtree.ir import (
     Assign,
@@ -34,7 +35,7 @@ _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Access:
     """Elements of one array that the lanes of a statement touch.
 
@@ -67,7 +68,7 @@ class _Access:
         return 0 <= distance < self.lanes if other.step == 0 else 0 < abs(distance) < self.lanes
 
 
-@attrs.define
+@define
 class LaneGroup:
     """Statements that run as one loop over ``lanes``, and scalar declarations that may stand before it.
 

@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.ops import Op
+from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
     Apply,
@@ -48,7 +49,7 @@ def scalarised(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, _Scalariser(scope, lane, overlapping).statements(kernel.body))
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Scalariser:
     """Rewrites one kernel.
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.matrices import PLAIN
@@ -27,7 +26,7 @@ _COPIED: Final = 16
 _LINE: Final = 128
 
 
-@attrs.frozen
+@frozen
 class Matrix:
     """A view of memory: rows, one after the other, of neighbours.
 
@@ -49,7 +48,7 @@ class Matrix:
     dtype: DType
 
 
-@attrs.frozen
+@frozen
 class Panel:
     """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks.
 
@@ -148,7 +147,7 @@ EIGHT = 8
 """How far the rows are apart of which a thread holds elements."""
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Threads:
     """The threads of a group.
 

@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.integers import network_comparisons
+from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -52,7 +53,7 @@ def lower(program: stripe.Program, target: Target) -> sem.Program:
     return _pruned(sem.Program(tuple(lowering.kernels), tuple(lowering.buffers.values()), works))
 
 
-@attrs.define
+@define
 class ProgramLowering:
     """Kernels and buffers of a program while they are being made.
 
@@ -163,7 +164,7 @@ def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
     return tuple(result)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Parameter:
     """What a kernel does with one buffer, over all refinements of it."""
 

@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
@@ -38,7 +39,7 @@ def _has_threads(block: stripe.Block) -> bool:
     return False
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Team:
     """The threads that run a phase.
 
@@ -66,7 +67,7 @@ class Team:
         return rest + Affine.of({THREAD: step})
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class GroupLowering:
     """Lowers one kernel whose groups have ``threads`` threads."""
 

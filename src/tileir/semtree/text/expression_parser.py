@@ -11,6 +11,7 @@ import attrs
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import (
     Apply,
@@ -43,7 +44,7 @@ _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign i
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 
 
-@attrs.frozen
+@frozen
 class Parsed:
     """An expression, where it stands, and how deep it is nested."""
 
@@ -52,7 +53,7 @@ class Parsed:
     depth: int
 
 
-@attrs.define
+@define
 class ExpressionParser:
     """Reads the expressions of one kernel, whose header ``kernel`` tells the index type and the grid."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.records import define
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.semtree.check.type_rules import MAX_NESTING
 from tileir.semtree.ir import (
@@ -81,7 +82,7 @@ def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: Cursor.of(source, faults), whole)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Parser:
     """Reads programs, kernels and statements."""
 
@@ -206,7 +207,7 @@ class _Parser:
                 return
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Body:
     """Reads the statements of one kernel."""
 

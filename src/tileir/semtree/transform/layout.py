@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.semtree.ir import DeclareArray, Region
 from tileir.semtree.rewrite import statements
 
@@ -25,7 +24,7 @@ ON_PROCESSORS: Final = (Region.LOCAL, Region.SCRATCH)
 """What is scratch memory where one thread does the work of a group."""
 
 
-@attrs.frozen
+@frozen
 class Layout:
     """Offsets in bytes of the arrays in scratch memory, and how much of that a group needs.
 

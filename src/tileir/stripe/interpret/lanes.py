@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.core.number_system import REAL
+from tileir.core.records import define
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Store
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     ScalarStatement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Lanes:
     """The scalars and the elements of one block body at ``points`` points."""
 

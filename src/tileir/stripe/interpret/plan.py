@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import numpy as np
 
+from tileir.core.records import define, frozen
 from tileir.poly.affine import total
 from tileir.stripe.ir import Block, Direction, LoadIndex, Special, views_read
 
@@ -23,7 +24,7 @@ CHUNK: Final = 1 << 18
 """At most so many points are computed at once."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Linear:
     """``constant + Σ coefficient · value[position]``."""
 
@@ -59,7 +60,7 @@ class Linear:
         )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ViewPlan:
     """One refinement: displacement in elements and along each axis, and whether its axes are those of its source."""
 
@@ -71,7 +72,7 @@ class ViewPlan:
     axis_bounds: tuple[tuple[int, int], ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Grid:
     """Some points of the box with all indices counted from 0, and what follows from them alone."""
 
@@ -80,7 +81,7 @@ class Grid:
     offsets: dict[str, Array]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Plan:
     """One block at one place of the program; ``number`` tells it from all others.
 

@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.arithmetic import rounded
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import intrinsic_dtype
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Shape
 
 
-@attrs.frozen
+@frozen
 class Scalar:
     """A scalar of the body, by name, with its dtype."""
 
@@ -47,7 +48,7 @@ class Scalar:
     dtype: DType
 
 
-@attrs.define
+@define
 class KernelBuilder:
     """A block that is being built. One tensor read twice in the same place gives one view and one load."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@attrs.define
+@define
 class KernelTable:
     """Kernels, each once, with their numbers.
 

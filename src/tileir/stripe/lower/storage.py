@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
@@ -24,7 +23,7 @@ ZERO: Final = Affine()
 NO_TAGS: Final = Tags()
 
 
-@attrs.frozen
+@frozen
 class Tensor:
     """A value in memory: the dense ``shape`` from the start of the allocation ``buffer`` of the program."""
 
@@ -67,7 +66,7 @@ class Tensor:
         return TensorShape(self.dtype, (first, *(Dim(1, dim.stride) for dim in others)))
 
 
-@attrs.define
+@define
 class Storage:
     """The memory of each value, and the allocations of the program.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import define
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END, Token
 
@@ -41,7 +40,7 @@ _PATTERN: Final = re.compile(
 _COMMENT: Final = re.compile(r"//([^\n]*)")
 
 
-@attrs.define
+@define
 class Lexer(lexing.Lexer):
     """The tokens of Stripe text, of which lines can be passed over."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.formula.definitions.offers import offered
 from tileir.formula.diagrams.diagram import Legend, Node, diagram_of
 from tileir.formula.ir import Step
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _NUMBER: Final = re.compile(r"\[(\d+)\]")
 
 
-@attrs.frozen
+@frozen
 class PlaceName:
     """A place where a step can go.
 
@@ -36,7 +35,7 @@ class PlaceName:
     label: str
 
 
-@attrs.frozen
+@frozen
 class OffersView:
     """What fits at a place.
 

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tileir.core.errors import TileError, fail
+from tileir.core.records import define, frozen
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import JOBS, faults_event
 from tileir.studio.serve.security import Guard
@@ -46,7 +47,7 @@ _TYPES: Final = {
 }
 
 
-@attrs.frozen
+@frozen
 class Start:
     """What the page begins with.
 
@@ -72,7 +73,7 @@ class Start:
     view: str = "explorer"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Studio:
     """The routes of the page.
 

@@ -10,8 +10,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.stripe.text.comments import tile_text
 from tileir.studio.design.checking import statement_places
 from tileir.studio.views.views import Region
@@ -50,7 +49,7 @@ _SUFFIX: Final = re.compile(r"_(?:acc|lanes|\d+)\Z")
 _END: Final = re.compile(r"\}|\t\.size\t")
 
 
-@attrs.frozen
+@frozen
 class Origins:
     """The statements, by number, that values and comments stand for."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from tileir.core.records import define
 from tileir.testing.generated.choices import Choices, Seeded
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ T = TypeVar("T")
 _SPANS: Final = (64, 16, 8, 4, 2, 1)
 
 
-@attrs.define
+@define
 class Recorded:
     """Choices of another source, or those made before; after the last of these, always the least."""
 

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.records import define
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -37,7 +38,7 @@ ROOM: Final = 32
 """Elements of each array that one thread owns: a power of two, at least the most lanes."""
 
 
-@attrs.define
+@define
 class Expressions:
     """Makes expressions of one kernel; what has been declared is in ``variables`` and ``private``."""
 

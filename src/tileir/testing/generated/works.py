@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
+from tileir.core.records import define, frozen
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, Program, While
@@ -60,7 +61,7 @@ _ROLES: Final = {
 }  # fmt: skip
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class WorksCase:
     """A program, and its inputs by name."""
 
@@ -101,7 +102,7 @@ def _buffer(name: str) -> Buffer:
     return Buffer(name, DType.BOOL if flag else DType.I32, (1,) if flag else (SIZE,), role)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Works:
     """Chooses works that read only what is written on every way.
 

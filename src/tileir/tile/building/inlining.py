@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.building.assembly import substitute
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Expr, Function, Input, Scan, Statement
 
 
-@attrs.frozen
+@frozen
 class Expansion:
     """What a statement ``name = word(operands…);`` becomes.
 
@@ -86,7 +87,7 @@ def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[
     return results[0] if len(results) == 1 else results
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Inlining:
     """One call: what stands for each name of the function."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
@@ -79,7 +78,7 @@ def scan(
     return _results(recorder, recorder.record(statement), passed, made)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Passed:
     """What a scan passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
 

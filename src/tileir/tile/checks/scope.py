@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.tile.functions import builtin
 from tileir.tile.ir import (
     Assignment,
@@ -42,7 +41,7 @@ class Kind(enum.Enum):
     __hash__ = object.__hash__
 
 
-@attrs.frozen
+@frozen
 class Definition:
     """Where a name is defined.
 
@@ -55,7 +54,7 @@ class Definition:
     span: Span | None
 
 
-@attrs.frozen
+@frozen
 class Scope:
     """The first definition of each name, in program order."""
 

@@ -12,6 +12,7 @@ import attrs
 
 from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.coverage import covers
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.typed.derivatives.reverse import Sweep
 
 
-@attrs.frozen
+@frozen
 class ContractionSite:
     """A contraction, and where its derivatives go.
 
@@ -216,7 +217,7 @@ class ContractionSite:
         return ContractionSite(self.algebra, operation, operands, True, points)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Terms:
     """The values that a contraction combines, as a tensor.
 

@@ -10,9 +10,8 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 from tileir.typed.ir import Elementwise, Operation, Value
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.typed.inference.values import Tensor
 
 
-@attrs.frozen
+@frozen
 class Site:
     """One elementwise operation that is differentiated, and where its derivative goes."""
 
@@ -44,7 +43,7 @@ Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 """Emit the product of a tensor and a partial derivative."""
 
 
-@attrs.frozen
+@frozen
 class Factored:
     """A partial derivative of which one factor depends on its own operand only.
 

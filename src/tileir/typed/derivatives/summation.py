@@ -13,6 +13,7 @@ import attrs
 from tileir.core import arithmetic
 from tileir.core.dtype import accumulator, arithmetic_type, promote_all
 from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import covers
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     """A polynomial and the size of the axis that it indexes: it is an integer and ``0 <= polynomial < size``."""
 
 
-@attrs.frozen
+@frozen
 class Reading:
     """``tensor[indices…]``."""
 
@@ -47,7 +48,7 @@ class Reading:
         return tuple(zip(self.indices, self.tensor.shape, strict=True))
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Where an aggregate goes: one polynomial for each axis of ``shape``."""
 
@@ -67,7 +68,7 @@ class Place:
         return len(names) == len(long) and 0 not in self.shape
 
 
-@attrs.frozen
+@frozen
 class Points:
     """The valid index points of a contraction: conditions of all its tensors, its constraints, and what it promises."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.records import define
 from tileir.typed.inference.values import PoisonedError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@attrs.define
+@define
 class Faults:
     """What went wrong so far; ``poisoned`` says that something failed for a reason reported elsewhere."""
 

@@ -20,6 +20,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core.records import define
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import covers
 from tileir.typed.dataflow import with_bodies
@@ -88,7 +89,7 @@ def _parts(
     return best
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Parts:
     """Makes the operations that a contraction is taken apart to.
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
+from tileir.core.records import define
 from tileir.typed.ir import (
     Access,
     ArrayConstant,
@@ -132,7 +133,7 @@ def with_extremes(
     return steps.made
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Steps:
     """Makes operations in the dtype of ``last``, which combines an aggregate with the operand that stays."""
 

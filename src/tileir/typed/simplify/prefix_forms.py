@@ -13,8 +13,7 @@ from fractions import Fraction
 from math import gcd, prod
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -31,7 +30,7 @@ SHORTEST: Final = 16
 """So are the terms of fewer ends."""
 
 
-@attrs.frozen
+@frozen
 class Points:
     """The points of a contraction, as in :class:`tileir.poly.bounds.Domain`, in indices that may be others.
 
@@ -55,7 +54,7 @@ class Points:
         return Points(ranges, accesses, constraints)
 
 
-@attrs.frozen
+@frozen
 class Prefix:
     """A contraction whose terms have an end that moves, or two that move alike.
 

@@ -11,9 +11,8 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.dtype import DType
+from tileir.core.records import define
 from tileir.core.text import lexing
 from tileir.poly.reading import read_affine
 from tileir.tile.text.lexer import FLOAT as FLOAT
@@ -60,7 +59,7 @@ BODY: Final = re.compile(r"(?=\{)")
 """What stands in front of the statements of a function."""
 
 
-@attrs.define
+@define
 class Lexer(lexing.Lexer):
     """The tokens of typed text, of which parts can be passed over."""
 
@@ -109,7 +108,7 @@ _WORDS: Final[Mapping[str, bool | float]] = MappingProxyType(
 )
 
 
-@attrs.define
+@define
 class Cursor(lexing.Cursor):
     """The token that is looked at, and the small parts of the grammar."""
 

@@ -9,6 +9,7 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.ops import Op
+from tileir.core.records import define, frozen
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.typed.dataflow import MAX_NESTING
@@ -51,7 +52,7 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
         return everything(lambda faults: Cursor.at_start(source, faults), whole)
 
 
-@attrs.define(repr=False)
+@define(repr=False)
 class _Body:
     """What the statements of a function are, as far as they are read."""
 
@@ -61,7 +62,7 @@ class _Body:
     steps: dict[str, Function | None] = attrs.field(factory=dict)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor; ``depth`` counts the loops around."""
 

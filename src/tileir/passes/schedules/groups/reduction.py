@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Plan:
     """How the threads of a group share a reduction.
 
@@ -69,7 +70,7 @@ def build(nest: Nest, plan: Plan, elements: Mapping[str, int]) -> Node:
     return _Builder.of(nest, plan, elements).kernel()
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Accumulator:
     """Where one result of the reduction is kept.
 
@@ -83,7 +84,7 @@ class _Accumulator:
     shared: stripe.Refinement
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel."""
 

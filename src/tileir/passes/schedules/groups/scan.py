@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.records import define, frozen
 from tileir.passes.algorithms.scans import ScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.passes.algorithms.scans import Part
 
 
-@attrs.frozen
+@frozen
 class GroupPlan:
     """So many threads take so many terms each."""
 
@@ -43,7 +44,7 @@ class GroupPlan:
         return (self.threads * (self.each + 1) + 2 * (self.threads + 1)) * itemsize
 
 
-@attrs.define
+@define
 class GroupScanKernels(ScanKernels):
     """Builds kernels whose groups have several threads."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
 from tileir.schedule.allocations import allocation
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
@@ -80,7 +81,7 @@ class TileShape:
         return product(layout) * use.dtype.itemsize if layout else 0
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Staging:
     """Fills tiles of one kernel.
 

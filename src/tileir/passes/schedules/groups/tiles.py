@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import TileShape
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Tiles:
     """Which part of a contraction a group does at a time, and which thread which part of that.
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import product
 
@@ -28,7 +27,7 @@ _LEAST_STEPS: Final = 32
 """Fewest steps of a panel: between two visits of a tile its sums are loaded and stored."""
 
 
-@attrs.frozen
+@frozen
 class Visit:
     """What a group does before it goes on to the next block.
 

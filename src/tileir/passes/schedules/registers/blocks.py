@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import overlapping
@@ -55,7 +56,7 @@ def nested(nest: Nest, plan: Plan, names: NameScope) -> tuple[Node, ...]:
     return tuple(builder.serial(piece) for piece in column_pieces(plan))
 
 
-@attrs.frozen
+@frozen
 class Piece:
     """A run of columns: ``count`` panels of ``columns`` vectors of ``lanes`` elements from ``start`` on."""
 
@@ -85,7 +86,7 @@ def column_pieces(plan: Plan) -> Iterator[Piece]:
         start, left = start + lanes, left - lanes
 
 
-@attrs.frozen
+@frozen
 class Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
@@ -104,7 +105,7 @@ class Split:
     tests: tuple[Affine, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Chunk:
     """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
 
@@ -114,7 +115,7 @@ class Chunk:
     rows: int
 
 
-@attrs.frozen
+@frozen
 class Builder:
     """Builds the blocks of one plan."""
 

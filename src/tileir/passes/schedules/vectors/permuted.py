@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Index, Statement
 
 
-@attrs.define
+@define
 class Permuted:
     """Builds one kernel.
 

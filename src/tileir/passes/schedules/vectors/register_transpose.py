@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.records import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from tileir.schedule.sizes import Known
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Turn:
     """Let the loops over a tile, which are all that a loop holds, read along ``column`` what lies along ``row``.
 
@@ -102,7 +103,7 @@ def _view(tile: stripe.Refinement, place: tuple[Affine, Affine], direction: stri
     return Use(tile.name, tile.name, place, tile.shape.strides, tile.shape.dtype, direction)
 
 
-@attrs.frozen
+@frozen
 class RegisterTranspose:
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 

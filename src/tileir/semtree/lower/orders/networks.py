@@ -13,9 +13,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.words import Body, Element, Words
@@ -29,7 +28,7 @@ _VECTORS: Final = 4
 """How many vectors of one word are sorted in registers together; those of more words are fewer."""
 
 
-@attrs.frozen
+@frozen
 class Network(Words):
     """Sorts elements that are in arrays of words, all of one dtype.
 

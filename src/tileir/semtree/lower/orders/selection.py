@@ -16,6 +16,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.packing import Row, key_of
@@ -49,7 +50,7 @@ def is_inserted(kept: int, lanes: int) -> bool:
     return kept <= _VECTORS * lanes
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Selection:
     """Finds the first elements of a row.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
 from tileir.core.ops import Op
+from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 
@@ -23,7 +22,7 @@ Element: TypeAlias = tuple[sem.Expr, ...]
 Body: TypeAlias = list[sem.Stmt]
 
 
-@attrs.frozen
+@frozen
 class Words:
     """Elements that are in arrays of words.
 
