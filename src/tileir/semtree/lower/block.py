@@ -147,9 +147,7 @@ class BlockLowering:
             inner = [*declarations, *self._statements(block, scope)]
         else:
             inner = [dot_product(block, views, (plan.lanes, terms.range), self.target, self.offsets)]
-        body = self.wrapped(plan, inner)
-        if isinstance(block.instruction, stripe.Repair):
-            return under_test(block, views, body, self.offsets, self.names)
+        body = under_test(block, views, self.wrapped(plan, inner), self.offsets, self.names)
         return with_zeros(body) if PADDED in block.tags else body
 
     def views(

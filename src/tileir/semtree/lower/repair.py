@@ -24,11 +24,13 @@ def under_test(
     offsets: OffsetBuilder,
     names: NameScope,
 ) -> list[sem.Stmt]:
-    """Return the statements of a block under the test whether the elements that it writes add up to no number.
+    """Return the statements of a block, under a test if it repairs: whether what it writes adds up to no number.
 
-    They do where one of them is none, and where infinities of both signs are among them: these are written again in
+    It does where an element is none, and where infinities of both signs are among them: these are written again in
     vain.
     """
+    if not isinstance(block.instruction, stripe.Repair):
+        return body
     (view,) = (views[r.name] for r in block.refinements if r.direction.writes)
     terms = [_element(view, place, offsets) for place in product(*(range(dim.size) for dim in view.shape.dims))]
     while len(terms) > 1:  # side by side rather than one after the other
