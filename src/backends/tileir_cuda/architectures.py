@@ -9,9 +9,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.fragments import named
-from tileir.core.records import frozen
 from tileir.core.targets.target import Target
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ BULK_COPIES: Final = ("sm_90a",)
 """Architectures whose copies of boxes of tensors are used."""
 
 
-@frozen
+@attrs.frozen
 class Architecture:
     """A processor that PTX is emitted for.
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.records import define, frozen
 from tileir.semtree.ir import WARP, BulkCopy, Channel, ChannelStep, DeclareArray, GridLevel
 from tileir.semtree.matrices import PLAIN, folded
 from tileir.semtree.rewrite import statements
@@ -45,7 +44,7 @@ _BARRIER: Final = 8
 _ROWS: Final = (128, 64, 32)
 
 
-@frozen
+@attrs.frozen
 class TensorMap:
     """What the host tells the device about a tensor, and about the boxes that are copied from it.
 
@@ -114,7 +113,7 @@ def channels(kernel: KernelFunction) -> frozenset[str]:
     return frozenset(s.channel.array for s in statements(kernel.body) if isinstance(s, Channel | BulkCopy))
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class _Turn:
     """Which message a thread comes to next, for one kind of steps: its place, and the parity of the phase there."""
 
@@ -122,7 +121,7 @@ class _Turn:
     parity: str
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Channels:
     """Writes the channels of one kernel.
 

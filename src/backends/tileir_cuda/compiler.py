@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import attrs
 import llvmlite
 import llvmlite.binding as llvm
 
-from tileir.core.records import frozen
 from tileir_cuda.architectures import Architecture
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emitter import emit
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@frozen
+@attrs.frozen
 class CudaCompiler:
     """Compiles for one device; may be used from several threads."""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.runtime.checks import checked_parts, sealed
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class CudaLibrary:
     """Kernels, the module of LLVM IR that they became, and its PTX.
 

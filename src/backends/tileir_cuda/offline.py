@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import define, frozen
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import HostExecutor
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir_cuda.library import CudaLibrary
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class OfflineExecutor(HostExecutor):
     """Readies kernels, so that programs can be compiled and looked at, and refuses to launch them."""
 
@@ -39,7 +38,7 @@ class OfflineExecutor(HostExecutor):
         return OfflineKernel(kernel_at(library, index), self.device.id)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OfflineKernel:
     """A kernel without a card."""
 

@@ -13,7 +13,6 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.semtree.ir import Apply, GridLevel, Type
 from tileir.semtree.matrices import period
 from tileir_llvm.conversions import cast, integer
@@ -52,7 +51,7 @@ OF_WARPS: Final = tuple(_MULTIPLY)
 """The fragments of this module."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Shared:
     """Arrays in shared memory, by name: their address there, a constant of 32 bits, and its alignment."""
 
@@ -133,7 +132,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
     keep(env, stmt, 0, sums)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Held:
     """Takes fragments of the left operand from a private array, where they lie as instructions want them.
 
@@ -218,7 +217,7 @@ def _product(env: Environment, fragment: str, left: list[str], right: list[str],
     ]
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Fragments:
     """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
 

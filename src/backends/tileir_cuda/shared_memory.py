@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.semtree.ir import DeclareArray, MatrixMultiply, Region
 from tileir.semtree.rewrite import statements
 from tileir_cuda.architectures import STATIC_SHARED_BYTES
@@ -22,7 +23,7 @@ _LEAST: Final = 16
 """Bytes to which shared arrays are aligned: those of the widest access of a thread."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class SharedMemory:
     """The shared arrays of one kernel; equal declarations share their place, as they never live at the same time.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.records import define
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     WARP,
@@ -53,7 +52,7 @@ _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
 
 
-@define
+@attrs.define
 class CudaStatements(Statements):
     """Writes the statements of one kernel.
 

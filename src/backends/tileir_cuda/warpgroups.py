@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
-from tileir.core.records import frozen
 from tileir.semtree.ir import Type
 from tileir.semtree.matrices import PLAIN, folded, held
 from tileir_cuda.products import Held, accumulators, keep
@@ -47,7 +48,7 @@ OF_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if FRAGMENTS[name]
 """The fragments of this module."""
 
 
-@frozen
+@attrs.frozen
 class Matrix:
     """How an operand lies in shared memory, in bytes.
 
@@ -95,7 +96,7 @@ class Matrix:
         return pieces * self.chunk + rest + self.step * number
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Begun:
     """A product that was begun.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import llvmlite
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.runtime.checks import checked_parts
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.legalise.storage import stored_as_bits
@@ -37,7 +37,7 @@ SCHEDULED_LENGTH: Final = 1 << 14
 """The same for modules that LLVM has little to do with."""
 
 
-@frozen
+@attrs.frozen
 class LLVMCompiler:
     """Compiles for one device; may be used from several threads."""
 

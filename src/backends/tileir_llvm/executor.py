@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define, frozen
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import Addresses, HostExecutor
@@ -34,7 +33,7 @@ SPLIT_OPERATIONS: Final = 250_000
 """Kernels that estimate fewer operations run on the calling thread alone: to share them out would cost more."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class LLVMExecutor(HostExecutor):
     """Runs kernels in the calling thread and, where they are large, in a pool of threads beside it.
 
@@ -93,7 +92,7 @@ class LLVMExecutor(HostExecutor):
         self.pool.close()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LLVMKernel:
     """One kernel in executable memory.
 

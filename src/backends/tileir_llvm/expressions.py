@@ -12,7 +12,6 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -54,7 +53,7 @@ _OFFSET: Final = Type(DType.I64)
 """Offsets whose sums cannot overflow, in whatever order they are computed."""
 
 
-@frozen
+@attrs.frozen
 class Cell:
     """A variable that is assigned to: it lives in memory until LLVM's ``mem2reg``."""
 
@@ -62,7 +61,7 @@ class Cell:
     type: Type
 
 
-@define
+@attrs.define
 class Environment:
     """What names mean at one point of a kernel; and the offsets of the kernel as sums, by their identity.
 

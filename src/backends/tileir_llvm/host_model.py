@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.targets.generic_hardware import processor
 from tileir.core.targets.hardware import MemoryUnit
 
@@ -39,7 +40,7 @@ _TWO_WIDE: Final = (
 """Processors, by LLVM's names, with two multipliers of 64 bytes; others make one such of their two of 32."""
 
 
-@frozen
+@attrs.frozen
 class Cache:
     """A data cache of the first processor.
 

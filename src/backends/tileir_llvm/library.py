@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.runtime.checks import sealed
 from tileir.semtree.transform.layout import layout
 from tileir.semtree.transform.threads import one_thread
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LLVMLibrary:
     """Kernels, the modules of LLVM IR text that they became, and the object code that LLVM made of each.
 

@@ -9,7 +9,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.semtree.ir import Type
 from tileir_llvm.conversions import cast, convert, integer, wrapped
 from tileir_llvm.integers import apply_integer
@@ -19,7 +18,7 @@ from tileir_llvm.text import FunctionText, Value
 _WIDE: Final = 64
 
 
-@frozen
+@attrs.frozen
 class Place:
     """An array in memory: the pointer to its first element, and the alignment in bytes of that.
 
@@ -36,7 +35,7 @@ class Place:
     kept: bool = False
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Offset:
     """Where an access begins, in elements from the first one of an array: a sum of three parts.
 

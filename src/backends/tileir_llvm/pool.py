@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tileir.core.records import define
 from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.team import Job, Team, start_team
 from tileir_llvm.uninterrupted import uninterrupted
@@ -29,7 +28,7 @@ class _Turn:
     __slots__ = ("__weakref__",)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class ThreadPool:
     """Up to ``threads`` threads, of which the calling one is the first.
 

@@ -7,10 +7,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ VARIABLE: Final = "TILEIR_LLVM_PROCESSOR"
 """Environment variable that names the processor; it is read once."""
 
 
-@frozen
+@attrs.frozen
 class Processor:
     """What LLVM may count on.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.runtime.arrays import address_of
 from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Repetition
@@ -34,7 +33,7 @@ REPEATED_OPERATIONS: Final = 2_000_000
 which a loop does without. A step of a recurrent cell of 1,067,008 operations took 6 µs alone and 10 on two threads."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Stretch:
     """Neighbouring entries that run on the calling thread, or a kernel that is shared out to the pool.
 
@@ -52,7 +51,7 @@ class _Stretch:
     offset: int = 0
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Turns:
     """Stretches that are repeated, some of which are shared out: so often, or while a condition holds."""
 
@@ -60,7 +59,7 @@ class _Turns:
     stretches: _Stretches
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Ways:
     """Stretches of which only some run, some of which are shared out."""
 
@@ -69,7 +68,7 @@ class _Ways:
     otherwise: _Stretches
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Holds:
     """A condition; ``offset`` is where the argument that points to it is."""
 
@@ -84,7 +83,7 @@ class _Holds:
 _Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Records:
     """What is collected of launches: entries, three numbers each, and arguments.
 
@@ -188,7 +187,7 @@ def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
     return isinstance(stretch, _Stretch) and stretch.pooled is None
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LLVMSequence:
     """Kernels with their buffers, of which some are given at each launch. Several threads may launch it.
 

@@ -12,8 +12,9 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.cancelling import checkpoint
-from tileir.core.records import frozen
 from tileir_llvm.loader import Code, load_code
 from tileir_llvm.modules import object_code
 
@@ -249,7 +250,7 @@ _PYTHON: Final = _Python(
 )
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Native:
     """A loaded function of entries, their number, arguments and scratch memory."""
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define
 from tileir_llvm.forking import PAST_THE_LOCK
 from tileir_llvm.modules import can_pass_the_lock, object_code
 from tileir_llvm.uninterrupted import uninterrupted
@@ -62,7 +61,7 @@ def object_codes(
     return tuple(made[number] for number in range(len(made)))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Numbered:
     """Texts with their numbers, for several threads."""
 

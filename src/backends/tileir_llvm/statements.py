@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import attrs
 
-from tileir.core.records import define
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Assign,
@@ -49,7 +48,7 @@ _WHOLE: Final = 16
 """Bytes of the shortest vector registers."""
 
 
-@define
+@attrs.define
 class Statements:
     """Writes the statements of one kernel.
 

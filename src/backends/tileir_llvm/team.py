@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
+import attrs
+
 from tileir.core.errors import BackendError
-from tileir.core.records import frozen
 from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.loader import Code, load_code
 from tileir_llvm.modules import object_code
@@ -32,7 +33,7 @@ KERNEL_TYPE: Final = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _NUMBER, _NUMBER
 """C type of the functions of :mod:`tileir_llvm.emitter`; calling one releases the GIL."""
 
 
-@frozen
+@attrs.frozen
 class Job:
     """One launch: run ``groups`` groups of the function at ``function``.
 
@@ -58,7 +59,7 @@ class Team(Protocol):
         ...
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Native:
     """The functions of :mod:`tileir_llvm.pool_code`."""
 
@@ -69,7 +70,7 @@ class _Native:
     stop: Callable[[int], None]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class NativeTeam:
     """Python threads that stay in native code, where they meet the launching thread."""
 
@@ -97,7 +98,7 @@ class NativeTeam:
             thread.join()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class PythonTeam:
     """The same with Python's own means, where the system lacks POSIX threads."""
 

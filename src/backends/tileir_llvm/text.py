@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.semtree.ir import Type
 
 
-@define(eq=False)  # not frozen: unrolled loops make so many that it would take a tenth of the time to write them
+@attrs.define(eq=False)  # not frozen: unrolled loops make so many that it would take a tenth of the time to write them
 class Value:
     """An operand: its text, its type, and its integer value (of every lane) where that is known. Nobody changes it.
 
@@ -41,7 +39,7 @@ SCHEDULED: Final = "; scheduled"
 """The first line of modules of which LLVM shall only select instructions and registers."""
 
 
-@define
+@attrs.define
 class ModuleText:
     """What the functions of a module share, and the finished functions.
 
@@ -83,7 +81,7 @@ class ModuleText:
 _REGISTER: Final = re.compile(r"%\w+")
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Scope:
     """A part of a function whose instructions do not dominate what follows it: an iteration of a loop, or a branch.
 
@@ -99,7 +97,7 @@ class _Scope:
     written: list[str] = attrs.field(factory=list)
 
 
-@define
+@attrs.define
 class FunctionText:
     """Lines of one function of ``module``."""
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -30,7 +29,7 @@ def _shape(sizes: Iterable[int]) -> tuple[int, ...]:
     return tuple(map(index, sizes))
 
 
-@frozen(cache_hash=True, slots=False)
+@attrs.frozen(cache_hash=True, slots=False)
 class ArrayValue:
     """An array that never changes.
 

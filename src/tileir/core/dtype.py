@@ -7,9 +7,8 @@ from functools import cache, cached_property, reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
-
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -122,7 +121,7 @@ class DType(enum.Enum):
         return found
 
 
-@frozen
+@attrs.frozen
 class FloatFormat:
     """How a float type represents numbers, from which everything else that is known of it follows.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.codes import CODES, WARNINGS
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +24,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
         raise ValueError(f"diagnostic code {code!r} is not in tileir.core.codes")
 
 
-@frozen
+@attrs.frozen
 class Diagnostic:
     """One thing that is wrong, or seldom meant, and what to change."""
 

@@ -16,7 +16,6 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +50,7 @@ def installed(kind: Kind) -> tuple[EntryPoint, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Extensions:
     """What is installed of each kind, found when it is first asked for. Thread safe.
 

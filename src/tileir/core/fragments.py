@@ -21,7 +21,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class Where(enum.Enum):
     TILE = "tile"
 
 
-@frozen
+@attrs.frozen
 class Run:
     """Neighbouring bits of a thread's or element's number that are neighbouring bits of a row or a column.
 
@@ -68,7 +67,7 @@ class Run:
         )
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """Which elements of a matrix each thread holds: a bit such as ``m0`` for each bit of both numbers."""
 
@@ -107,7 +106,7 @@ NOTHING: Final = "-"
 """A bit that makes no difference."""
 
 
-@frozen
+@attrs.frozen
 class Swizzle:
     """What lies at byte ``p`` of a plain array lies at ``p ^ (p >> shift & mask)``."""
 
@@ -115,7 +114,7 @@ class Swizzle:
     mask: int
 
 
-@frozen
+@attrs.frozen
 class Operand:
     """One of the three matrices.
 
@@ -135,7 +134,7 @@ class Operand:
     transposable: bool = False
 
 
-@frozen
+@attrs.frozen
 class Fragment:
     """One instruction.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ PLAIN: Final[Mapping[str, object]] = MappingProxyType({})
 """The attributes of an edge that has none."""
 
 
-@frozen
+@attrs.frozen
 class Vertex:
     """A node of a graph: its name, what it is in a word and as text, whether callers get it, what the program has."""
 
@@ -50,7 +49,7 @@ def frozen_graph(vertices: Iterable[Vertex], edges: Iterable[tuple[str, str, Map
     return frozen
 
 
-@frozen
+@attrs.frozen
 class Work:
     """A launch, a loop or a branch, as far as a graph tells it.
 
@@ -73,7 +72,7 @@ class Work:
     carries: tuple[tuple[str, str], ...] = ()
 
 
-@define
+@attrs.define
 class WorkGraph:
     """Makes the graph of works; works get names that no memory has."""
 

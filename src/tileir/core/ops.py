@@ -10,8 +10,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +98,7 @@ class Domain(enum.Enum):
     BITS = "bits"  # bool and integers
 
 
-@frozen
+@attrs.frozen
 class OpInfo:
     """Static facts of an operation.
 

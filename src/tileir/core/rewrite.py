@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from tileir.core.errors import DivergenceError
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +24,7 @@ def rewritten(items: tuple[S, ...], function: Callable[[S], tuple[S, ...]]) -> t
     return items if same else new
 
 
-@frozen
+@attrs.frozen
 class Rule(Generic[T]):
     """A rewrite whose name is the law that it applies; ``apply`` returns None where it does not fit."""
 

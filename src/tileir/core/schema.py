@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from tileir.core.records import frozen
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -74,7 +72,7 @@ _EVALUATED: Final = (Role.OPERAND, Role.OPERANDS, Role.UPDATED)
 _WRITTEN: Final = (Role.TARGET, Role.UPDATED)
 
 
-@frozen
+@attrs.frozen
 class Slot:
     """A field with a role, and its place among the fields of its node."""
 

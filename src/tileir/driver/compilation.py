@@ -15,7 +15,6 @@ import attrs
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.json.codec import from_json, identity, to_json
-from tileir.core.records import frozen
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
 from tileir.semtree.ir import KernelFunction, Program
@@ -48,7 +47,7 @@ NAMED_KERNELS: Final = 3
 """How many names of kernels an entry shows to people."""
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Request:
     """All that decides which kernels a program becomes.
 
@@ -132,7 +131,7 @@ class Request:
         return to_text(self.passes) if {type(unnamed(step)) for step in self.passes} <= set(PASSES) else None
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Compilation:
     """A function and its kernels.
 

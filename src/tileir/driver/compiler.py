@@ -10,7 +10,6 @@ import attrs
 from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
 from tileir.core.errors import SkippedPassWarning, fail
-from tileir.core.records import frozen
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import program_of, stage_name
 from tileir.passes.base import for_target, run, run_at_once
@@ -46,7 +45,7 @@ _MOST_SHOWN: Final = 1000
 """Characters of the types of arguments in a warning."""
 
 
-@frozen
+@attrs.frozen
 class Stages:
     """One program at every stage of its way down to kernels, from the one at which it came in.
 

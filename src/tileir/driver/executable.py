@@ -10,7 +10,6 @@ import numpy as np
 
 from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.records import frozen
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import bind, check_options, device_meant, memory_checked, out_of_memory, passed_values
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from tileir.typed import ir as typed
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Executable(Generic[R_co]):
     """Call it with arrays; or look at any stage of its way down.
 
@@ -390,7 +389,8 @@ def compile_for(
         def prepare(compilation: Compilation, library: Library) -> Plan:
             return Plan.of(compilation.sem, library, resources)
 
-        compilation, library, plan = ready(request, context.compiler(chosen, wanted), chosen, disk, prepare)
+        compiler = context.compiler(chosen, wanted)
+        compilation, library, plan = ready(request, compiler, chosen, disk, prepare)
         origin = Origin(wanted, passes, choice)
         return Executable(chosen, compilation, library, context.registry.backend(chosen.backend), plan, origin)
 

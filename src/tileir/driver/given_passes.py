@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
+import attrs
+
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from tileir.passes.base import Pass
     from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class FunctionPass:
     """A function from Stripe to Stripe as a pass."""
 

@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import BackendError, TileError
-from tileir.core.records import frozen
 from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import (
     array_format,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from tileir.core.targets.target import Target
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Latest:
     """The executable of the latest signature, as long as the context keeps it, and what else decided about it."""
 
@@ -59,7 +58,7 @@ class _Latest:
         return executable.call_as_they_are(arrays, out)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Jit(Generic[R_co]):
     """A callable that takes arrays in declared order or by tensor name.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 from tileir.runtime.arrays import check_count, check_inputs, check_outputs, misfits, separated, to_array
 from tileir.runtime.devices.array import DeviceArray
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.runtime.plans.plan import Plan
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Operands:
     """The arrays of one call.
 

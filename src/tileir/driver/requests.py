@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
 from tileir.driver.targets import scheduling_target
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.typed import ir as typed
 
 
-@frozen
+@attrs.frozen
 class Origin:
     """What an executable was compiled with, beside its program and types."""
 

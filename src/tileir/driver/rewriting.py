@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.patterns import Law
-from tileir.core.records import frozen
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
@@ -74,7 +73,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
             raise ArgumentError((Diagnostic("TIL707", message),))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Laws:
     """The pass that applies laws, which may have conditions."""
 

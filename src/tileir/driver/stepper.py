@@ -12,7 +12,6 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import define, frozen
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, memory_checked
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo, Options
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Buffers:
     """Two arrays for each piece of state: what the next call reads, and what it writes.
 
@@ -65,7 +64,7 @@ class _Buffers:
                 arrays.update({name: _sent(array, executable) for name, array in arrays.items()})
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Stepper(Generic[R_co]):
     """A function with state: it takes the inputs that are no state, and returns the results that update none.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.formula.ir import Mask, Repeat, Step
 from tileir.formula.text.reading import PREVIOUS
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from tileir.formula.ir import Formula, Source
 
 
-@frozen
+@attrs.frozen
 class Reference:
     """A source of a formula.
 
@@ -33,7 +32,7 @@ class Reference:
     target: str | None
 
 
-@define
+@attrs.define
 class Scope:
     """What can be read at a place; it changes while the walk over the formula goes on.
 

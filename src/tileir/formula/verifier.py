@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.records import define
 from tileir.core.text.names import nearest
 from tileir.formula.ir import Mask, Near, Number, Region, Repeat
 from tileir.formula.text import spelling
@@ -52,7 +51,7 @@ def faults_of(formula: Formula, functions: Mapping[str, Function]) -> list[Diagn
     return check.found
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Check:
     """What is known at a step, and what was found wrong before it."""
 

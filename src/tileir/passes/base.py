@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, VerifyError, fail
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import expanded
@@ -51,7 +50,7 @@ def for_target(passes: Iterable[Pass], target: Target) -> tuple[Pass, ...]:
     return tuple(step.for_target(target) if isinstance(step, TargetedPass) else step for step in passes)
 
 
-@frozen
+@attrs.frozen
 class Named:
     """A pass as a step of a pipeline that has a name of its own."""
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core import schema
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Branch, Launch, Loop, Program
 from tileir.stripe.lower.kernel_table import KernelTable
@@ -47,7 +46,7 @@ def _stretches(works: Iterable[Work]) -> list[tuple[Work, ...]]:
     return [tuple(stretch) for stretch in found]
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Whole:
     """A program with loops while its parts change.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.errors import TileError, VerifyError
-from tileir.core.records import frozen
 from tileir.passes.base import NOT_REPEATED, label_of, run, unchecked
 from tileir.schedule.remarks import refused, remark
 from tileir.stripe.check.verifier import verify as verify_program
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
 
 
-@frozen
+@attrs.frozen
 class Skipped:
     """A pass that was left out, and what it did wrong; without a label, what went wrong once and not again."""
 

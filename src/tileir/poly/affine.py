@@ -5,7 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.shown import Shown
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def exact(value: Rational) -> Rational:
     return value
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Affine(Shown):
     """``offset + Σ coefficient·index``; ``terms`` sorted by index, without zero coefficients.
 

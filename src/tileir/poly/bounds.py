@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.errors import Diagnostic, TileError, fail
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.box import enclose
 from tileir.poly.constraint import gather, normalised, system
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _LIMIT = 2**63
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Domain:
     """The valid points of a contraction, each exactly once.
 

@@ -6,7 +6,8 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.shown import Shown
 from tileir.poly.affine import Affine
 from tileir.poly.lattice import meet
@@ -23,7 +24,7 @@ Span: TypeAlias = tuple[int | None, int | None]
 """Least and greatest value, both included; None where there is no limit."""
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class RangeConstraint(Shown):
     """``polynomial`` is an integer, and ``0 <= polynomial < bound``."""
 
@@ -105,7 +106,7 @@ def merge(constraints: Iterable[RangeConstraint]) -> tuple[RangeConstraint, ...]
     return tuple(merged.values())
 
 
-@frozen
+@attrs.frozen
 class Row:
     """``low <= Σ coefficient·index <= high`` over integer indices.
 
@@ -117,7 +118,7 @@ class Row:
     high: int | None
 
 
-@frozen
+@attrs.frozen
 class System:
     """Integer constraints in normal form: a span for each index, and the rows that link several."""
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from math import lcm
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.box import feasible
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-@frozen
+@attrs.frozen
 class Axis:
     """One axis of one access: ``polynomial`` is meant to be an integer in ``[0, size)``.
 
@@ -44,7 +45,7 @@ class Axis:
         return polynomial.indices[0] if polynomial == Affine.index(*polynomial.indices[:1] or ("",)) else None
 
 
-@frozen
+@attrs.frozen
 class Mismatch:
     """An index that stands alone in axes of two sizes: the larger one is used in part."""
 

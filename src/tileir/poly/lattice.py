@@ -10,7 +10,8 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.poly.affine import Rational, exact
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ IntegerRows: TypeAlias = tuple[tuple[int, ...], ...]
 RationalRows: TypeAlias = tuple[tuple[Rational, ...], ...]
 
 
-@frozen
+@attrs.frozen
 class Hermite:
     """The Hermite normal form of a matrix A: ``form = transform · A``.
 
@@ -177,7 +178,7 @@ def _rational_hermite(rows: Sequence[Sequence[Rational]]) -> RationalRows:
     return tuple(tuple(exact(Fraction(x, scale)) if x else 0 for x in row) for row in work[: len(pivots)])
 
 
-@frozen
+@attrs.frozen
 class Coset:
     """The points ``origin + Σ k_j · basis[j]`` for integers ``k_j``; ``basis`` is upper triangular.
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 from math import ceil, floor, gcd, prod
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.poly.affine import Affine, total
 from tileir.poly.constraint import RangeConstraint, merge
 from tileir.poly.lattice import independent, integral_points, inverse
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_RESIDUES: Final = 16  # of an index; the search for a good order of more takes too long
 
 
-@frozen
+@attrs.frozen
 class Reduced:
     """Accesses and constraints, integral in new indices ``names`` that may be any integers.
 
@@ -121,7 +122,7 @@ def _split(
     )
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Residues:
     """A residue r counts ``(r + shift) · row``."""
 
@@ -158,7 +159,7 @@ def _moves(residues: _Residues, involved: Sequence[str], constraints: Sequence[R
     return sum(1 for c in constraints if sum(c.polynomial.coefficient(name) * x for name, x in row) != 0)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Limit:
     """``0 <= factor · (index number position) < bound``, where that index is ``origin + … + span · step``."""
 

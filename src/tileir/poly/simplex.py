@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 _WORK = 1_000_000  # roughly a quarter of a second
 
 
-@define
+@attrs.define
 class Budget:
     """How many tableau entries a family of searches may still compute; each search gets a quarter of what is left."""
 
@@ -36,7 +34,7 @@ class Budget:
         return Budget(part)
 
 
-@frozen
+@attrs.frozen
 class Optimum:
     """The least value of an objective, with a point that reaches it.
 
@@ -111,7 +109,7 @@ def _tableau(names: Sequence[str], box: Mapping[str, Span], rows: Sequence[Row],
     return tableau
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Tableau:
     """``basic[i] = Σ matrix[i][j] / denominator · nonbasic[j]``; variables have numbers, the objective the last.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard
 
+import attrs
 import numpy as np
 
 from tileir.core.arithmetic import constant, fits
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import frozen
 from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
 from tileir.runtime.devices.dlpack import HOST_KINDS, imported, place_of
 from tileir.runtime.devices.refusals import advice_for, advice_on, missing_elements
@@ -58,7 +58,7 @@ class Formatted(Protocol):
         ...
 
 
-@frozen
+@attrs.frozen
 class TensorSpec:
     """Name, element type and shape of a tensor."""
 

@@ -11,7 +11,6 @@ import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
 from tileir.runtime.caches.cache import Cache
@@ -37,7 +36,7 @@ PROGRAMS: Final = 256
 
 
 @made_at_the_call
-@define(eq=False)
+@attrs.define(eq=False)
 class Context:
     """Devices and what runs on them. Thread safe.
 

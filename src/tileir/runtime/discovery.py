@@ -9,7 +9,6 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def installed() -> tuple[EntryPoint, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Registry:
     """The back ends of one context, each loaded when it is first asked for. Thread safe.
 

@@ -11,7 +11,6 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define, frozen
 from tileir.runtime.offers import NotifyingEvent
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ IDLE_SECONDS: Final = 5.0
 """How long a thread of a scheduler stays without work."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Failure:
     """An error as it was when it was caught.
 
@@ -50,7 +49,7 @@ class Failure:
             self.error.__context__ = self._context  # not what the waiter happens to handle
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class PendingEvent:
     """An event that somebody completes: an executor when its work is done, or the user.
 
@@ -187,7 +186,7 @@ def all_ended(events: Sequence[Event]) -> PendingEvent:
     return end
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Task:
     """Work, the events that it waits for, and the event that tells of its end."""
 
@@ -212,7 +211,7 @@ class _Task:
             self.event.complete(time.perf_counter() - start)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Scheduler:
     """Runs tasks in up to ``threads`` threads of its own, each as soon as all its events have completed.
 

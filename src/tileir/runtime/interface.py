@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtim
 import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
@@ -207,14 +206,14 @@ class KernelSequence(Protocol):
         ...
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Condition:
     """A byte that is not 0 where something shall run; ``argument`` is what holds it, like an argument of a launch."""
 
     argument: Any
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Repetition:
     """Works that run in order, so many times or while a condition holds, which is looked up before each turn.
 
@@ -225,7 +224,7 @@ class Repetition:
     works: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Choice:
     """Works of which only some run, in order: ``then`` where a condition holds, else ``otherwise``."""
 
@@ -276,7 +275,7 @@ class BatchingExecutor(Protocol):
         ...
 
 
-@frozen
+@attrs.frozen
 class DeviceInfo:
     """One device that a back end can see; ``dlpack`` is what DLPack calls it, its kind and number."""
 
@@ -290,7 +289,7 @@ class DeviceInfo:
 
 
 @made_at_the_call
-@frozen
+@attrs.frozen
 class Options:
     """How to compile and run; part of every cache key.
 
@@ -332,7 +331,7 @@ def _no_device(_device_id: str) -> None:
     """Return that there are no further devices."""
 
 
-@frozen
+@attrs.frozen
 class Backend(Generic[L]):
     """What an entry point of the group ``tileir.backends`` names.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.runtime.events import PendingEvent, all_ended, failure_of
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import Event
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Postponed:
     """Commands that nobody has submitted yet, as events of others come first: so none of them blocks a queue."""
 
@@ -51,7 +50,7 @@ class Postponed:
         self._events.clear()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Watchers:
     """Threads that wait for events of a driver, to call whoever wants to be called; they start when they are needed.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
@@ -79,7 +78,7 @@ def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refine
     }
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Source:
     """A refinement of the block around a node, and where in it the least element is that a use touches."""
 
@@ -87,7 +86,7 @@ class _Source:
     start: tuple[int, ...]
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Emitter:
     """Writes the blocks of one tree.
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.ops import merges
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement
 from tileir.schedule.emitter import write
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 _SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Use:
     """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations.
 
@@ -70,7 +69,7 @@ class Use:
         return Use(self.name, self.root, access, *held)
 
 
-@frozen
+@attrs.frozen
 class Segment:
     """Scalar statements that run at each point of ``loops`` inside each point of the nest."""
 
@@ -93,7 +92,7 @@ class Segment:
         return any(isinstance(s, stripe.Store) and s.index is not None for s in self.statements)
 
 
-@frozen
+@attrs.frozen
 class Nest:
     """A kernel as index spaces: outer indices, and segments in order."""
 
@@ -123,7 +122,7 @@ class Nest:
         return scope
 
 
-@frozen
+@attrs.frozen
 class Node:
     """A block to be written: either ``children`` or ``statements`` with their ``uses``.
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, refused
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Producer:
     """A kernel that makes a tensor.
 
@@ -120,7 +119,7 @@ class Producer:
         return attrs.evolve(leaf, statements=tuple(made.statements), uses=tuple(made.uses))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Inlined:
     """The statements of a leaf that computes elements, each once."""
 

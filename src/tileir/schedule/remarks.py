@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.schedule.reasons import REASONS
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
         raise ValueError(f"remark code {code!r} is not in tileir.schedule.reasons")
 
 
-@frozen
+@attrs.frozen
 class Refused:
     """What a scheduling step returns where it leaves a kernel alone: why, and the facts that decided it.
 
@@ -81,7 +80,7 @@ def strongest(said: Sequence[Refused]) -> Refused:
     return max(said, key=lambda each: (each.relevant, each.code != SILENT))
 
 
-@frozen
+@attrs.frozen
 class Done:
     """What a scheduling step may return in place of a kernel alone: kernels, and facts on what it did.
 
@@ -100,7 +99,7 @@ def done(blocks: tuple[Statement, ...] | Refused, **facts: Value) -> Done | Refu
     return blocks if isinstance(blocks, Refused) else Done(blocks, tuple(facts.items()))
 
 
-@frozen
+@attrs.frozen
 class Remark:
     """What one step of a pipeline did to a kernel, or why it did nothing.
 
@@ -146,7 +145,7 @@ def _word(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Remarks:
     """Remarks as they are made, one for each step and kernel.
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.remarks import Refused, refused
@@ -51,7 +50,7 @@ class Rearrangement(Protocol):
         ...
 
 
-@frozen
+@attrs.frozen
 class Parameter:
     """A number that the steps of a script may name, and that a tuner may change."""
 
@@ -59,7 +58,7 @@ class Parameter:
     value: Size
 
 
-@frozen
+@attrs.frozen
 class Pattern:
     """The kernels that a script is for.
 
@@ -99,7 +98,7 @@ class Pattern:
         return with_names(tree, {**pairs[0], **pairs[1]}, {**pairs[2], **pairs[3]})
 
 
-@frozen
+@attrs.frozen
 class Script:
     """Steps for the kernels that a pattern fits."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,
@@ -37,7 +36,7 @@ def no_producer(_: str) -> None:
     """Return None: nothing is known of the kernels before."""
 
 
-@frozen
+@attrs.frozen
 class Known:
     """What steps may speak of beside the loops and the memory of a kernel.
 

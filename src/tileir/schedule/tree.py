@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use, analyse
@@ -41,7 +40,7 @@ class Tail(enum.Enum):
     SHIFT = "shift"  # the last iteration is a whole one that overlaps the one before it: it stores the same again
 
 
-@frozen
+@attrs.frozen
 class Leaf:
     """Scalar statements that run at each point of the loops around them."""
 
@@ -60,7 +59,7 @@ class Leaf:
         )
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """A loop ``0 <= name < size`` over a body, which runs in order.
 
@@ -98,7 +97,7 @@ class Loop:
 Item: TypeAlias = Loop | Leaf
 
 
-@frozen
+@attrs.frozen
 class Tree:
     """A kernel as loops.
 
@@ -257,7 +256,7 @@ def map_leaves(items: tuple[Item, ...], mapping: Mapping[str, Affine], *tests: A
     return tuple(result)
 
 
-@frozen
+@attrs.frozen
 class Replaced:
     """What a step puts in the place of a loop, and the memory that goes with it to the body around."""
 

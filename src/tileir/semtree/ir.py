@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import Apply as Apply
@@ -57,7 +56,7 @@ _UPDATED: Final = role(Role.UPDATED, Subscript)
 _PLACE: Final = role(Role.PLACE, Subscript)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Declare(Node):
     """Introduce a variable, visible to the end of the enclosing list of statements."""
 
@@ -65,7 +64,7 @@ class Declare(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class DeclareArray(Node):
     """Introduce an array of ``size`` elements with undefined content; ``alignment`` in bytes."""
 
@@ -76,7 +75,7 @@ class DeclareArray(Node):
     alignment: int = 64
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Assign(Node):
     """Set a variable or array elements."""
 
@@ -84,7 +83,7 @@ class Assign(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class For(Node):
     """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0.
 
@@ -99,7 +98,7 @@ class For(Node):
     kind: LoopKind = LoopKind.SERIAL
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class If(Node):
     """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
 
@@ -108,14 +107,14 @@ class If(Node):
     otherwise: tuple[Stmt, ...] = attrs.field(default=(), metadata=BODY)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Barrier(Collective):
     """All threads of the group wait here, and see each other's writes to local arrays."""
 
     form: ClassVar[str] = "barrier()"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class AsyncCopy(Deferred):
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
@@ -124,14 +123,14 @@ class AsyncCopy(Deferred):
     source: Subscript = attrs.field(metadata=_READ)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class AsyncCommit(Node):
     """Make one group of the copies that this thread has begun since the last one."""
 
     form: ClassVar[str] = "async_commit()"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class AsyncWait(Node):
     """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
 
@@ -139,7 +138,7 @@ class AsyncWait(Node):
     pending: int = 0
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class MatrixOperand(Node):
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``.
 
@@ -160,7 +159,7 @@ class MatrixOperand(Node):
     held: int = 0
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class MatrixMultiply(Collective):
     """Add ``left @ right`` to what the threads of a fragment hold together; all threads of a group run it.
 
@@ -178,7 +177,7 @@ class MatrixMultiply(Collective):
     right: MatrixOperand = attrs.field(metadata=PART)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Exchange(Collective):
     """Set elements to those that another thread holds of ``source``: the one whose number differs in the bits ``mask``.
 
@@ -191,7 +190,7 @@ class Exchange(Collective):
     source: Subscript = attrs.field(metadata=_READ)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Channel(Collective):
     """Take a step of a channel: a queue of messages, each of which is some copies that a group makes to local memory.
 
@@ -204,7 +203,7 @@ class Channel(Collective):
     channel: Subscript = attrs.field(metadata=_PLACE)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class BulkCopy(Collective, Deferred):
     """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
 
@@ -230,7 +229,7 @@ class BulkCopy(Collective, Deferred):
     fold: tuple[int, int, int] = (0, 0, 0)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -244,7 +243,7 @@ Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Param(Node):
     """An array that the caller passes: ``size`` elements of ``dtype``.
 
@@ -259,7 +258,7 @@ class Param(Node):
     no_alias: bool = True
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class KernelFunction(Whole):
     """A kernel over a launch grid.
 
@@ -282,7 +281,7 @@ class KernelFunction(Whole):
         return f"{called}: {counted(statements_in(self.body), 'statement')}"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Buffer(Node):
     """Dense row-major memory; ``data`` holds the bytes of a constant, little-endian."""
 
@@ -298,7 +297,7 @@ class Buffer(Node):
         return prod(self.shape)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Launch(Node):
     """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
 
@@ -306,14 +305,14 @@ class Launch(Node):
     arguments: tuple[str, ...] = attrs.field(metadata=USES)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class While(Node):
     """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
 
     buffer: str = attrs.field(metadata=USES)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Loop(Node):
     """Run ``works``, in order, again and again: so many times, from 1 on, or while a condition holds, maybe never."""
 
@@ -321,7 +320,7 @@ class Loop(Node):
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Branch(Node):
     """Run ``then``, in order, where the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
 
@@ -333,7 +332,7 @@ class Branch(Node):
 Work: TypeAlias = Launch | Loop | Branch
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Program(ShownProgram, Whole):
     """Kernels, the buffers between them, and works in an order that respects all dependencies."""
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
@@ -38,7 +37,7 @@ class Overlap(enum.Enum):
     EXACT = "both touch the same box of elements"
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Reach:
     """What a statement may touch of one piece of memory.
 
@@ -63,7 +62,7 @@ class Reach:
     writes: bool
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class PlacedReach:
     """Bytes of a location that a statement may touch.
 
@@ -83,7 +82,7 @@ class PlacedReach:
 AnyReach: TypeAlias = Reach | PlacedReach
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _View:
     """A refinement in terms of the memory behind it; ``start`` is None where axes differ on the way."""
 
@@ -93,7 +92,7 @@ class _View:
     root: Refinement
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Aliases:
     """The memory behind the views of one block, and the values of its indices in terms of all blocks around it."""
 

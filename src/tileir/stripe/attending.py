@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.records import frozen
 from tileir.stripe.blocks import Special
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ STAGES: Final = 2
 """Tiles of keys and of values that are in local memory at a time: of one, and of the one that is copied meanwhile."""
 
 
-@frozen
+@attrs.frozen
 class Attending:
     """The parameters of ``attend``.
 

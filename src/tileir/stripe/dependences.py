@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define
 from tileir.stripe.aliases import Aliases, Overlap, PlacedReach, compare, contains
 from tileir.stripe.ir import scalar_inputs, scalar_output
 
@@ -30,7 +29,7 @@ _MOST_PENDING: Final = 64
 """Beyond so many unordered writes to one piece of memory the next one waits for all accesses, whatever it touches."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Order:
     """Which statements follow which, directly or not, as statements are added in order.
 
@@ -107,7 +106,7 @@ def requirements(scope: Scope) -> Iterator[tuple[int, ...]]:
         yield tuple(sorted(found - {number}))
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Accesses:
     """Reads and writes of one piece of memory, or of one stretch of bytes, that later ones may have to follow."""
 
@@ -138,7 +137,7 @@ class _Accesses:
         return waited
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Arena:
     """Accesses to the bytes of memories of one name, by the stretches that are touched."""
 
@@ -165,7 +164,7 @@ class _Arena:
         return self._stretches[stretch]
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Pending:
     """Accesses that later ones may have to follow, by the memory that they touch."""
 

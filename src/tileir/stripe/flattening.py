@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Block, Branch, Carry, Direction, Launch, Loop, Program, Special, While
@@ -98,7 +97,7 @@ def _remember(
                 _remember(kernels, inner, held, known)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Flattening:
     """A program while it is made of blocks.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
+
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.records import frozen
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from tileir.stripe.tags import Tags, TagValue
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Product(Node):
     """A product of matrices by the fragment of that name: :class:`Index.role` says what its indices move along."""
 
     fragment: str
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Pipeline(Node):
     """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
 
@@ -36,7 +37,7 @@ class Pipeline(Node):
     stages: int
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Copy(Node):
     """Copies ahead, in a block with :class:`Pipeline`.
 
@@ -50,7 +51,7 @@ class Copy(Node):
     strides: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Repair(Node):
     """A block that writes again what is there, unless an instruction before took terms in that constraints leave out.
 
@@ -102,7 +103,7 @@ class RoleKind(enum.Enum):
         return self in (RoleKind.LANE, RoleKind.ELEMENT)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Role(Node):
     """What an index of a product moves along; ``bit`` is 0 where none belongs to it."""
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.schema import slots
 from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.stripe import blocks as stripe
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Parameter(Node):
     """Memory that a kernel is launched on, as far as the kernel knows it."""
 
@@ -33,7 +32,7 @@ class Parameter(Node):
     bank_dim: int | None = None
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Kernel(Whole):
     """A block whose views have names of ``parameters`` as their sources; it has no name, comments or deps itself."""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.dependences import order_of
 from tileir.stripe.ir import Block, Direction, views_read, views_written
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Refinement
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Lifetime:
     """An allocation, and when it is in use.
 
@@ -104,7 +103,7 @@ def _runs_once(block: Block) -> bool:
     return not (block.indices or block.constraints or LOOP in block.tags)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Coexistence:
     """Tells which allocations in ``root``, a block, may be in use at the same time.
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.core.records import define
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_table import launched
@@ -92,7 +91,7 @@ def view_of(memory: Refinement, direction: Direction) -> Refinement:
     return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Nesting:
     """Blocks of a program while they are made."""
 

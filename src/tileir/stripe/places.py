@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.stripe.lower.kernel_builder import axis_index
 from tileir.typed.ir import Cast, Constant, Coordinate, Elementwise, Reshape
@@ -22,7 +21,7 @@ _DEPTH: Final = 24
 """Places are computed in a few operations; longer chains are not looked through."""
 
 
-@frozen
+@attrs.frozen
 class Place:
     """The sum of an affine in the indices of a kernel, and of the elements of a tensor, from 0 to ``high``, if any."""
 
@@ -31,7 +30,7 @@ class Place:
     high: int = 0
 
 
-@frozen
+@attrs.frozen
 class Places:
     """What the operations of a function say about the places that they compute.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.core.text.shown import Shown, ShownWhole
 from tileir.poly.affine import Affine
 
@@ -34,7 +35,7 @@ class Whole(Node, ShownWhole):
     __slots__ = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Device(Node):
     """One step of a location: ``name[units…]``."""
 
@@ -46,7 +47,7 @@ Location: TypeAlias = tuple[Device, ...]
 """Where data lives or code runs, outermost device first; () is unspecified."""
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Dim(Node):
     """Extent of one axis, and the distance of neighbours in elements."""
 
@@ -54,7 +55,7 @@ class Dim(Node):
     stride: int
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class TensorShape(Node):
     """Element type, and extent and stride of each axis."""
 

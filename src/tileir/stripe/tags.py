@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
 """What a lowering to the semtree makes of what carries a tag. Nothing else reads a schedule."""
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Tags(Node):
     """A set of names, each with a value or None; sorted by name, each name once."""
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from tileir.core.records import define
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -71,7 +69,7 @@ def _numbered(name: str, number: int) -> str:
     return f"{name}_of_{number}"
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Batches:
     """Runs items in batches of ``size`` on one device, each batch once."""
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
-from tileir.core.records import define, frozen
 from tileir.testing.batches import run_together
 from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.subject import Array, Subject
@@ -31,7 +30,7 @@ INTERPRETER: Final = "interpreter"
 _REPORT_SECONDS: Final = 10.0
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Tally:
     """What was compared so far."""
 
@@ -53,7 +52,7 @@ class _Tally:
                 self.worst[device] = max(self.worst.get(device, 0.0), apart)
 
 
-@frozen
+@attrs.frozen
 class Comparison:
     """Which programs run on which devices.
 

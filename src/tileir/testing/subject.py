@@ -15,7 +15,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import define, frozen
 from tileir.driver.executable import Executable
 from tileir.driver.executable import compile as compile_function
 from tileir.runtime.context import Context
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Subject:
     """One device, in a context of its own that keeps nothing on disk.
 
@@ -163,7 +162,7 @@ class BoomError(Exception):
     """An error that no back end raises by itself."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Gate:
     """An event with no more than the protocol asks for: no ``then``."""
 

@@ -14,7 +14,6 @@ import numpy as np
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import TileError
 from tileir.core.ops import OPS, Op
-from tileir.core.records import frozen
 from tileir.driver.jit import evaluate
 from tileir.testing.values import Array, bound, check_close, small, special, to_cast
 from tileir.tile.text.parser import parse
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Evaluated:
     """A program and its arguments.
 

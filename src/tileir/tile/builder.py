@@ -26,7 +26,6 @@ import numpy as np
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation
-from tileir.core.records import frozen
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import methods_at_the_call
 from tileir.tile.building.assembly import assemble
@@ -48,7 +47,7 @@ __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index"
 
 
 @methods_at_the_call
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class FunctionBuilder:
     """Records one function. Statements keep the order in which they were written."""
 

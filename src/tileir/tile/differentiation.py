@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Attribute, Call, Function, Input, IntLiteral, Name, Output
 from tileir.tile.traversal import dimensions
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Expr, Statement
 
 
-@frozen
+@attrs.frozen
 class Differentiated:
     """A function that computes derivatives of another one.
 

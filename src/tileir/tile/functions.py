@@ -14,14 +14,13 @@ import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import OPS, Op
-from tileir.core.records import frozen
 from tileir.core.text.advice import meant, own_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@frozen
+@attrs.frozen
 class Builtin:
     """One function that Tile knows.
 

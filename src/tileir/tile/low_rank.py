@@ -14,7 +14,6 @@ import numpy as np
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Binary, BinaryOperator, Constant, Contraction, IndexName, Input, Name
 
@@ -29,7 +28,7 @@ COST_OF_A_PART: Final = 16
 """What a further window of rank one costs beside its products: two pictures are written and read."""
 
 
-@frozen
+@attrs.frozen
 class Approximation:
     """A window that was replaced.
 

@@ -15,7 +15,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.core.records import define, frozen
 from tileir.core.text.names import nearest
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
@@ -195,7 +194,7 @@ def _reshaped(box: Box, shape: Shape, source: Shape) -> Box:
     return tuple(found)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Known:
     """Values that do not depend on inputs, computed where they choose elements."""
 
@@ -286,7 +285,7 @@ _SHIFTS: Final = ((1, 2), (7, 5))
 """By which rows and columns places are compared that have to look alike: no period divides all of either's."""
 
 
-@frozen
+@attrs.frozen
 class Reach:
     """How many rows are read above and below the place of an element, and how many columns left and right of it."""
 

@@ -12,9 +12,8 @@ from fractions import Fraction
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import attrs
 import numpy as np
-
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ _CHUNK: Final = 1 << 17
 _SAFE: Final = 1 << 62
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Form:
     """``coefficients · point + offset``, at every valid point ``step`` times an integer in ``[0, count)``."""
 
@@ -37,7 +36,7 @@ class _Form:
     count: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Basis:
     """Independent forms that determine a point: ``point = rows · (values - offsets) / divisor``."""
 

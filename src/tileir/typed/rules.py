@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.dtype import DType, arithmetic_type, promote, promote_all
 from tileir.core.dtype import accumulator as accumulator_of
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@frozen
+@attrs.frozen
 class ContractionTypes:
     """The dtypes of a contraction.
 

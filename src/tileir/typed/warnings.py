@@ -15,7 +15,6 @@ import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
-from tileir.core.records import define, frozen
 from tileir.poly.inside import axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
 from tileir.tile.checks.unused import allowed, in_order
@@ -85,7 +84,7 @@ def _is_exact(value: float) -> bool:
     return isinstance(value, int) or (value == int(value) and abs(value) <= 1 << 53)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Collector:
     """Makes warnings of what inference finds."""
 
@@ -145,7 +144,7 @@ def _loss(given: DType, dtype: DType) -> str:
     return f"{given.value} becomes {dtype.value} here, {what}: cast one of the operands, to say what you mean"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Accesses:
     """The accesses of one contraction, as they were written and as numbers."""
 

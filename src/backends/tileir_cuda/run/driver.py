@@ -14,7 +14,6 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import define, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +41,7 @@ _STICKY: Final = frozenset(
 _ATTRIBUTE: Final = driver.CUdevice_attribute
 
 
-@frozen
+@attrs.frozen
 class Card:
     """One card, as the driver counts them."""
 
@@ -54,7 +53,7 @@ class Card:
     memory_bytes: int
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Process:
     """Whether this process, or the one that it was forked from, has used the driver; and the contexts."""
 

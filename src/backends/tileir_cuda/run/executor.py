@@ -13,7 +13,6 @@ from cuda.bindings import driver
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define, frozen
 from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
 from tileir_cuda.architectures import ALIGNMENT
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from tileir_cuda.run.kernels import BoundCudaKernel
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Module:
     """Code that the driver has loaded on a card."""
 
@@ -59,7 +58,7 @@ def _unload(native: Any, card: int) -> None:
         driver.cuModuleUnload(native)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class CudaExecutor:
     """Owns a stream and memory of one card; may be used from several threads.
 

@@ -10,7 +10,6 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
-from tileir.core.records import frozen
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emitter import blocks, has_maps, threads
 from tileir_cuda.run.driver import checked
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir_cuda.run.stream import Stream
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class CudaKernel:
     """One kernel, ready to run from any thread.
 
@@ -114,7 +113,7 @@ class CudaKernel:
             raise ArgumentError((Diagnostic("TIL706", message),))
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class BoundCudaKernel:
     """A launch whose buffers are checked and packed. It may run again while an earlier run has not completed."""
 

@@ -10,7 +10,6 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 from tileir_cuda.boxes import MAP_BYTES, tensor_maps
 from tileir_cuda.run.driver import checked
 
@@ -41,7 +40,7 @@ _SWIZZLES: Final = {
 }
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Maps:
     """The tensor maps of one kernel; may be used from several threads."""
 

@@ -13,7 +13,6 @@ import numpy as np
 from cuda.bindings import driver
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.records import define
 from tileir.runtime.arrays import address_of
 from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.run.driver import checked, enter, inherited
@@ -36,7 +35,7 @@ SHARE: Final = 8
 """Spare memory is at most this part of what the card has."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class CudaBuffer:
     """Memory of a card.
 
@@ -86,7 +85,7 @@ class CudaBuffer:
         return CudaBuffer(self.address + offset, nbytes, self.stream, self)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class AdoptedCudaBuffer(CudaBuffer):
     """Memory of somebody else, which may lie anywhere."""
 
@@ -96,7 +95,7 @@ class AdoptedCudaBuffer(CudaBuffer):
         return self.address & -self.address or ALIGNMENT
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Pool:
     """Allocates memory of one card, and keeps what comes back, within a bound.
 

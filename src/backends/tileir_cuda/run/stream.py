@@ -15,7 +15,6 @@ from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 from tileir.runtime.events import Failure, failure_of
 from tileir.runtime.postponed import Postponed, Watchers, failed
 from tileir_cuda.run.driver import NOT_READY, SUCCESS, checked, enter, fault
@@ -33,7 +32,7 @@ WAITING: Final = 64
 """How many threads may wait for events, to call whoever wants to be called; they start when they are needed."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class CudaEvent:
     """A piece of work in a stream. It fulfils :class:`tileir.runtime.interface.Event`."""
 
@@ -110,7 +109,7 @@ class CudaEvent:
             self.stream.give_back(self._begin, self._end)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Stream:
     """One stream of one card. Thread safe.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device.capabilities import Capabilities, capabilities
 from tileir_opencl.device.platforms import Found, scan
@@ -20,7 +21,7 @@ DLPACK_KIND: Final = 4
 """What DLPack calls devices of OpenCL."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Device:
     """One device: what others see of it, the driver's handle, and what it can do."""
 

@@ -8,10 +8,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ NVIDIA_LIBRARY: Final = "libnvidia-opencl.so.1"
 POCL_ADVICE: Final = "for a processor, run: pip install pocl-binary-distribution"
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Found:
     """One device, its platform, and what tells it from its like.
 
@@ -54,7 +54,7 @@ class Found:
         return 0 if self.device.type & cl.device_type.GPU else 1
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Scan:
     """What one look at the ICD loader found.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 _HALVES: Final = {0: ".lo", 1: ".hi"}
 
 
-@define
+@attrs.define
 class Environment:
     """What names mean at one point of a kernel."""
 

@@ -14,7 +14,6 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.semtree.ir import Apply
 from tileir.semtree.matrices import period
 from tileir_opencl.emit.expressions import evaluate
@@ -97,7 +96,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> 
                 out.writer.line(f"{function}({sums} + {first.at(PRODUCT)} + {at}, {a[row]}, {pair});")
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Held:
     """Takes fragments of the left operand from a private array, where they lie as instructions want them."""
 
@@ -138,7 +137,7 @@ def _multiplier(out: KernelText, dtype: DType, step: int) -> str:
     return _function(out, name, "void", "float *sums, uint4 a, uint2 b", f'asm volatile("{code}" : {sums} : {inputs});')
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Fragments:
     """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
 

@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.dots import plain_dot
@@ -58,7 +57,7 @@ WIDTHS: Final = (16, 8, 4, 3, 2, 1)
 """The lanes that OpenCL has."""
 
 
-@frozen
+@attrs.frozen
 class Chunk:
     """``lanes`` lanes of a vector, from number ``first`` on."""
 
@@ -100,7 +99,7 @@ def _chunks(lanes: int, dtypes: tuple[DType, ...], features: Features) -> Iterat
         first += width
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Splitter:
     """Splits the vectors whose number of lanes is in ``chunks``."""
 

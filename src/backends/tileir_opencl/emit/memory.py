@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir_opencl.emit.logic import compared
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM, UNARY, register, vector
 from tileir_opencl.emit.text import Value, call, canonical, integer, lane_of, masked
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir_opencl.emit.text import KernelText
 
 
-@frozen
+@attrs.frozen
 class Place:
     """An array: the pointer to its first element, with the qualifiers of what it points to, and that one's alignment.
 

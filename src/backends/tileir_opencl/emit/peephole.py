@@ -10,9 +10,10 @@ import enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.semtree.analysis.ranges import is_defined, is_number
 from tileir.semtree.ir import Apply, Assign, Const
 
@@ -35,7 +36,7 @@ class Builtin(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen
+@attrs.frozen
 class Call:
     """A function of operands; its result has the type of the last."""
 
@@ -43,7 +44,7 @@ class Call:
     args: tuple[Expr, ...]
 
 
-@frozen
+@attrs.frozen
 class Row:
     """A pattern, named by its law; ``fast`` says that it holds under ``fast_math`` only."""
 

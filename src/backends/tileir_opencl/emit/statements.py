@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.records import define
 from tileir.semtree.ir import (
     Assign,
     AsyncCommit,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, Stmt
 
 
-@define
+@attrs.define
 class Statements:
     """Writes the statements of one kernel.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.records import define, frozen
 from tileir.core.text.writer import Writer
 from tileir_opencl.emit.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir_opencl.device.features import Features
 
 
-@frozen
+@attrs.frozen
 class Value:
     """A C expression.
 
@@ -49,7 +48,7 @@ class Value:
         return attrs.evolve(self, type=kind, known=None, splat=None)
 
 
-@define
+@attrs.define
 class Helpers:
     """The helper functions of one program, in the order of their first use."""
 
@@ -70,7 +69,7 @@ class Helpers:
         return tuple(self._functions.values())
 
 
-@define
+@attrs.define
 class KernelText:
     """The body of one kernel function.
 

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 import pyopencl as cl
 
-from tileir.core.records import define
 from tileir_opencl.run.faults import refused
 from tileir_opencl.run.process import use_drivers
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 READ_WRITE: Final = cast("cl.map_flags", cl.map_flags.READ | cl.map_flags.WRITE)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class OpenCLBuffer:
     """A buffer of one context.
 
@@ -96,7 +95,7 @@ class OpenCLBuffer:
             view.base.release(self.commands.native).wait()
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class PooledBuffer(OpenCLBuffer):
     """Memory from a pool, which gets it back when nobody refers to the buffer any more.
 
@@ -138,7 +137,7 @@ def _release(parts: list[cl.Buffer]) -> None:
         parts.pop().release()
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class PartialBuffer(OpenCLBuffer):
     """A part of another buffer, which it keeps alive.
 
@@ -152,14 +151,14 @@ class PartialBuffer(OpenCLBuffer):
     offset: int
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class AdoptedBuffer(OpenCLBuffer):
     """Memory that somebody else made, whom it keeps alive."""
 
     owner: object = attrs.field(repr=False)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class SharedBuffer(OpenCLBuffer):
     """The memory of an array, which the device works on in place."""
 

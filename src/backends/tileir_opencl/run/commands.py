@@ -8,7 +8,6 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 from tileir.runtime.postponed import Postponed, failed
 from tileir_opencl.run.events import InFlight, OpenCLEvent, sorted_out
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
@@ -27,7 +26,7 @@ BATCH: Final = 32
 """How many commands are put into a queue at most before the device is told to begin."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Commands:
     """Commands of one device. Thread safe.
 

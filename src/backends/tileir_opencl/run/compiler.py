@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.semtree.check.verifier import verify
 from tileir_opencl.device.devices import Device, device_of
 from tileir_opencl.emit.emitter import emit
@@ -32,7 +31,7 @@ KERNELS: Final = 4
 """Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OpenCLCompiler:
     """Compiles for one device; may be used from several threads."""
 

@@ -11,7 +11,6 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import define
 from tileir.runtime.events import Failure, failure_of
 from tileir.runtime.postponed import Watchers
 from tileir_opencl.run.faults import failed_command
@@ -46,7 +45,7 @@ class Queue(Protocol):
         ...
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class OpenCLEvent:
     """A command in a queue. It fulfils :class:`tileir.runtime.interface.Event`.
 
@@ -158,7 +157,7 @@ class OpenCLEvent:
         return list(past.values())
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class InFlight:
     """Commands that may not have completed, in the order in which they entered the queue.
 

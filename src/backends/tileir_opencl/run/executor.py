@@ -10,7 +10,6 @@ import numpy as np
 import pyopencl as cl
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.records import define
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
@@ -44,7 +43,7 @@ IN_PLACE: Final = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
 IN_PLACE_READ_ONLY: Final = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class OpenCLExecutor:
     """Owns a queue and memory of one device; may be used from several threads.
 

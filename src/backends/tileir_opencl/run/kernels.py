@@ -10,7 +10,6 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
-from tileir.core.records import frozen
 from tileir_opencl.emit.emitter import scratch_bytes
 from tileir_opencl.run.buffers import OpenCLBuffer
 from tileir_opencl.run.programs import handle_of
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from tileir_opencl.run.programs import NativeProgram
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OpenCLKernel:
     """One kernel, ready to run. Several threads may launch it at a time: each takes a handle of its own.
 
@@ -121,7 +120,7 @@ class OpenCLKernel:
             raise ArgumentError((Diagnostic("TIL706", message),))
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class BoundOpenCLKernel:
     """A launch whose buffers are checked and set. It may run again while an earlier run has not completed."""
 

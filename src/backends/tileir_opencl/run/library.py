@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir_opencl.emit.emitter import symbol
 from tileir_opencl.run.programs import NativeProgram, binary_of
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Part:
     """The program of some kernels of a library, which may still be being built.
 
@@ -42,7 +41,7 @@ class Part:
         return self._program()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OpenCLLibrary:
     """Kernels, their source, and the driver's programs.
 

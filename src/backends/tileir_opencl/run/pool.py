@@ -11,7 +11,6 @@ import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ SHARE: Final = 8
 """Spare memory is at most this part of what the device has."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Pool:
     """Allocates memory of one context, and keeps what comes back, within a bound.
 

@@ -10,13 +10,12 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import define
 
 if TYPE_CHECKING:
     from tileir_opencl.device.platforms import Found
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Process:
     """Whether this process, or the one that it was forked from, has used drivers; and its contexts."""
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SWEEPS: Final = 6
 
 
-@frozen
+@attrs.frozen
 class Wire:
     """One thing that another reads; ``places`` are a layer and a slot in each layer that the wire passes."""
 
@@ -27,7 +27,7 @@ class Wire:
     places: tuple[tuple[int, float], ...]
 
 
-@frozen
+@attrs.frozen
 class Drawing:
     """Where nodes and wires go.
 

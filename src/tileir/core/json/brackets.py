@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _LINE_END: Final = re.compile(r"[ \t]*(?://[^\n]*)?(?:\n|\Z)")
 _TOKEN: Final = re.compile(r"""//[^\n]*|"(?:[^"\\\n]|\\.)*"?|(?P<bracket>[\[\]{}])""")
 
 
-@frozen
+@attrs.frozen
 class Misplaced:
     """A bracket that is likely to be wrong, or to lack its counterpart.
 

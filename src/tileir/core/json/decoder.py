@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, get_args, get_origin, get_ty
 import attrs
 
 from tileir.core.json.encoder import field_names
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
@@ -60,7 +59,7 @@ def is_shallow(document: object) -> bool:
     return False
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Choice:
     """What may stand somewhere: by the JSON type of the value, and for objects by their tag."""
 
@@ -167,7 +166,7 @@ def _record_decoder(decoders: tuple[Decoder, ...]) -> Decoder:
     return decode
 
 
-@frozen(slots=False, repr=False)
+@attrs.frozen(slots=False, repr=False)
 class _NodeDecoder:
     """Decodes the nodes of one class."""
 

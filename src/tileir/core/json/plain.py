@@ -11,7 +11,6 @@ import attrs
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.json.brackets import brackets_of, misplaced
 from tileir.core.json.decoder import MAX_DEPTH, is_shallow
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
 
@@ -109,7 +108,7 @@ def _way(path: Iterable[str | int | None]) -> Path:
     return tuple(part for part in path if part is not None)
 
 
-@frozen
+@attrs.frozen
 class Reader:
     """Reads values of known shape, and collects what does not fit; what it returns then is of no use.
 

@@ -11,9 +11,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ ENDPOINT: Final = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<number>\d{1,9})\])?\
 """An end of a bus: ``SRAM[0]`` is one unit, ``SRAM`` all units of that name."""
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class MemoryUnit:
     """Memories of one kind.
 
@@ -58,7 +59,7 @@ class MemoryUnit:
         return self.line_bytes > 0
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class ExecutionUnit:
     """Units of one kind that compute.
 
@@ -84,7 +85,7 @@ class ExecutionUnit:
         return rates.get(dtype, rates.get(None, 0))
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class TransferUnit:
     """Units of one kind that move data and keep none, such as engines of direct memory access."""
 
@@ -96,7 +97,7 @@ Unit: TypeAlias = MemoryUnit | ExecutionUnit | TransferUnit
 U = TypeVar("U", bound=Unit)
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Bus:
     """A way for data from any of its sources to any of its sinks.
 
@@ -114,7 +115,7 @@ class Bus:
     count: int = 1
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class HardwareModel:
     """A machine.
 

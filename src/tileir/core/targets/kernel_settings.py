@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.template_expressions import power_of_two_below
 
@@ -36,7 +35,7 @@ _WIDTH: Final = 64
 """Bytes of a memory transaction where no cache tells."""
 
 
-@frozen
+@attrs.frozen
 class KernelSettings:
     """How kernels should be cut for a device.
 

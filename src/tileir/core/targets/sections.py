@@ -11,7 +11,6 @@ import attrs
 from tileir.core.errors import fail
 from tileir.core.json.brackets import misplaced
 from tileir.core.json.plain import places_of, read_json
-from tileir.core.records import define, frozen
 from tileir.core.targets.template import Filled, filled
 from tileir.core.targets.template_parser import TAG
 from tileir.core.text.span import Source, Span
@@ -36,7 +35,7 @@ _OTHER: Final = {"}": "]", "]": "}"}
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 
 
-@frozen
+@attrs.frozen
 class Section:
     """The value of a member as it was written: characters ``start`` to ``stop`` of ``source``."""
 
@@ -105,7 +104,7 @@ def _tokens(text: str) -> Iterator[re.Match[str]]:
     return (match for match in _TOKEN.finditer(text) if match.lastgroup != "skip")
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Tokens:
     """Tokens from left to right; the only mutable state is the position."""
 

@@ -26,7 +26,6 @@ from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Reader
-from tileir.core.records import frozen
 from tileir.core.targets.generic_hardware import generic_hardware
 from tileir.core.targets.hardware_json import from_value
 from tileir.core.targets.kernel_settings import facts_from, read_settings
@@ -54,7 +53,7 @@ _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 _SUFFIX: Final = ".json"
 
 
-@frozen
+@attrs.frozen
 class Parameter:
     """What a target leaves open; without a default it must be given."""
 
@@ -63,7 +62,7 @@ class Parameter:
     default: Scalar | None = None
 
 
-@frozen
+@attrs.frozen
 class TargetFile:
     """A target as it was written: what its sections say when they are filled in is not known yet.
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.records import define, frozen
 from tileir.core.targets.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate
 from tileir.core.targets.template_parser import Choice, Loop, Output, Setting, Text, parse_template
 from tileir.core.text.names import nearest
@@ -34,7 +33,7 @@ _MOST_CHARACTERS: Final = 1 << 20
 """By how much a template may grow."""
 
 
-@frozen
+@attrs.frozen
 class Filled:
     """A text with all parts filled in.
 
@@ -94,7 +93,7 @@ class _StoppedError(Exception):
     """A template is over a limit; the fault is noted."""
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Rendering:
     """What a template has been filled in to so far: this and its budget are the only state."""
 

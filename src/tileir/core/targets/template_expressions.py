@@ -10,7 +10,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.records import define, frozen
+import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class ExhaustedError(Exception):
     """A template takes more steps, or makes more text, than it may."""
 
 
-@define
+@attrs.define
 class Budget:
     """The steps that a template may still take: the only state of its evaluation."""
 
@@ -138,7 +138,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Value], budget: Budget) -> Valu
         raise ExpressionError("this is nested too deeply") from None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Evaluation:
     names: Mapping[str, Value]
     budget: Budget

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
+
 from tileir.core.errors import TileError, fail
-from tileir.core.records import define, frozen
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.span import Source, Span
 
@@ -31,14 +32,14 @@ _MOST_PARTS: Final = 10_000
 _MOST_DEPTH: Final = 16
 
 
-@frozen
+@attrs.frozen
 class Text:
     """Characters that stand as they are."""
 
     span: Span
 
 
-@frozen
+@attrs.frozen
 class Output:
     """A value that is filled in."""
 
@@ -46,7 +47,7 @@ class Output:
     value: ast.expr
 
 
-@frozen
+@attrs.frozen
 class Setting:
     """A name that has a value from here on."""
 
@@ -55,7 +56,7 @@ class Setting:
     value: ast.expr
 
 
-@frozen
+@attrs.frozen
 class Choice:
     """Parts that count if a test holds, and others if it does not."""
 
@@ -65,7 +66,7 @@ class Choice:
     other: tuple[Part, ...]
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """Parts that are repeated for each item of a list."""
 
@@ -111,7 +112,7 @@ def _trimmed(span: Span, *, right: bool) -> Span:
     return Span(span.source, span.start, span.start + len(span.text.rstrip())) if right else span
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Parser:
     """Recursive descent over the pieces of one template; the only mutable state is the position."""
 

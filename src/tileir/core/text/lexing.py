@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVa
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError
-from tileir.core.records import define
 from tileir.core.text.span import Source, Span
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class AbandonError(Exception):
     """What is being read cannot be completed; the fault is reported, the caller recovers."""
 
 
-@define
+@attrs.define
 class Faults:
     """The faults of one text, as they were found."""
 
@@ -99,7 +98,7 @@ class Tokens(Protocol):
         """Return the next token; at the end of the text, an ``END`` as often as asked."""
 
 
-@define
+@attrs.define
 class Lexer:
     """Reads the tokens of a pattern, which has a group for each kind; those of the group ``sign`` are their own kind.
 
@@ -130,7 +129,7 @@ class Lexer:
                 self.faults.report(self.code, self.advice(word), Span(self.source, start, stop))
 
 
-@define
+@attrs.define
 class Cursor:
     """A place in a stream of tokens: look at one, take it, say what was expected."""
 

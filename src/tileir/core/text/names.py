@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -16,7 +14,7 @@ _LONG: Final = 100
 """Characters of a list that stands in one line with what is said before it."""
 
 
-@define
+@attrs.define
 class NameScope:
     """Names in use in one scope; the only mutable state is the scope itself."""
 

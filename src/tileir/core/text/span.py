@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
-
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -28,7 +26,7 @@ _MOST_CODE = 512
 _KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Source:
     """A text with a name to show in errors. Compared by identity: spans point into one source."""
 
@@ -46,7 +44,7 @@ class Source:
         return tuple(starts)
 
 
-@frozen
+@attrs.frozen
 class Span:
     """The characters ``start`` to ``stop`` (exclusive) of a source.
 

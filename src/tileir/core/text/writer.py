@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -42,7 +40,7 @@ def bytes_of_text(text: str) -> bytes:
     return bytes.fromhex(text)
 
 
-@define
+@attrs.define
 class Writer:
     """Lines of one text, collected in order."""
 

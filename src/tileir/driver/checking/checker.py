@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError
-from tileir.core.records import frozen
 from tileir.core.targets.target import Target
 from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.driver.checking.shrinking import Difference, Finding
@@ -84,7 +83,7 @@ def check_program(
     return check.through(program, tuple(passes), target)
 
 
-@frozen
+@attrs.frozen
 class Check:
     """Inputs, and the results that every step has to give."""
 

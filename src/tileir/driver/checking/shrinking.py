@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.core.records import frozen
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def _with_size(types: Types, axes: list[tuple[str, int]], size: int) -> Types:
     return result
 
 
-@frozen
+@attrs.frozen
 class Difference:
     """One element that a step changed.
 
@@ -105,7 +104,7 @@ class Difference:
         return f"{place} was {self.before} and is {self.after}"
 
 
-@frozen
+@attrs.frozen
 class Finding:
     """The first step after which a program means something else.
 

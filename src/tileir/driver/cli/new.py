@@ -8,16 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import click
 
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Template:
     """What the wheels of one kind have in common.
 

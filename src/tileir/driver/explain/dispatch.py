@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
 from tileir.semtree.launches import launches as launches_of
 from tileir.stripe import works as stripe
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program as StripeProgram
 
 
-@frozen
+@attrs.frozen
 class Dispatched:
     """A launch.
 
@@ -41,7 +42,7 @@ class Dispatched:
     conditions: tuple[str, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class BufferLife:
     """A buffer.
 
@@ -66,7 +67,7 @@ class BufferLife:
     offset: int | None = None
 
 
-@frozen
+@attrs.frozen
 class Dispatch:
     """What one run of a program does.
 

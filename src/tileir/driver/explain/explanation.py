@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 from tileir.core.text.shown import counted
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class Explanation:
     """The costs of a program; ``str`` of it is a table for people.
 

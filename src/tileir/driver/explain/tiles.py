@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
 from tileir.driver.explain.text import count_text, seconds_text, size_text
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program
 
 
-@frozen
+@attrs.frozen
 class Tile:
     """One way to split a block.
 
@@ -58,7 +57,7 @@ class Tile:
     seconds: float
 
 
-@frozen
+@attrs.frozen
 class TileTable:
     """The cheapest tiles of a block, the cheapest first; ``str`` of it is a table for people.
 
@@ -148,7 +147,7 @@ def tile_tables(
     return tuple(tables)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Blocks:
     """A pass that changes nothing, and keeps what an autotile with the same options would look at."""
 
@@ -165,7 +164,7 @@ class _Blocks:
         return map_blocks(program, keep, self.options.reqs)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Split:
     """A pass that splits one block in a given way."""
 

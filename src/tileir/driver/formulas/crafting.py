@@ -12,7 +12,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import check_options, is_number
@@ -107,7 +106,7 @@ def _check_tolerance(_: object, __: object, value: object) -> None:
         )
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class CraftedFormula:
     """A formula that runs on pictures.
 
@@ -380,7 +379,8 @@ def _read(
     reach = None if region is None else function.reach(arrays)
     if region is None or reach is None:
         return arrays
-    check_inside(wanted := Rectangle(*region), arrays[0].shape)
+    wanted = Rectangle(*region)
+    check_inside(wanted, arrays[0].shape)
     return [array[part_read(wanted, reach, array.shape).slices] for array in arrays]
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.driver.programs import function_of
@@ -34,7 +33,7 @@ _VALUE: Final = re.compile(r"[A-Za-z_]\w*")
 _PART: Final = re.compile(r"_\d+$")
 
 
-@frozen
+@attrs.frozen
 class CraftedStep:
     """A step.
 
@@ -50,7 +49,7 @@ class CraftedStep:
     kernels: tuple[int, ...]
 
 
-@frozen
+@attrs.frozen
 class CraftedKernel:
     """A launch.
 
@@ -90,7 +89,7 @@ class CraftedKernel:
         return tuple(name for name in self.writes if name in self.reads)
 
 
-@frozen
+@attrs.frozen
 class ApproximateStep:
     """A step whose window of weights became a sum of windows of rank one.
 
@@ -106,7 +105,7 @@ class ApproximateStep:
     error: float
 
 
-@frozen
+@attrs.frozen
 class FormulaExplanation:
     """What a formula became; ``str`` of it is tables for people.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.records import frozen
 from tileir.driver.arguments import tensor_types
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import Mask, Number, Repeat, Step
@@ -39,7 +38,7 @@ function (Image[H, W, C]) -> (Result) {{
 """
 
 
-@frozen
+@attrs.frozen
 class Trial:
     """A formula for some pictures, of which parts are tried.
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
+import attrs
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.driver.cli.values import dtype_and_file, load, read_array, save
 from tileir.driver.formulas.pictures import is_picture
 from tileir.runtime.array_files import as_saved
@@ -42,7 +42,7 @@ class Frames(Protocol):
         ...
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Folder:
     paths: tuple[Path, ...]
 
@@ -56,7 +56,7 @@ class _Folder:
         return f"{self.paths[number].stem}.png"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Stack:
     array: Array
 

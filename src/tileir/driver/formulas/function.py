@@ -12,7 +12,6 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import frozen
 from tileir.driver.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, in_strips
 from tileir.driver.programs import function_of
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.tile.low_rank import Approximation
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class FormulaFunction:
     """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
 

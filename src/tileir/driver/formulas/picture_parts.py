@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ STRIP_PIXELS: Final = 8_000_000
 """Of a strip, or a few more."""
 
 
-@frozen
+@attrs.frozen
 class Rectangle:
     """Rows and columns of a picture."""
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import define
 from tileir.driver.executable import compile_for
 from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous
@@ -47,7 +46,7 @@ NARROW_ROUNDINGS: Final = 16.0
 """The same where sums are kept in a wider type than that of the results."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Entrant:
     """A pipeline with its time so far; it is compiled when it is timed."""
 
@@ -56,7 +55,7 @@ class Entrant:
     executable: Executable | None = None
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Contest:
     """Pipelines for one program on one device, and the arrays that they all run on."""
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
 from tileir.semtree.text.parser import parse_kernel
@@ -96,7 +95,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Probe:
     """Kernels on one device."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from tileir.core.records import define
+import attrs
+
 from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import stripe_of
 from tileir.driver.tuning.tuner import Tuner
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.passes.pipelines.drawn_scripts import Drawn
 
 
-@define
+@attrs.define
 class ScriptTuner(Tuner):
     """One search over steps and factors.
 

@@ -10,8 +10,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import frozen
 from tileir.core.text.shown import counted
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import device_meant
@@ -45,7 +46,7 @@ _LINE: Final = 100
 """Characters of a line of passes, as far as one alone is not longer."""
 
 
-@frozen
+@attrs.frozen
 class Progress:
     """Where a search stands: what it does, how much of that is done, and the best time so far."""
 
@@ -55,7 +56,7 @@ class Progress:
     best: float | None = None
 
 
-@frozen
+@attrs.frozen
 class Tuned:
     """What a search found.
 

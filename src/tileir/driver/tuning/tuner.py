@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.core.records import define
 from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import output_names
@@ -51,7 +50,7 @@ LEAST_GAIN: Final = 0.01
 """A pipeline that is faster by less than this part is not worth an entry: it may be chance."""
 
 
-@define
+@attrs.define
 class Tuner:
     """One search.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.core.records import frozen
 from tileir.runtime.caches.disk_cache import digest_of
 from tileir.runtime.caches.source_digest import source_digest
 
@@ -29,7 +28,7 @@ WINNER: Final = "winner"
 TUNING: Final = "tuning"
 
 
-@frozen
+@attrs.frozen
 class Trial:
     """A pipeline that was tried.
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, TileError, VerifyError
-from tileir.core.records import define
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
@@ -143,7 +142,7 @@ def _lines(header: re.Match[str]) -> Iterator[tuple[int, str]]:
         start += len(line)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Description:
     """What the header of a function says, as far as it was read."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic
-from tileir.core.records import frozen
 from tileir.core.targets.template_expressions import Budget, evaluate, parse
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Parameter
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.ops.shared.foundation import Dim, Tensor
 
 
-@frozen
+@attrs.frozen
 class Derived:
     """An input of a body that is computed from parameters, such as a radius from a standard deviation.
 
@@ -47,7 +46,7 @@ class Derived:
         return parse(self.expression)
 
 
-@frozen(slots=False)
+@attrs.frozen(slots=False)
 class Function:
     """What a step can do.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import frozen
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.ir import Formula, Step
 from tileir.formula.references import places_of
@@ -25,7 +26,7 @@ MOST_SOURCES: Final = 100
 NEAR, MASK, REGION, NONE = "near", "mask", "region", "none"
 
 
-@frozen
+@attrs.frozen
 class Offers:
     """What fits at a place.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
+import attrs
 import numpy as np
 
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 from tileir.formula.ir import Colour, Number, Value, Weights, Word
 from tileir.formula.text.printer import number_text, value_text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 YES, NO = "yes", "no"
 
 
-@frozen
+@attrs.frozen
 class NumberParameter:
     """A number from ``low`` to ``high``, both included.
 
@@ -66,7 +66,7 @@ class NumberParameter:
         return max(self.low, self.low + below * self.step), min(self.high, self.low + above * self.step)
 
 
-@frozen
+@attrs.frozen
 class ChoiceParameter:
     """One of some words; the body sees its number, counted from 0."""
 
@@ -88,7 +88,7 @@ class ChoiceParameter:
         return self.words.index(value.word)
 
 
-@frozen
+@attrs.frozen
 class FlagParameter:
     """``yes`` or ``no``; the body sees 1 or 0."""
 
@@ -107,7 +107,7 @@ class FlagParameter:
         return int(value.word == YES)
 
 
-@frozen
+@attrs.frozen
 class ColourParameter:
     """Red, green and blue; the body sees a vector of three, from 0 to 1."""
 
@@ -125,7 +125,7 @@ class ColourParameter:
         return channels(value)
 
 
-@frozen
+@attrs.frozen
 class WeightsParameter:
     """A window of weights; the body sees a matrix.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.formula.lower.channels import bordered, channel, coloured
 from tileir.formula.lower.ranking import ranked
 from tileir.formula.lower.sampling import picked, sampled
@@ -26,7 +27,7 @@ LONGEST_RANKED: Final = 9
 """Rows and columns of windows within which elements are ranked: networks grow faster than windows."""
 
 
-@frozen
+@attrs.frozen
 class Word:
     """A word.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.text.printer import value_text
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.formula.definitions.functions import Function
 
 
-@frozen
+@attrs.frozen
 class Node:
     """A function.
 
@@ -36,7 +37,7 @@ class Node:
     conditions: tuple[str, ...]
 
 
-@frozen
+@attrs.frozen
 class Legend:
     """A kind of condition: where a step applies."""
 
@@ -44,7 +45,7 @@ class Legend:
     about: str
 
 
-@frozen
+@attrs.frozen
 class Diagram:
     """What steps can be made of.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.formula.text.parser import parse
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ BLANKS: Final = " \t\r"
 """What stands between the parts of a step."""
 
 
-@frozen(order=True)
+@attrs.frozen(order=True)
 class Change:
     """Characters of the text before the edit, from ``start`` to before ``stop``, and what stands there after it."""
 
@@ -27,7 +28,7 @@ class Change:
     text: str
 
 
-@frozen
+@attrs.frozen
 class Edited:
     """A text after an edit.
 

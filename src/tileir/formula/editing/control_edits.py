@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION
@@ -37,7 +38,7 @@ _PATH: Final = re.compile(r"(?P<step>(?:steps\[\d+\]\.)*steps\[\d+\])(?:\.(?P<pa
 _NEW_COLOUR: Final = "#808080"
 
 
-@frozen
+@attrs.frozen
 class ControlEdits:
     """What the controls of a formula change in its text."""
 
@@ -112,7 +113,7 @@ class ControlEdits:
         return [] if group.limit is None else [Change(end, self.extents[place][1], "")]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _StepEdits:
     """What the controls of one step change."""
 

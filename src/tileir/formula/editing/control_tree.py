@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION, Offers, offered
 from tileir.formula.definitions.parameters import (
     NO,
@@ -79,7 +78,7 @@ class _Common(TypedDict):
     span: Extent | None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Building:
     formula: Formula
     functions: Mapping[str, Function]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.formula.text.layout import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Control:
     """What all controls have.
 
@@ -39,7 +40,7 @@ class _Control:
     span: Extent | None
 
 
-@frozen
+@attrs.frozen
 class NumberControl(_Control):
     """A number: a slider where it has both bounds, else a field.
 
@@ -57,7 +58,7 @@ class NumberControl(_Control):
     whole: bool
 
 
-@frozen
+@attrs.frozen
 class ChoiceControl(_Control):
     """One of some words.
 
@@ -69,17 +70,17 @@ class ChoiceControl(_Control):
     words: tuple[str, ...]
 
 
-@frozen
+@attrs.frozen
 class FlagControl(_Control):
     """``yes`` or ``no``."""
 
 
-@frozen
+@attrs.frozen
 class ColourControl(_Control):
     """A colour, ``#rrggbb``."""
 
 
-@frozen
+@attrs.frozen
 class WeightsControl(_Control):
     """The weights of a window.
 
@@ -93,7 +94,7 @@ class WeightsControl(_Control):
     most: int
 
 
-@frozen
+@attrs.frozen
 class NameControl(_Control):
     """The name of a step, or nothing."""
 
@@ -101,7 +102,7 @@ class NameControl(_Control):
 Control: TypeAlias = NumberControl | ChoiceControl | FlagControl | ColourControl | WeightsControl | NameControl
 
 
-@frozen
+@attrs.frozen
 class ConditionControls:
     """Where a step applies: everywhere where the kind is ``none``.
 
@@ -115,7 +116,7 @@ class ConditionControls:
     parts: tuple[Control, ...]
 
 
-@frozen
+@attrs.frozen
 class MergeControls:
     """What the result of a step is merged with: nothing where the function is ``none``.
 
@@ -129,7 +130,7 @@ class MergeControls:
     parts: tuple[Control, ...]
 
 
-@frozen
+@attrs.frozen
 class StepControls:
     """A step.
 
@@ -161,7 +162,7 @@ class StepControls:
     merge: MergeControls
 
 
-@frozen
+@attrs.frozen
 class GroupControls:
     """A group of steps that is repeated.
 
@@ -183,7 +184,7 @@ class GroupControls:
     steps: tuple[StepControls | GroupControls, ...]
 
 
-@frozen
+@attrs.frozen
 class FormulaControls:
     """A formula.
 

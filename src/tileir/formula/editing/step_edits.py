@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import define
 from tileir.formula.editing.changes import BLANKS, Change, Edited, changed, edited
 from tileir.formula.editing.edits import check_steps, element_at, elements, no_element
 from tileir.formula.ir import Repeat, Source, Step
@@ -236,7 +235,7 @@ def _paths(formula: Formula, tree: _Node) -> dict[str, str | None]:
     return {**before, **dict(tree.moved(""))}
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Node:
     """A step, by its path before the edit, or the formula; changed as its text is, it tells the paths after."""
 

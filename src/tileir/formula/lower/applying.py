@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import VerifyError
-from tileir.core.records import frozen
 from tileir.formula.editing.changes import Edited, composed, edited
 from tileir.formula.editing.control_edits import ControlEdits
 from tileir.formula.editing.control_tree import controls_of
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.formula.ir import Formula
 
 
-@frozen
+@attrs.frozen
 class Applied:
     """What a control did.
 

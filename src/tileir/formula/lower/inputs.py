@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.formula.definitions.parameters import channels
 from tileir.formula.ir import Colour, Near, Region, Repeat
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.formula.ir import Argument, Condition, Formula, Number, Step
 
 
-@frozen
+@attrs.frozen
 class Inputs:
     """The inputs of a function.
 

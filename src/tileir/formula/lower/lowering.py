@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.core.records import define, frozen
 from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
 from tileir.formula.lower.conditions import chosen_by, count_of, reads_of
@@ -33,7 +32,7 @@ _WHITE: Final[Mapping[DType, float]] = {DType.U8: 255, DType.U16: 65535, DType.U
 """The pixels of integers that are 1 in a formula."""
 
 
-@frozen
+@attrs.frozen
 class Crafted:
     """A formula as a Tile function.
 
@@ -82,7 +81,7 @@ def craft(
     return _Crafting(functions, dtypes).formula(formula)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Scope:
     """What a step can read.
 
@@ -102,7 +101,7 @@ class _Scope:
         return self.names[source.name] if isinstance(source.name, str) else self.lines[source.name - 1]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Crafting:
     """The formula that is being written as Tile."""
 

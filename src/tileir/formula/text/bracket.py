@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import attrs
+
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.records import define
 from tileir.core.text.lexing import END, AbandonError, everything
 from tileir.core.text.span import Source as Text
 from tileir.core.text.span import Span
@@ -57,7 +58,7 @@ def parse(text: str, name: str = "<formula>") -> Formula:
     )
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _BracketReader(Reader):
     opening: ClassVar[str] = "<"
     closing: ClassVar[str] = ">"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.lexing import END, Faults
 from tileir.core.text.span import Source as Text
 from tileir.formula.ir import Near
@@ -23,7 +24,7 @@ CLAUSES: Final = ("of", "outside", "where", "with")
 """The words that clauses of a step begin with, in their order."""
 
 
-@frozen
+@attrs.frozen
 class Call:
     """A function, and the brackets behind it where there are any."""
 
@@ -36,7 +37,7 @@ class Call:
         return self.function[1] if self.brackets is None else self.brackets[1]
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """The parts of a step.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import define
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END
 
@@ -51,7 +50,7 @@ def _pattern(signs: str) -> re.Pattern[str]:
     )
 
 
-@define
+@attrs.define
 class Lexer(lexing.Lexer):
     """The tokens of a formula, without the ends of lines inside brackets, or without any."""
 

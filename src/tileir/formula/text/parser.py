@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from tileir.core.records import define
+import attrs
+
 from tileir.core.text.lexing import END, AbandonError, everything
 from tileir.core.text.span import Source as Text
 from tileir.core.text.span import Span
@@ -94,7 +95,7 @@ def _part(text: str, rule: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: _Parser.at_start(source, faults), read)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Parser(Reader):
     depth: int = 0
 

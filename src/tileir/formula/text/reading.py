@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
-from tileir.core.records import define
+import attrs
+
 from tileir.core.text.lexing import END, AbandonError, Cursor
 from tileir.core.text.names import nearest
 from tileir.formula.ir import Argument, Colour, Number, Weights, Word
@@ -34,7 +35,7 @@ LARGEST: Final = 1e300
 """Of numbers, in size."""
 
 
-@define
+@attrs.define
 class Reader(Cursor):
     """A place in the tokens of a formula."""
 

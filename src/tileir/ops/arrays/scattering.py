@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -44,7 +43,7 @@ MODES: Final = ("add", "mul", "max", "min", "set")
 BOUNDS: Final = ("clamp", "drop", "wrap")
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Options:
     mode: str
     bounds: str
@@ -158,7 +157,7 @@ def scatter_nd(
     return tf.reshape(update.put(rows, flat), *dims)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Update:
     """What is put where.
 

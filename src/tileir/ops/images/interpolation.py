@@ -13,7 +13,8 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -112,7 +113,7 @@ def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:
     return written(Aggregation.ASSIGN, read(x, source), result)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Places:
     """Where results lie on an axis: at ``(o + 1/2) * numerator / denominator - 1/2``, or without the halves."""
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.ops.shared.foundation import Aggregation, chosen, dim_like, dims_of, index_of, mistaken
 from tileir.ops.shared.layouts import Axis, Layout, beside, layout_of, read, written
 from tileir.ops.shared.windows import is_integer, sizes_per_axis, transposed_windows_of, windows_of
@@ -226,7 +227,7 @@ def separable_conv(
     return conv(middle, pointwise, bias, layout=layout, kernel_layout=pointwise_layout)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Channels:
     """The axes of channels of data and results, and those of the kernels by letter."""
 
@@ -235,7 +236,7 @@ class _Channels:
     kernel: Mapping[str, Axis]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Geometry:
     """All axes of a convolution's data, kernels and result, in the order of their layouts.
 

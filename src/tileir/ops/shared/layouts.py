@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.ops.shared.foundation import Aggregation, aggregate, call, dims_of, mistaken, rank_of
 from tileir.tile.building.recording import mistake
 
@@ -19,7 +20,7 @@ SPACE: Final = "x"
 """The letter that stands for all spatial axes at once."""
 
 
-@frozen
+@attrs.frozen
 class Axis:
     """Where an axis is read or written: at one place, or at several that it is made of, the last the innermost.
 
@@ -79,7 +80,7 @@ def written(aggregation: Aggregation, value: Combined, axes: Sequence[Axis]) -> 
     return result if len(places) == len(axes) else call("reshape", result, *(axis.size for axis in axes))
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """The letters of a tensor's axes in order, with one ``x`` for each spatial axis."""
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.ops.shared.foundation import Dim, dim_like, mistaken
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Padding: TypeAlias = "str | int | Sequence[int | tuple[int, int]]"
 _SAME: Final = ("same", "same_upper", "same_lower")
 
 
-@frozen
+@attrs.frozen
 class Window:
     """How a window slides over one axis.
 

@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class Accumulate:
     """Replace every aggregation scope (an OUT refinement that aggregates) by an accumulator.
 
@@ -71,7 +70,7 @@ class Accumulate:
         return with_kernels(program, rewritten(program.main.statements, expand))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Content:
     """What is known, in the order of kernels, about the elements of tensors: nothing before the first write."""
 
@@ -130,7 +129,7 @@ def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
     return _explicit(statement, lambda _: False)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Split:
     """A flat block, and which of its indices and constraints go where."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
 from tileir.passes.algorithms.extrema import separated
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@frozen
+@attrs.frozen
 class Combine:
     """Take the elements of tuple reductions in another grouping than one after the other.
 

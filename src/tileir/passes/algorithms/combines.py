@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class TupleReduction:
     """A kernel that reduces to a state.
 
@@ -118,7 +117,7 @@ def _sum(left: Affine, right: Affine) -> Affine:
     return left + right
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _States:
     """So many states, in accumulators of one axis or none, and the names by which statements see them."""
 
@@ -150,7 +149,7 @@ class _States:
         )
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class CombineKernels:
     """Builds the kernels of one reduction."""
 

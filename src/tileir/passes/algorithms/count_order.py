@@ -17,7 +17,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 
 
-@frozen
+@attrs.frozen
 class CountOrder:
     """Replace kernels that order rows by two that count: ranks, and the elements that have them."""
 
@@ -61,7 +60,7 @@ def _order(kernel: stripe.Block) -> stripe.Special | None:
             return None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Counted:
     """A kernel that orders rows, and the memory for ranks.
 
@@ -149,7 +148,7 @@ class _Counted:
         return stripe.Block(name, indices, (), views, statements, self.kernel.comments, tags=_TAGS)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Body:
     """Statements that are being made."""
 

@@ -10,7 +10,6 @@ import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
@@ -56,7 +55,7 @@ def separated(
     return blocks, added
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Temporary:
     """Memory with an element for each point of some indices."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.analysis.accesses import address
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.passes.schedules.groups.scan import GroupPlan
 
 
-@frozen
+@attrs.frozen
 class Scan:
     """Turn contractions whose elements are the one before and one more term into scans.
 

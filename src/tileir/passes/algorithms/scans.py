@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.passes.analysis.running import Running
 
 
-@frozen
+@attrs.frozen
 class Part:
     """Some steps of a scan.
 
@@ -43,7 +42,7 @@ class Part:
     known: int = 0
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Lanes:
     """Where the lanes of an index beside the scan are: a stretch of neighbours, vectors of it, and lanes of these."""
 
@@ -62,7 +61,7 @@ class _Lanes:
         return sch.present((self.vector, self.lane))
 
 
-@define
+@attrs.define
 class ScanKernels:
     """Builds the kernels of one scan."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.ops import Aggregation
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class SplitReduction:
     """Cut the outermost reduction index of flat contractions into parts that run at the same time.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.ops import Aggregation
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.expansion import called_block, left
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class SplitScatter:
     """Cut sums into places that data choose into parts that run at the same time.
 
@@ -160,7 +159,7 @@ def _partial(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Inde
     )
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Tables:
     """A temporary with a table for each part, of which each has neighbouring elements.
 

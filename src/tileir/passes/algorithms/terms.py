@@ -10,7 +10,6 @@ import numpy as np
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Refinement, scalar_inputs, scalar_output
 
@@ -29,7 +28,7 @@ _NEUTRAL = {Aggregation.SUM: 0.0, Aggregation.PROD: 1.0, Aggregation.MAX: -np.in
 _KEEPS_FINITE = frozenset({Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.COND, Op.IDENT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC})
 
 
-@define
+@attrs.define
 class Terms:
     """Terms, one after the other.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.ops import Aggregation
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import terms_of
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program
 
 
-@frozen
+@attrs.frozen
 class TwoStepWindow:
     """Turn contractions over windows of constant width into two, over widths whose product is that width.
 
@@ -90,7 +89,7 @@ def _steps(width: int, *, overlapping: bool) -> tuple[int, int, int] | None:
     return best if best is not None and 3 * (best[0] + best[1]) <= 2 * width else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Window:
     """A window in two steps: ``first`` neighbours, then ``second`` of their aggregates, ``apart`` elements apart."""
 

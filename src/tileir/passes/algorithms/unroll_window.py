@@ -10,7 +10,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class UnrollWindow:
     """Write out the points of small windows that slide over a tensor: their aggregate is a chain of scalar operations.
 
@@ -101,7 +100,7 @@ def _aggregate(kernel: Block) -> Refinement | None:
     return result if merges and result.direction is Direction.OUT else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Walk:
     """Which elements of a tensor an aggregate takes: steps and ranges of the indices of its window, and of others."""
 
@@ -205,7 +204,7 @@ def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] |
     return (merged.inputs[0], merged.inputs[1]) if merged.dtype in (DType.F32, DType.F64) else None
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Chain:
     """The aggregate over the points so far, as a chain of scalars; or as a chain for each row, whose ends are merged.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.running import running, terms_of
 from tileir.passes.base import at_least
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.passes.analysis.running import Terms
 
 
-@frozen
+@attrs.frozen
 class Window:
     """Turn contractions over windows of constant width into scans of blocks as wide, by the scheme of van Herk.
 
@@ -104,7 +103,7 @@ def _piece(kernel: stripe.Block, along: stripe.Index, start: int, count: int) ->
     return reindexed(kernel, indices, {along.name: Affine.index(along.name) + start})
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Builder:
     """Builds the kernels of one window.
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-@frozen
+@attrs.frozen
 class Correspondence:
     """One box of new indices, and the old indices of two boxes as affines of them.
 
@@ -26,7 +25,7 @@ class Correspondence:
     second: Mapping[str, Affine]
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Digits:
     """The indices of one box as the digits of an address, least significant first; consumed piece by piece."""
 

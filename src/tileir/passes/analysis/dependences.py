@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.stripe.dependences import dependences
 from tileir.stripe.ir import Block, Program, Statement, views_read, views_written
@@ -25,7 +24,7 @@ def roots(program: Program) -> dict[str, str]:
     return {r.name: r.source or r.name for r in program.main.refinements}
 
 
-@define
+@attrs.define
 class DependenceScan:
     """Sees kernels in program order, and tells on which earlier ones each depends.
 
@@ -50,7 +49,7 @@ class DependenceScan:
         return found - {number}
 
 
-@frozen
+@attrs.frozen
 class ComputeDeps:
     """Fill in the dependencies of all statements of the selected blocks; minimal, and exact for affine accesses.
 

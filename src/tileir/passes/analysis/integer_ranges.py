@@ -8,7 +8,6 @@ import attrs
 import numpy as np
 
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, scalar_output
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def both(one: Range | None, other: Range | None) -> Range | None:
     return None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
 
 
-@define
+@attrs.define
 class ScalarRanges:
     """The ranges of the scalars of one block, statement by statement.
 

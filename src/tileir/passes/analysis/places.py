@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.stripe.check.views import same_axes
@@ -38,7 +37,7 @@ def keeps_axes(block: Block, view: Refinement, source: Refinement) -> bool:
     return True
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Level:
     """A block, with the blocks around it.
 
@@ -121,7 +120,7 @@ class Level:
         return Affine.index(name)
 
 
-@frozen
+@attrs.frozen
 class Place:
     """Where a view begins along each axis of a tensor, in counters, and how large that tensor is."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.rewrites.decided import bounds_of_scalars
 from tileir.poly.affine import Affine
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class Rows:
     """A kernel that writes rows of tensors, from ``first`` on, one for each value of ``index``."""
 

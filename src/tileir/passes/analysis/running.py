@@ -11,7 +11,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@frozen
+@attrs.frozen
 class Running:
     """A running aggregate.
 
@@ -66,7 +67,7 @@ class Running:
         return number * self.pace + self.term + along * self.slant
 
 
-@frozen
+@attrs.frozen
 class Terms:
     """The terms of a flat kernel that reduces one index, within bounds that move with one index of its output.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.analysis.accesses import always_reached
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Statement
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Written:
     """Elements that one statement writes wherever its constraints hold: a box for each point."""
 

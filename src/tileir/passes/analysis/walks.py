@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.poly.affine import movement
 from tileir.stripe.ir import Block, Direction, Load, Store
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
 
 
-@frozen
+@attrs.frozen
 class Walk:
     """The accesses of one block, inside a kernel, to one view of the kernel.
 

@@ -16,7 +16,6 @@ import attrs
 from tileir.core.dtype import DType, accumulator
 from tileir.core.integers import network_comparisons
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.stripe import ir as stripe
@@ -42,7 +41,7 @@ ITERATION_CYCLES: Final = 1.0
 """What counting, comparing and jumping take of an iteration that is not unrolled, beside its body."""
 
 
-@frozen
+@attrs.frozen
 class Cycles:
     """What one unit does in one iteration of a block's own statements, in cycles.
 
@@ -91,7 +90,7 @@ def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
     return unrolled, {loop.number: loop.range for loop in loops if loop.binding is Binding.LANE}
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Counter:
     """Adds up what the statements of one block issue."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.core.targets.hardware import LOCAL
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MATRIX_SPEEDUP: Final = 8
 """How much faster matrix instructions are than others on narrow floats, where the model has no unit for them."""
 
 
-@frozen
+@attrs.frozen
 class Storage:
     """A cache, or the memory behind all caches.
 
@@ -47,7 +48,7 @@ class Storage:
     total_rate: float
 
 
-@frozen
+@attrs.frozen
 class Machine:
     """A device.
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
 import numpy as np
-
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ Terms: TypeAlias = tuple[tuple[int, int], ...]
 MOST_STEPS: Final = 1 << 18
 
 
-@frozen
+@attrs.frozen
 class Constraint:
     """``offset + Σ coefficient·index >= 0``."""
 
@@ -30,7 +29,7 @@ class Constraint:
     offset: int
 
 
-@frozen
+@attrs.frozen
 class Count:
     """A number of points, and whether it is exact; otherwise there are at most so many."""
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.targets.hardware import REGISTER
 from tileir.passes.cost.core import Cycles, cycles_of, issues_of
 from tileir.passes.cost.operations import operations_of
@@ -43,7 +42,7 @@ SHARE: Final = 0.5
 caches are not fully associative and hold other things too."""
 
 
-@frozen
+@attrs.frozen
 class Operations:
     """Operations of one dtype and kind."""
 
@@ -52,7 +51,7 @@ class Operations:
     count: int
 
 
-@frozen
+@attrs.frozen
 class BlockCost:
     """What a block and all blocks inside it cost, over the whole run of the kernel.
 
@@ -92,7 +91,7 @@ class BlockCost:
         return self.accessed_bytes / self.footprint_bytes if self.footprint_bytes else 0.0
 
 
-@frozen
+@attrs.frozen
 class LevelCost:
     """Bytes that move between a level of memory and the one inside it, and the seconds that takes."""
 
@@ -102,7 +101,7 @@ class LevelCost:
     seconds: float
 
 
-@frozen
+@attrs.frozen
 class KernelCost:
     """A kernel.
 
@@ -148,7 +147,7 @@ class KernelCost:
         return self.whole.total_operations / (moved or max(1, self.whole.footprint_bytes))
 
 
-@frozen
+@attrs.frozen
 class ProgramCost:
     """A program.
 

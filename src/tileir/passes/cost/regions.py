@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -28,7 +26,7 @@ MOST_REGIONS: Final = 32
 """Of more regions the union is only bounded."""
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Region:
     """A set of addresses; see the module text. ``elements`` is a bound where it is not ``exact``."""
 

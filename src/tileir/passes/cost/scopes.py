@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.ops import Aggregation
-from tileir.core.records import define, frozen
 from tileir.passes.cost.points import Constraint
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """An index of some block, with the number that stands for it."""
 
@@ -39,7 +38,7 @@ class Loop:
         return self.binding in (None, Binding.DOT)
 
 
-@frozen
+@attrs.frozen
 class Root:
     """Memory that accesses lead to.
 
@@ -59,7 +58,7 @@ class Root:
     inside: bool = False
 
 
-@frozen
+@attrs.frozen
 class Access:
     """How one block sees a root.
 
@@ -91,7 +90,7 @@ class Access:
         return next((step for number, step in self.terms if number == loop), 0)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Scope:
     """A block.
 
@@ -129,7 +128,7 @@ def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> 
     return builder.scope(kernel, {}, views, ())
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Builder:
     """Numbers loops and roots while it goes down."""
 

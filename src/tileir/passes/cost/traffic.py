@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.regions import distinct, lines_of, region_of
 from tileir.stripe.blocks import Binding
@@ -32,7 +31,7 @@ APART: Final = frozenset({REGISTER, LOCAL})
 """Locations that no cache serves."""
 
 
-@frozen
+@attrs.frozen
 class Footprint:
     """What is touched of one root, in bytes of the lines that are read, written, and touched at all."""
 
@@ -41,7 +40,7 @@ class Footprint:
     bytes: float
 
 
-@frozen
+@attrs.frozen
 class Different:
     """Bytes of different elements; at most so many where that is not exact."""
 
@@ -49,7 +48,7 @@ class Different:
     exact: bool
 
 
-@frozen
+@attrs.frozen
 class Moved:
     """Bytes that go into a cache, and out of it."""
 
@@ -64,7 +63,7 @@ class Moved:
         return Moved(self.read * count, self.written * count)
 
 
-@define
+@attrs.define
 class Traffic:
     """Answers questions about one kernel; what is asked twice is worked out once."""
 
@@ -213,7 +212,7 @@ class Traffic:
         return total
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Touched:
     """The regions of one root that some accesses touch, and which of them are read and written."""
 

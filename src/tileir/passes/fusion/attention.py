@@ -9,7 +9,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Where, usable
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, with_temporaries
@@ -59,7 +58,7 @@ _PANEL: Final = 32
 """The same for instructions of four warps."""
 
 
-@frozen
+@attrs.frozen
 class FuseAttention:
     """Compute attention in one kernel, where instructions multiply matrices: scores stay in registers, in f32.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import frozen
 from tileir.passes.fusion.row_expressions import (
     ALONG,
     Call,
@@ -38,7 +37,7 @@ _COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op
 """Comparisons of a with b as ``sign * (b - a) - step >= 0``."""
 
 
-@frozen
+@attrs.frozen
 class Scores:
     """What is weighted: ``scale`` times a sum of products, where all ``seen`` are 0 or more, else minus infinity."""
 
@@ -47,7 +46,7 @@ class Scores:
     seen: tuple[Affine, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class Attention:
     """Attention in a program.
 

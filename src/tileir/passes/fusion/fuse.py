@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import NOT_MEANT, at_least, free_tags, selected, selected_kernel, with_kernels
 from tileir.passes.fusion.hoist import hoisted
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class Fuse:
     """Join kernels over corresponding boxes, in one scan with an index of last writers.
 
@@ -135,7 +134,7 @@ def _but_kernel(reqs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in reqs if name != KERNEL)
 
 
-@frozen
+@attrs.frozen
 class Fusion(Fuse):
     """The pass :class:`Fuse` with other defaults: blocks are joined wherever they share indices."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.fusion.sink import covered, is_direct, merged_inside, sunk
@@ -40,7 +39,7 @@ _Seen: TypeAlias = "Place | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
 _LONGEST_NAME = 80
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class FusionGroup:
     """The body of one or more kernels over one index box, made to grow by others at little cost.
 

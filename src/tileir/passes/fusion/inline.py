@@ -10,7 +10,6 @@ import attrs
 
 from tileir.core.fragments import usable
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -50,7 +49,7 @@ _SMALL: Final = 8
 """A tensor this many times smaller than a result costs nothing to read beside it."""
 
 
-@frozen
+@attrs.frozen
 class Inline:
     """Put the statements of an elementwise kernel into flat reductions that read each of its elements about once.
 
@@ -87,7 +86,7 @@ class Inline:
         return with_kernels(program, scan.kernels())
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Producer:
     """An elementwise kernel over the elements of one temporary.
 
@@ -141,7 +140,7 @@ def _counts_elements(block: Block, result: Refinement) -> bool:
     return simple and sorted(a.terms[0][0] for a in moving) == sorted(block.ranges)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Scan:
     """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class InlineStencil:
     """Put the statements of a cheap elementwise kernel into the elementwise kernels that read its result.
 
@@ -69,7 +68,7 @@ class InlineStencil:
         return program if len(left) == len(scan.statements) else with_kernels(program, left)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Scan:
     """The statements so far, None for those that are gone, and the numbers of those that touch a tensor."""
 

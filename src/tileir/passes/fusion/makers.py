@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import with_kernels
 from tileir.passes.kernels.expansion import called_block
@@ -45,7 +46,7 @@ def expanded_with_makers(
     return program if new == program.main.statements else DeadCode()(with_kernels(program, new))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Makers:
     """The kernels of a program that make tensors.
 

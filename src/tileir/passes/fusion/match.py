@@ -11,7 +11,8 @@ from itertools import combinations, product
 from math import gcd
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.correspondence import Correspondence, correspond
@@ -139,7 +140,7 @@ def _neighbours(layout: Affine) -> Iterator[str]:
     return (name for name, coefficient in layout.terms if coefficient == 1)
 
 
-@frozen
+@attrs.frozen
 class Shared:
     """Indices that two blocks share: what the first calls them, and the second."""
 

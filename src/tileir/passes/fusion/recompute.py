@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.rewrites.localise import restrided
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Result:
     """The view through which a block writes a tensor: which index, if any, runs along each axis, and from where."""
 

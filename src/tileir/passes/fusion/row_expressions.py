@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -18,21 +17,21 @@ ALONG: Final = "%along"
 """Stands for the index along which rows are aggregated; no index of a block can have this name."""
 
 
-@frozen
+@attrs.frozen
 class Number:
     """A constant."""
 
     value: float = attrs.field(eq=repr)
 
 
-@frozen
+@attrs.frozen
 class Place:
     """A coordinate."""
 
     affine: Affine
 
 
-@frozen
+@attrs.frozen
 class Call:
     """An operation, conversions between floats left out."""
 
@@ -40,7 +39,7 @@ class Call:
     args: tuple[Element, ...]
 
 
-@frozen
+@attrs.frozen
 class Reduced:
     """An aggregate of ``body`` over :data:`ALONG`."""
 
@@ -48,7 +47,7 @@ class Reduced:
     body: Element
 
 
-@frozen
+@attrs.frozen
 class Sum:
     """A sum of products that kernel ``number`` makes, with the values of its indices that are not reduced."""
 
@@ -56,7 +55,7 @@ class Sum:
     values: tuple[tuple[str, Affine], ...]
 
 
-@frozen
+@attrs.frozen
 class Unknown:
     """Anything else: an element of memory."""
 
@@ -70,7 +69,7 @@ _MOST: Final = 64
 """So many elements are looked at for one expression; what is larger is no row of scores."""
 
 
-@define
+@attrs.define
 class Elements:
     """Finds what elements are.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.schedule import varying_scalars
 from tileir.stripe.ir import (
@@ -30,7 +31,7 @@ _MOST_STATEMENTS: Final = 48
 """Loads and computations, for each element of a row, that take no longer than storing the element and loading it."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class RowProducer:
     """An elementwise kernel that writes rows.
 

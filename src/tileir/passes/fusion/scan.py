@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import NOT_MEANT, selected
@@ -42,7 +41,7 @@ _MOST_USERS = 256
 """A group with more users than this is not moved down past others."""
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Fixed:
     """A statement that is no block: it stays where it is."""
 
@@ -55,7 +54,7 @@ class _Fixed:
         return self.statement
 
 
-@define
+@attrs.define
 class FusionScan:
     """The groups so far; statements and the groups that hold them are known by the number of the statement.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.schedule.remarks import Done, Refused, listener, refused, remark
 from tileir.stripe.ir import Block, Direction, Launch
 from tileir.stripe.lower.kernel_table import KernelTable, launched
@@ -94,7 +93,7 @@ def _tell(remarks: Remarks, program: Program, outcomes: Mapping[int, Outcome]) -
         remarks.add(names[number][0], refusal, facts, tuple(names[number]), number)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Expansion:
     """Launches that replace one launch of a kernel, and so those that replace any other."""
 

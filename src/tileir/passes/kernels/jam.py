@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import total
 from tileir.schedule.nest import Segment, leaf
@@ -53,7 +52,7 @@ def is_merge(statement: Statement) -> bool:
     return isinstance(statement, Intrinsic) and "merges" in statement.tags and len(statement.inputs) == 2
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Body:
     """The scalars and stores of all copies, each scalar once.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.passes.base import NOT_MEANT, selected_kernel, with_temporaries
 from tileir.passes.kernels.expansion import called_block
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class Replacement:
     """What takes the place of a kernel.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment
@@ -64,7 +63,7 @@ def _stages(segments: Iterable[Segment]) -> list[list[Segment]]:
     return stages if stages[-1] else stages[:-1]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Copy:
     """One of the points: the value of its index, and names for what is its own."""
 

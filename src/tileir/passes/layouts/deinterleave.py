@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.ops import Aggregation
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.accesses import address, is_element
@@ -43,7 +42,7 @@ _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
 """How tags of reductions begin."""
 
 
-@frozen
+@attrs.frozen
 class Deinterleave:
     """Write out the channels of kernels that mix them, so that vectors run over pixels.
 
@@ -170,7 +169,7 @@ def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], tempor
     return {number for number in chosen if candidates[number].has_channels}
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Pixels:
     """A flat kernel whose points are pixels, and channels of these.
 

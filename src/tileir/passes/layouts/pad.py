@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class Pad:
     """Let contractions read neutral values outside of tensors, instead of leaving points out.
 
@@ -120,7 +119,7 @@ def _limits(view: Refinement, tensor: TensorShape) -> Iterable[Affine]:
         yield tightened(dim.size - 1 - access)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Term:
     """What a flat kernel merges into its output: a product of inputs, or one input."""
 
@@ -158,7 +157,7 @@ class _Term:
         return cls(output, tuple(kernel.refinement(name) for name in dict.fromkeys(names)))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Plan:
     """Ranges of the indices after padding, and the term that is merged at each point."""
 
@@ -179,7 +178,7 @@ class _Plan:
         return [view for view in self.term.factors if not self.fits(view, sizes)]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Copy:
     """A padded tensor, and where in it the original one begins."""
 

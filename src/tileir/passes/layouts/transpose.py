@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class Transpose:
     """Choose the fastest axis of temporaries by how kernels walk, and copy operands that are read against their grain.
 
@@ -151,7 +150,7 @@ def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
     return with_kernels(program, kernels, memory)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Copier:
     """Makes copies in other layouts, and knows which ones still hold what their tensors do."""
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.core.records import define, frozen
 from tileir.passes.base import applied
 from tileir.passes.cost.prediction import predict
 
@@ -65,7 +64,7 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
 """Values to try, by pass and option."""
 
 
-@frozen
+@attrs.frozen
 class Candidate:
     """A pipeline, what it makes of a program, the time that the model expects of that, and the pass that differs."""
 
@@ -75,7 +74,7 @@ class Candidate:
     knob: str = ""
 
 
-@frozen
+@attrs.frozen
 class Failed:
     """A pipeline that a pass refused, and why."""
 
@@ -112,7 +111,7 @@ def chosen(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
     return best
 
 
-@define
+@attrs.define
 class Search:
     """Looks for pipelines with different results, the best first, by changing one pass at a time.
 

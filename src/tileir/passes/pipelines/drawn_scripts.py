@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.core.records import define, frozen
 from tileir.passes.base import applied, expand_kernels, unnamed
 from tileir.passes.cost.prediction import predict
 from tileir.passes.pipelines.candidates import Candidate
@@ -48,7 +47,7 @@ PARENTS: Final = 8
 """Of so many of the fastest the next sketches are made."""
 
 
-@frozen
+@attrs.frozen
 class Drawn:
     """A pipeline with scripts, the sketches that these were made of, and the time that the model expects."""
 
@@ -56,7 +55,7 @@ class Drawn:
     candidate: Candidate
 
 
-@define
+@attrs.define
 class ScriptSearch:
     """Looks for scripts, the most promising first, by what the model expects and what was measured.
 
@@ -173,7 +172,7 @@ def _schedules(step: Pass) -> bool:
     return type(inner).__module__.startswith(SCHEDULES) and inner.name != "thread"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Kernels:
     """Collects the kernels of a program, and changes nothing."""
 

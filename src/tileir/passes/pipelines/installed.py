@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import mistakes
-from tileir.core.records import frozen
 from tileir.passes.base import Named, Pass, for_target
 from tileir.passes.offers import OFFERS
 from tileir.passes.pipelines import pipeline
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class Schedule:
     """A step that an entry point names: without options, since whoever wrote it has set them."""
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _RESERVED: Final = (*WORDS, "inf", "nan")
 _PLAIN: Final = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "none"}
 
 
-@frozen
+@attrs.frozen
 class FitError(Exception):
     """Why a value does not fit, and where inside of it, such as ``[0].idxs[1].size``; empty for all of it."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.lexing import END, AbandonError, Cursor, Lexer, everything, source_of
 from tileir.passes.pipelines.options import WORDS
 
@@ -39,7 +38,7 @@ _ADVICE: Final = "write a name, a value or one of {}(),=: here"
 _SCALARS: Final = frozenset(("number", "word", "string"))
 
 
-@frozen
+@attrs.frozen
 class Setting:
     """An option as it was written."""
 
@@ -49,7 +48,7 @@ class Setting:
     value_span: Span | None = None
 
 
-@frozen
+@attrs.frozen
 class Request:
     """A pass as it was written; ``label`` is what the step is called, empty where it has no name of its own."""
 
@@ -75,7 +74,7 @@ def parse_requests(text: str, name: str) -> tuple[Request, ...]:
     return everything(start, lambda cursor: _Parser(cursor).pipeline())
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Cursor(Cursor):
     """A place in the text of a pipeline, and how many brackets are open there."""
 
@@ -99,7 +98,7 @@ class _Cursor(Cursor):
             self.advance()
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Parser:
     """Recursive descent over one text. Where a pass is faulty, those after it are read all the same."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import TileError, fail
-from tileir.core.records import frozen
 from tileir.core.targets.target_file import file_of, passes_places, passes_value, target_called
 from tileir.passes.base import for_target
 from tileir.passes.pipelines import pipeline
@@ -92,7 +91,7 @@ def _loaded(name: str) -> type[Pass]:
     return next(kind for kind in members if isinstance(kind, type) and vars(kind).get("name") == name)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Entry:
     """An entry of a pipeline, and the file in which it stands at that position."""
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level, keeps_axes
@@ -190,7 +189,7 @@ def _factor(_: object, __: attrs.Attribute[float], limit: float) -> None:
         raise ValueError("odd_limit must be at least 1")
 
 
-@frozen
+@attrs.frozen
 class Cache:
     """Keep views of blocks that hold other blocks in memory of their own, with copies before and after.
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import ParseError, fail
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen
@@ -45,7 +44,7 @@ def _are_units(_: object, __: attrs.Attribute[tuple[int | str, ...]], units: tup
                 raise ValueError(f"a unit is a number, #tag of an index, or an affine, not {unit!r}") from error
 
 
-@frozen
+@attrs.frozen
 class Place:
     """One device of a location.
 
@@ -112,7 +111,7 @@ def memory_of(places: Sequence[Place], target: Target) -> MemoryUnit | None:
     return next((unit for unit in hardware_of(target).memory_units if unit.name == places[-1].name), None)
 
 
-@frozen
+@attrs.frozen
 class LocateBlock:
     """Name the device that runs the selected blocks.
 
@@ -147,7 +146,7 @@ class LocateBlock:
         return block if new == block.location else attrs.evolve(block, location=new)
 
 
-@frozen
+@attrs.frozen
 class LocateInnerBlock:
     """Name the device that runs blocks directly inside the selected ones.
 
@@ -185,7 +184,7 @@ class LocateInnerBlock:
         return block if new == block.location else attrs.evolve(block, location=new)
 
 
-@frozen
+@attrs.frozen
 class LocateMemory:
     """Name the memory in which allocations of the selected blocks are; views of them, at any depth, follow.
 
@@ -263,7 +262,7 @@ def _fixed_device(device: Device) -> Device:
     return device if all(unit.is_constant for unit in device.units) else attrs.evolve(device, units=())
 
 
-@frozen
+@attrs.frozen
 class RewriteLocations:
     """Replace the beginning of locations, of blocks and of memory.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.target_file import hardware_of
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.stripe.check.scope import Scope
 
 
-@frozen
+@attrs.frozen
 class Limit:
     """How large a memory is.
 
@@ -48,7 +47,7 @@ _MOST_BY_DEPS: Final = 1024
 """With more allocations than this, statements count as run in order: all pairs are too many to look at."""
 
 
-@frozen
+@attrs.frozen
 class MemoryPlacement:
     """Place what the selected blocks, and blocks inside them, allocate: a byte offset in each location.
 
@@ -128,7 +127,7 @@ class MemoryPlacement:
         return not self.locs or any(is_at(allocation.location, (place,)) for place in self.locs)
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Placer:
     """First fit, in the order in which allocations are made; what never ends goes first."""
 

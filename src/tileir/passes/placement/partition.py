@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.kernels.walk import choice, rewrite_blocks
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 
-@frozen
+@attrs.frozen
 class PartitionCompute:
     """Split blocks into parts for several units: an outer block over the parts, around a block over one of them.
 
@@ -119,7 +118,7 @@ def _without_idle(outer: Block, chosen: str, tag: str) -> Block:
     return attrs.evolve(block, statements=(attrs.evolve(reindexed(inner, left, zero), location=()),))
 
 
-@frozen
+@attrs.frozen
 class PartitionMemory:
     """Spread what refinements of the selected blocks hold over banks, or units, of memory: each gets a bank axis.
 

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-@frozen
+@attrs.frozen
 class Use:
     """How one statement uses an item.
 
@@ -39,7 +37,7 @@ class Use:
     inside: bool = True
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Item:
     """Something that statements use in the inner memory.
 
@@ -100,7 +98,7 @@ class Item:
         return self._numbers[bisect_left(self._numbers, first + 1) : stop]
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Stay:
     """A stretch of statements over which an item is in one slot.
 
@@ -125,7 +123,7 @@ class Stay:
         return self.uses[-1] if self.load_before is None else self.load_before
 
 
-@frozen
+@attrs.frozen
 class Shortage:
     """A statement whose data do not fit: how many bytes it needs, and what the largest item is."""
 
@@ -182,7 +180,7 @@ def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Sh
             yield Shortage(number, total, largest)
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """The state of the scan: what is live at the statement that it has reached."""
 
@@ -301,7 +299,7 @@ ALL_BANKS: Final = -1
 """The bank of what is spread over all of them, the same bytes in each."""
 
 
-@frozen
+@attrs.frozen
 class Slot:
     """Bytes ``offset`` to ``offset + size`` of one bank, or of each."""
 
@@ -320,7 +318,7 @@ class Slot:
         return banks and self.offset < other.end and other.offset < self.end
 
 
-@frozen
+@attrs.frozen
 class Memory:
     """A memory of equal banks.
 

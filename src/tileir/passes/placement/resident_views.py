@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.ops import Aggregation
-from tileir.core.records import frozen
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
 from tileir.passes.placement.locate import Place, is_at
@@ -23,7 +24,7 @@ _NEAR = frozenset({LOCAL, REGISTER, SCRATCH})
 """Memories that are nearer than any that data are scheduled for."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Resident:
     """A view that is to be in the inner memory.
 

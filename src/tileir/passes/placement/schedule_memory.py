@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, free_tags
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.placement.locate import Place, memory_of
@@ -28,7 +27,7 @@ _UNKNOWN_KIB: Final = 256.0
 """The size of memories that no hardware model knows."""
 
 
-@frozen
+@attrs.frozen
 class Schedule:
     """Give statements of the selected blocks their data in an inner memory.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic
-from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import with_dependences
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.passes.placement.schedule_memory import Schedule
 
 
-@define(eq=False, slots=False)
+@attrs.define(eq=False, slots=False)
 class ScheduledBlock:
     """Builds one block.
 

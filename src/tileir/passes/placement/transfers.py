@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.stored import edges, overhangs
@@ -56,7 +55,7 @@ def _keeps_axes(block: Block, view: Refinement) -> bool:
     )
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Transfers:
     """Makes the blocks that move data into and out of slots for one block.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.stripe.blocks import Binding
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@frozen
+@attrs.frozen
 class JoinParts:
     """Let kernels that follow each other and copy to one tensor run as one, in blocks one after the other.
 
@@ -82,7 +81,7 @@ _MOST_BLOCKS: Final = 64
 """Most kernels in one: their code is compiled as a whole."""
 
 
-@frozen
+@attrs.frozen
 class _Part:
     """A kernel that copies to a part of a tensor.
 
@@ -157,7 +156,7 @@ def _joined(run: Sequence[_Part], main: Block) -> Block:
     return in_turn([part.kernel for part in run], main, shared, own, {})
 
 
-@frozen
+@attrs.frozen
 class JoinBorder:
     """Let the borders that split_border cut off a kernel, tagged ``border``, run as one, in blocks one after the other.
 

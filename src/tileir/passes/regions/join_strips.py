@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import with_temporaries
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.passes.kernels import schedule as sch
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class JoinStrips:
     """Let the kernels that the pass strips has made of one chain run as one, a strip of rows for each group.
 

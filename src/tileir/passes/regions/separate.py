@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import SCHEDULED
@@ -30,7 +29,7 @@ _LANES: Final = 8
 """Fewest values of an index that vector lanes take instead of one that is cut."""
 
 
-@frozen
+@attrs.frozen
 class Separate:
     """Split kernels in two along an index: values for which no constraint on it ever fails, and all others.
 
@@ -111,7 +110,7 @@ class Separate:
         return best
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Cut:
     """The values ``low`` to ``high``, exclusive, of an index are inside; as many are outside at each end, or none."""
 

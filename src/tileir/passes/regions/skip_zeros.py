@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define, frozen
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.kernels.expansion import called_block
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 _FINITE: Final = "finite"
 
 
-@frozen
+@attrs.frozen
 class SkipZeros:
     """Give contractions whose factors are 0, but for where coordinates satisfy affine tests, these as constraints.
 
@@ -102,7 +101,7 @@ class SkipZeros:
         return attrs.evolve(kernel, constraints=(*kernel.constraints, *tests), deps=())
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Zeros:
     """What is ``number``, which is 0 or minus infinity, or NaN, wherever some of ``tests`` is negative."""
 
@@ -114,7 +113,7 @@ class _Zeros:
         return _Zeros(self.number, frozenset(test.substitute(values) for test in self.tests))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Known:
     """What is known of the tensors that kernels have written so far: facts in terms of their axes."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import against_flat
@@ -26,7 +25,7 @@ _ROW: Final = 16
 """Places that are fewer elements apart are in one row."""
 
 
-@frozen
+@attrs.frozen
 class SplitBorder:
     """Split elementwise kernels that compute places from coordinates, such as those of clamped or mirrored elements.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -37,7 +36,7 @@ STRIP: Final = "strip"
 """The tag of the index that counts strips, and of kernels over strips, whose value tells chains of them apart."""
 
 
-@frozen
+@attrs.frozen
 class Strips:
     """Cut elementwise kernels, one of which reads what another one writes, into strips of rows.
 
@@ -69,7 +68,7 @@ class Strips:
         return scan.program_of_strips()
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Stage:
     """Tensors that the same kernels write, these, and the rows around a strip that are needed of them.
 
@@ -98,7 +97,7 @@ class _Stage:
         return sum(rows.work for rows in self.kernels.values())
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Cut:
     """How the rows of a group are cut: ``count`` strips of ``rows`` rows, from ``first`` on."""
 
@@ -112,7 +111,7 @@ class _Cut:
         return self.first + self.rows * self.count
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Scan:
     """The statements of ``main``, from the last to the first; those of a group are replaced by several."""
 
@@ -355,7 +354,7 @@ def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
     return (low, high) if found else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Builder:
     """Builds the kernels of one group over its strips."""
 
@@ -371,7 +370,8 @@ class _Builder:
 
     def _kernel(self, stage: _Stage, rows: Rows) -> Block:
         kernel = rows.kernel
-        strip = Index(NameScope.of(i.name for i in kernel.indices).fresh(STRIP), self.cut.count, tags=Tags.of(STRIP))
+        names = NameScope.of(i.name for i in kernel.indices)
+        strip = Index(names.fresh(STRIP), self.cut.count, tags=Tags.of(STRIP))
         index = attrs.evolve(rows.index, range=self.cut.rows + stage.high - stage.low)
         start = self.cut.first + stage.low - rows.first
         value = Affine.of({strip.name: self.cut.rows, index.name: 1}, start)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.integer_ranges import Range, ScalarRanges, affine_range, both, held
 from tileir.passes.base import with_kernels
@@ -22,7 +21,7 @@ _Memory: TypeAlias = str | int
 """A tensor of the program by its name, or what kernels allocate, numbered in order."""
 
 
-@frozen
+@attrs.frozen
 class BoundPlaces:
     """Tag loads ``inside`` where the integers that choose their elements are known to lie within the view.
 
@@ -49,7 +48,7 @@ class BoundPlaces:
         return with_kernels(program, rewritten(program.main.statements, lambda s: (loads.statement(s, views, {}),)))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Walk:
     """A walk over the blocks of kernels, in order.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.layouts.own_axes import with_own_axes
@@ -27,7 +26,7 @@ Bounds: TypeAlias = dict[str, tuple[int, int]]
 """Least and greatest value of each index."""
 
 
-@frozen
+@attrs.frozen
 class Canonicalise:
     """Simplify the index boxes of all blocks.
 

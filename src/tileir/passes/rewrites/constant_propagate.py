@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.inline import CHEAP
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class ConstantPropagate:
     """Run kernels whose inputs are all constants, by the interpreter, and keep their results as constants.
 

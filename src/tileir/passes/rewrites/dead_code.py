@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
 from tileir.passes.regions.narrowing import narrowed
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class DeadCode:
     """Drop kernels, blocks, stores, scalars, refinements and temporaries that have no effect on the results.
 
@@ -49,7 +48,7 @@ def pruned(block: Block, live: set[str]) -> Block:
     return narrowed(_pruned(block, live), block)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Kernels:
     """Prunes the blocks of kernels: launches of one kernel, most of which lose nothing, share its statements."""
 

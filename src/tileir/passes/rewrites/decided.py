@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.rewrites.dead_code import pruned
 from tileir.poly.affine import Affine, total
@@ -32,7 +31,7 @@ _COMPARISONS: Final = {
 """A sign and an offset: ``x op y`` where ``sign * (x - y) + offset >= 0``; MAX and MIN are ``x`` there."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Value:
     """An integer or truth value that depends on coordinates only: from ``low`` to ``high``, and an affine if known."""
 
@@ -46,7 +45,7 @@ class _Value:
         return None if self.low != self.high else self.low != 0
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Values:
     """The values of a block's scalars that depend on coordinates only.
 
@@ -206,7 +205,7 @@ def decided(kernel: Block) -> Block:
     return pruned(block, live)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _PlacedLoads:
     """Loads at computed places, whose affine part goes to the view."""
 

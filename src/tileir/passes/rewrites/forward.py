@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.pieces import Pieces, is_copy, pieces
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class Forward:
     """Let elementwise kernels read a tensor's pieces where these come from, so that copies need not be made.
 
@@ -61,7 +60,7 @@ class Forward:
         return with_kernels(program, tuple(statements))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Scan:
     """Which tensors of a program are made of pieces, and who reads them."""
 

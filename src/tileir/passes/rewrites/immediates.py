@@ -10,7 +10,6 @@ import attrs
 
 from tileir.core import arithmetic
 from tileir.core.ops import Aggregation
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.dependences import roots
@@ -44,7 +43,7 @@ REMARK: Final = "written out: "
 """What the comment begins with that a kernel gets for each window that was written out."""
 
 
-@frozen
+@attrs.frozen
 class Immediates:
     """Write out reductions over windows whose weights are known when compiling.
 
@@ -102,7 +101,7 @@ class Immediates:
         return window.written_out(terms)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Window:
     """A flat reduction over what is known when compiling.
 

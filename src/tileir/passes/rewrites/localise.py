@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class Localise:
     """Allocate a temporary inside a kernel when no other uses it, as large as what one point touches.
 

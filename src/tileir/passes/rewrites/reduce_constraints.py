@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import expand_kernels
 from tileir.passes.regions.narrowing import narrowed
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Statement
 
 
-@frozen
+@attrs.frozen
 class ReduceConstraints:
     """Drop constraints that follow from the others, shorten index ranges, and drop blocks that never run.
 
@@ -109,7 +108,7 @@ class ReduceConstraints:
         return block, inner, own
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Surroundings:
     """What is known where a block runs: variables with their spans, and constraints that hold.
 

@@ -11,7 +11,6 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes, Law
-from tileir.core.records import define, frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import map_kernels
@@ -37,7 +36,7 @@ def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str,
             raise ValueError(f"{text!r} is no law: {error.diagnostics[0].message}") from None
 
 
-@frozen
+@attrs.frozen
 class Rewrite:
     """Put operations on scalars in the place of others, as laws say: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 
@@ -100,7 +99,7 @@ def _without_unread(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
     return tuple(reversed(kept))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Terms:
     """The scalars of a block, by name, and those that are made for a statement."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import map_kernels
 from tileir.schedule.reindex import renamed
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class Scalarise:
     """Forward what was stored to, or loaded from, an element to later loads of it in the same body.
 
@@ -48,7 +47,7 @@ def _scalarised(block: Block) -> Block:
     return attrs.evolve(block, statements=statements, refinements=refinements)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Aliases:
     """Which views of one block may show the same elements, and which of them merge what is stored."""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class Shadow:
     """Give results that a kernel reads back an allocation beside them, which it reads instead.
 

@@ -9,7 +9,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Statement
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Run:
     """From ``start`` on places are ``step`` elements apart; that of coordinate 0 would be ``first``."""
 
@@ -45,7 +44,7 @@ class _Run:
         return coordinate * self.step + self.first
 
 
-@frozen
+@attrs.frozen
 class Axis:
     """What one axis of a view adds to the place of an element, from ``least`` to ``most``, by runs of coordinates.
 
@@ -174,7 +173,7 @@ def place_view(view: Refinement, held: TensorShape, affine: Affine, reach: int |
     return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, tuple(dims)))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Loads:
     """The statements of a kernel with loads from other places; what several of these compute is computed once."""
 

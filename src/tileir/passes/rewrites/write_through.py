@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class WriteThrough:
     """Let kernels that make a temporary write to a part of an output that it is copied to, and drop the copy.
 
@@ -58,7 +57,7 @@ class WriteThrough:
         return with_temporaries(program, [scan.redirected(s) for s in kept], (), frozenset(scan.moved))
 
 
-@frozen
+@attrs.frozen
 class _Place:
     """Where in an output a temporary lies."""
 
@@ -66,7 +65,7 @@ class _Place:
     offsets: tuple[int, ...]
 
 
-@frozen
+@attrs.frozen
 class _Scan:
     """Copies that were found so far.
 

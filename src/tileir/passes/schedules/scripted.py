@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.targets.quantities import facts
 from tileir.passes.base import expand_kernels, unnamed
 from tileir.passes.fusion.makers import expanded_with_makers
@@ -31,7 +30,7 @@ SCHEDULES: Final = "tileir.passes.schedules."
 """The rooms of the passes before which scripts have their turn."""
 
 
-@frozen
+@attrs.frozen
 class Scripted:
     """Schedule kernels by a script (:mod:`tileir.schedule.script`).
 

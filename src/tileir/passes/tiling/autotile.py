@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.placement.locate import Place, location, memory_of
 from tileir.passes.tiling.search import best_tiles
@@ -28,7 +27,7 @@ def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles
         raise ValueError("the sizes of candidates must be at least 1")
 
 
-@frozen
+@attrs.frozen
 class Autotile:
     """Split blocks into the cheapest tiles, as :mod:`tileir.passes.tiling.cost` counts.
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
-from tileir.core.records import frozen
 from tileir.stripe.ir import Direction
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Numbers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class TileCosts:
     """The costs of one block's tiles.
 
@@ -110,7 +110,7 @@ class TileCosts:
         return result
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _View:
     """How a view grows with a tile: for each axis its own size, what each index adds to it, and its stride."""
 

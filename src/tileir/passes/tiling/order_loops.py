@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks
 from tileir.stripe.ir import Block, Direction
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Refinement
 
 
-@frozen
+@attrs.frozen
 class OrderLoops:
     """Order the indices of blocks so that the innermost ones stay within cache lines.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels, selected, selected_kernel
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Statement
 
 
-@frozen
+@attrs.frozen
 class Prefetch:
     """Let innermost loops over blocks ask for the elements of their inputs that a later iteration reads.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
 
-from tileir.core.records import frozen
 from tileir.passes.tiling.cost import TileCosts
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _BEAM: Final = 32
 """So many of the best tiles of a coarse grid are improved step by step."""
 
 
-@frozen
+@attrs.frozen
 class TileChoice:
     """A tile: its size along each index, what it costs, and what it touches: bytes, and cache lines in and out."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.analysis.accesses import address
 from tileir.stripe.ir import Direction
 
@@ -33,7 +32,7 @@ def _rules(_: object, attribute: attrs.Attribute[tuple[int, ...]], rules: tuple[
         raise ValueError(f"{attribute.name} of a stencil's index must be strides, or -1 for any but 0")
 
 
-@frozen
+@attrs.frozen
 class StencilIndex:
     """One loop of a micro-kernel.
 
@@ -56,7 +55,7 @@ def _few(_: object, __: attrs.Attribute[tuple[StencilIndex, ...]], idxs: tuple[S
         raise ValueError(f"a stencil has at most {MOST_INDICES} idxs")
 
 
-@frozen
+@attrs.frozen
 class Stencil:
     """A micro-kernel's loops.
 
@@ -71,7 +70,7 @@ class Stencil:
     startup_cost: int = -1
 
 
-@frozen
+@attrs.frozen
 class Match:
     """Which index of a block plays which part of a stencil, and how many points of it a micro-kernel covers."""
 
@@ -118,7 +117,7 @@ def _cost(block: Block, sizes: Mapping[str, int], startup_cost: int) -> int:
     return points + startup_cost * tiles
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Strides:
     """How far each index of a block moves through its results and its inputs."""
 

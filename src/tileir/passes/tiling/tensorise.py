@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.tiling.stencil import Stencil, StencilIndex, best_match
 from tileir.passes.tiling.tile import tiled
@@ -32,7 +31,7 @@ MATRIX_MULTIPLY: Final = Stencil(
 """An outer product for each value of ``k``: rows of the first input, columns of the second."""
 
 
-@frozen
+@attrs.frozen
 class Tensorise:
     """Split blocks by the sizes of the cheapest stencil that matches.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Refinement
 
 
-@frozen
+@attrs.frozen
 class ThreadInner:
     """Give kernels that hold nothing but blocks a grid, and each of these blocks the threads of a group.
 

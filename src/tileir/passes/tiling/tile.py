@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.base import free_tags, map_blocks
 from tileir.poly.affine import Affine
@@ -32,7 +31,7 @@ def _positive(_: object, __: attrs.Attribute[tuple[int, ...]], sizes: tuple[int,
         raise ValueError("sizes must be at least 1")
 
 
-@frozen
+@attrs.frozen
 class Tile:
     """Split blocks into tiles of fixed sizes, the last ones cut off where a size does not divide a range.
 
@@ -86,7 +85,7 @@ def taken(tags: Tags, names: Iterable[str]) -> Tags:
     return Tags(tuple(item for item in tags.items if item[0] in wanted))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Split:
     """How the points of one index are shared out: ``count`` tiles of ``width`` points."""
 

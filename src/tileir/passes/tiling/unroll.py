@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_blocks, unordered
@@ -22,7 +21,7 @@ _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
 """Indices with these tags have a meaning of their own."""
 
 
-@frozen
+@attrs.frozen
 class Unroll:
     """Write out indices of blocks; their points then run one after the other.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program
 
 
-@frozen
+@attrs.frozen
 class VectoriseInner:
     """Give one index of each block that holds no others lanes, where all it stores are neighbours along that index.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -18,7 +17,7 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Slot(Generic[V]):
     """A value that one thread makes while others wait for the lock; ``askers`` counts these threads, and that one."""
 
@@ -27,7 +26,7 @@ class _Slot(Generic[V]):
     askers: int = attrs.field(default=0, init=False)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Cache(Generic[K, V]):
     """At most ``size`` values, the least recently used dropped first. Thread safe, also in forked children."""
 

@@ -21,7 +21,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ class BrokenEntryError(ValueError):
     """A file that is not an entry, not the entry that was asked for, or not whole; the message says which."""
 
 
-@frozen
+@attrs.frozen
 class Table:
     """What stands before the parts: facts for people, and for each part its name, stored size and size."""
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class UntrustedError(OSError):
     """A directory or file that others could have written; the message says why, and what to do."""
 
 
-@frozen
+@attrs.frozen
 class OpenDirectory:
     """A directory that was found to be private. Names are relative to its descriptor, where the system can do that.
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.records import define
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
 from tileir.runtime.events import ends_of
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _LEGACY_STREAM: Final = 1
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class DeviceArray:
     """An array in the memory of a device: contiguous, in row-major order.
 

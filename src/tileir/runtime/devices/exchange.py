@@ -11,7 +11,8 @@ import ctypes
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.runtime.devices.dlpack import VERSION, Tensor, knows_versions, release, taken
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ _CAPSULE_OF: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes
 )
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Exchange:
     """The functions of one type of arrays."""
 

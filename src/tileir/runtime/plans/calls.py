@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define, frozen
 from tileir.runtime.devices.overlap import overlap
 from tileir.runtime.events import all_ended, ended_in_queue
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import Event
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Call:
     """A call, and the memory that it uses."""
 
@@ -30,7 +29,7 @@ class _Call:
     writes: Sequence[Footprint]
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Calls:
     """The calls of one context. Thread safe, also in forked children.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import define, frozen
+import attrs
+
 from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import used_buffers
@@ -22,7 +23,7 @@ SORTED_TEMPORARIES: Final = 1024
 """More temporaries than this are placed in the order of launches instead of by size, which compares all pairs."""
 
 
-@frozen
+@attrs.frozen
 class Place:
     """Where a temporary lies: ``offset`` bytes into a block."""
 
@@ -31,7 +32,7 @@ class Place:
     nbytes: int
 
 
-@frozen
+@attrs.frozen
 class Placement:
     """Blocks of memory, and where each temporary lies.
 
@@ -52,7 +53,7 @@ class Placement:
         return sum(self.sizes)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Life:
     """From when to when a temporary holds a value.
 
@@ -163,7 +164,7 @@ def _best_gap(taken: Iterable[tuple[int, int]], nbytes: int, alignment: int) -> 
     return free if best is None else best[1]
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Block:
     number: int
     size: int

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
 import attrs
 import numpy as np
 
-from tileir.core.records import frozen
 from tileir.runtime.arrays import fit_as_they_are, formats_of
 from tileir.runtime.events import PendingEvent, all_ended, ends_of
 from tileir.runtime.interface import Condition, PartingExecutor, SequencingExecutor
@@ -51,7 +50,7 @@ SHORT_OPERATIONS: Final = 100_000
 """A submitted program that estimates no more runs in the calling thread, in less time than it takes to wake another."""
 
 
-@frozen
+@attrs.frozen
 class MemoryUse:
     """How many bytes a call takes.
 
@@ -71,7 +70,7 @@ class MemoryUse:
     peak: int
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Plan:
     """Launches with their memory. Several threads may run one plan at a time: each gets temporaries of its own.
 

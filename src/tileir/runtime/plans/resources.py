@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import attrs
 
 from tileir.core.forking import renew_in_children
-from tileir.core.records import define
 from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import PartingExecutor
 from tileir.runtime.offers import StreamingExecutor, is_asynchronous
@@ -39,7 +38,7 @@ class Keepable(Protocol):
 W = TypeVar("W", bound=Keepable)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Resources:
     """Owner of the memory that plans keep from run to run. Thread safe, also in forked children.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define
 from tileir.runtime.events import PendingEvent, all_ended, failure_of
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.runtime.plans.submission import Submission
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class RunningEvent(PendingEvent):
     """The end of a run whose commands are all in a queue of a device.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from tileir.core.records import define, frozen
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel
 from tileir.runtime.plans.workspace import Step, all_of_host, executed, unrolled
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.runtime.plans.workspace import Layout, Operand, Slot
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Submission:
     """Work that was handed over.
 
@@ -44,7 +43,7 @@ class Submission:
         return sum(known) if len(known) == len(measured) else None
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Batch:
     """A run as one call of the device: the staging memory of each array, and all launches in order."""
 
@@ -59,7 +58,7 @@ class _Batch:
         self.executor.run_batch(arriving, self.launches, list(zip(self.outputs, outputs, strict=True)))
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Chain:
     """Commands of one work, each of which waits for the one before it.
 
@@ -91,7 +90,7 @@ class _Chain:
         return bool(byte[0])
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class SubmittingWorkspace:
     """Temporaries, memory for arrays that the device cannot use in place, and launches bound to these.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, assert_never
 
+import attrs
 import numpy as np
 
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.records import frozen
 from tileir.runtime.arrays import address_of
 from tileir.runtime.interface import Choice, Condition, PartingExecutor, Repetition
 from tileir.runtime.offers import RepeatingExecutor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.runtime.plans.placement import Place
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Step:
     """One launch.
 
@@ -41,7 +41,7 @@ class Step:
     reads_first: tuple[int, ...] = ()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LoopStep:
     """Steps that run in order, so many times or while a condition holds, whose argument is the number of a buffer.
 
@@ -54,7 +54,7 @@ class LoopStep:
     reads_first: tuple[int, ...] = ()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class BranchStep:
     """Steps of which ``then`` run, in order, where a condition holds, else ``otherwise``."""
 
@@ -100,7 +100,7 @@ def _undecided(_: int) -> bool:
     raise AssertionError
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Slot:
     """Where an array that the caller passes enters; ``alignment`` is 1 where kernels ask for that of elements only."""
 
@@ -108,7 +108,7 @@ class Slot:
     alignment: int
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Layout:
     """What all workspaces of a plan have in common.
 
@@ -186,7 +186,7 @@ class Workspace(Protocol):
         ...
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class SequencedWorkspace:
     """One call of the device for the whole plan."""
 
@@ -234,7 +234,7 @@ class SequencedWorkspace:
         return copy
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class SteppingWorkspace:
     """One launch after the other: what every executor can do."""
 
@@ -270,7 +270,7 @@ class SteppingWorkspace:
             layout.executor.copy(placed, array).wait()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class ClosableWorkspace:
     """Runs what data may keep running for ever: until the owner of its memory is closed.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.schedule.search.sketches import Sketch, inner_of, outputs_of
 from tileir.schedule.tree import Tail, leaves, own_memory
 
@@ -24,7 +23,7 @@ _PARTS: Final = (1, 2, 2, 4, 4, 8)
 _UNROLLED: Final = (1, 1, 2, 4, 8)
 
 
-@frozen
+@attrs.frozen
 class Room:
     """Where sketches for a kernel are drawn from.
 

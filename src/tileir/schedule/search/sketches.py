@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import applied
 from tileir.schedule.sizes import Known
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@frozen
+@attrs.frozen
 class Sketch:
     """A schedule in a few numbers.
 
@@ -89,7 +88,7 @@ def steps_of(sketch: Sketch, tree: Tree) -> tuple[Step, ...] | Refused:
     return writer.refusal or tuple(writer.steps)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Writer:
     """Steps so far, and the tree that they make; none are added behind one that refuses."""
 

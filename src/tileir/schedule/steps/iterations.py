@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@frozen
+@attrs.frozen
 class Fuse:
     """Make one loop of two neighbours of one size, where no iteration needs another one of the other loop.
 
@@ -112,7 +111,7 @@ def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator
                 yield use, leaf, other, other_leaf
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Place:
     """A use in a leaf below a loop."""
 
@@ -155,7 +154,7 @@ def _meets(one: _Place, other: _Place, around: tuple[Loop, ...]) -> bool:
     return False
 
 
-@frozen
+@attrs.frozen
 class Distribute:
     """Make two loops in turn of one: over the first things in its body, and over the others.
 
@@ -199,7 +198,7 @@ class Distribute:
         )
 
 
-@frozen
+@attrs.frozen
 class Skew:
     """Let the iterations of an inner loop begin later by some steps in each iteration of the outer one.
 
@@ -242,7 +241,7 @@ class Skew:
         return Replaced((attrs.evolve(outer, body=(skewed,), last=None),))
 
 
-@frozen
+@attrs.frozen
 class Persist:
     """Let a fixed number of groups of the grid take the iterations of a loop in turns.
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Size
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@frozen
+@attrs.frozen
 class Split:
     """Make two loops of one: ``i`` of 100 by 32 is ``i_outer`` of 4 around ``i_inner`` of 32.
 
@@ -91,7 +90,7 @@ class Split:
         return Replaced((Loop(outer, size, (within,), reduces=loop.reduces, peels=peels, last=last),))
 
 
-@frozen
+@attrs.frozen
 class Reorder:
     """Put loops that stand in one another, with nothing between them, in another order.
 
@@ -145,7 +144,7 @@ def nested(
     return body
 
 
-@frozen
+@attrs.frozen
 class Join:
     """Make one loop of two, of which the second alone is the body of the first, where accesses stay affine.
 
@@ -182,7 +181,7 @@ class Join:
         return Replaced((attrs.evolve(inner, name=self.into, size=outer.size * inner.size, body=body, last=None),))
 
 
-@frozen
+@attrs.frozen
 class Jam:
     """Move loops inwards to each statement below them: unroll-and-jam, and loop distribution.
 
@@ -251,7 +250,7 @@ def in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement
     return attrs.evolve(use, access=(*places, *use.access), strides=arrays[use.root].shape.strides, sizes=sizes)
 
 
-@frozen
+@attrs.frozen
 class Cut:
     """Make loops in turn of one: the iterations before a place, or between several, and the others.
 
@@ -287,7 +286,7 @@ class Cut:
         return _in_turn(loop, self.into, (0, *ends))
 
 
-@frozen
+@attrs.frozen
 class Specialise:
     """Make three loops in turn of one: iterations before, where, and after all tests pass that it takes part in.
 
@@ -342,7 +341,7 @@ def _in_turn(loop: Loop, names: tuple[str, ...], places: tuple[int, ...]) -> Rep
     )
 
 
-@frozen
+@attrs.frozen
 class Bind:
     """Run the iterations of a loop as groups of a grid, as threads of a group, unrolled, or as lanes of a vector.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.allocations import allocation, identity_of
@@ -37,7 +36,7 @@ class Level(enum.Enum):
         return (stripe.Device(names[self]),)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Footprint:
     """The part of a tensor that the uses below a loop touch in one iteration of it.
 
@@ -77,7 +76,7 @@ def _inner(items: tuple[Item, ...]) -> dict[str, int]:
     return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
 
 
-@frozen
+@attrs.frozen
 class Stage:
     """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
 
@@ -154,7 +153,7 @@ class Stage:
         return _around(loops, leaf)
 
 
-@frozen
+@attrs.frozen
 class Accumulate:
     """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
 
@@ -230,7 +229,7 @@ class Accumulate:
         return _around(loops, start), _around(loops, end)
 
 
-@frozen
+@attrs.frozen
 class Place:
     """Say where memory of the kernel lies.
 

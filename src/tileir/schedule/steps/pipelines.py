@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Size
 from tileir.schedule.tree import Replaced, with_loops_replaced
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Loop, Tree
 
 
-@frozen
+@attrs.frozen
 class Pipeline:
     """Let what an iteration of a loop stages be copied while iterations before it compute.
 

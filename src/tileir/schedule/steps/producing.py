@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.schedule.producers import Producer, with_one_root
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.steps.memory import Level, Stage
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@frozen
+@attrs.frozen
 class Inline:
     """Compute the elements of a tensor where they are read, instead of reading what another kernel stored.
 
@@ -50,7 +49,7 @@ class Inline:
         return attrs.evolve(tree, body=_with_leaves(tree.body, computed).items)
 
 
-@frozen
+@attrs.frozen
 class ComputeAt:
     """Compute the part of a tensor that one iteration of a loop reads, in memory of its own.
 

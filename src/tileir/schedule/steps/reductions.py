@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.steps.loops import expanded, in_array
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@frozen
+@attrs.frozen
 class RFactor:
     """Split a reduction into one for each iteration of a loop, and merge their results behind it.
 

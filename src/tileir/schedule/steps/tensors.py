@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.allocations import allocation
 from tileir.schedule.products import dtype_of_product, factors_of_product
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Tree
 
 
-@frozen
+@attrs.frozen
 class Tensorise:
     """Run the points of two loops as one instruction: each lane adds the products of a few terms.
 
@@ -88,7 +87,7 @@ class Tensorise:
         return None
 
 
-@frozen
+@attrs.frozen
 class Interleave:
     """Let neighbours along an axis of memory stand together, a few at a time: as the last axis.
 

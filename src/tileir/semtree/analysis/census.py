@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.semtree.dots import fragment_of
 from tileir.semtree.ir import Apply, Bitcast, Cast, Const, DeclareArray, Dot, Hint, Reduce
 from tileir.semtree.rewrite import distinct_nodes, statements
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Census:
     """What there is in a kernel, each kind once.
 

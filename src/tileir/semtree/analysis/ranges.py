@@ -10,7 +10,6 @@ import attrs
 
 from tileir.core.integers import quotient
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.ir import (
     Apply,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
-@frozen
+@attrs.frozen
 class Range:
     """``low <= value <= high`` in every lane, and ``divisor`` divides the value; only 0 is divided by 0."""
 
@@ -160,7 +159,7 @@ def counted(begin: Range, end: Range, step: int) -> Range:
     return Range(begin.low, max(begin.low, end.high - 1), math.gcd(begin.divisor, step))
 
 
-@define
+@attrs.define
 class Ranges:
     """What is known about the integers and bools of one kernel, whose statements are passed in the order of the text.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define
 from tileir.semtree.analysis.effects import meets, sets, writes
 from tileir.semtree.ir import (
     DeclareArray,
@@ -43,7 +42,7 @@ def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:
     return tuple(analysis.reasons)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Divergence:
     """Grows the set of variables and private arrays whose content may differ between threads."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core import schema
-from tileir.core.records import define, frozen
 from tileir.semtree.ir import Const, Declare, DeclareArray, For, Param, Subscript, Var
 from tileir.semtree.rewrite import statements
 
@@ -22,7 +21,7 @@ Use: TypeAlias = tuple[Var | Subscript, Declared | None]
 """A variable or subscript, and what its name means where it stands; None where it is not visible."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Scoped:
     """A statement, and what is visible right before it.
 
@@ -42,7 +41,7 @@ class Scoped:
         return next((known for node, known in self.uses if node is of), None)
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Survey:
     """A kernel, and what is found in it when a rule asks for it first."""
 
@@ -80,7 +79,7 @@ class Survey:
         return walk
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Walk:
     scoped: list[Scoped] = attrs.field(factory=list)
     nodes: dict[int, Expr] = attrs.field(factory=dict)

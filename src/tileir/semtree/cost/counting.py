@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import accumulator
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
 from tileir.semtree.cost.nest import THREADS, addressing, outside_offsets
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _VALUES: Final = (Apply, Cast, Reduce, Dot, Shuffle)
 
 
-@frozen
+@attrs.frozen
 class Work:
     """Operations that one run of a statement stands for.
 
@@ -65,7 +66,7 @@ class Work:
     depends: frozenset[int]
 
 
-@frozen
+@attrs.frozen
 class Transfer:
     """Elements that one run of a statement moves.
 
@@ -91,7 +92,7 @@ class Transfer:
     depends: frozenset[int]
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Counter:
     """Counts what statements of one kernel do on a machine."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import Declare, For, GridIndex, GridLevel, If, LoopKind, Subscript, Var
 from tileir.semtree.rewrite import children, mentions, statements, trip_values, walk
@@ -26,7 +25,7 @@ THREADS: Final = 1
 """Numbers of the loops over groups and over the threads of one."""
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class Loop:
     """A loop, with what stands in it directly or under a condition.
 
@@ -58,7 +57,7 @@ class Loop:
             yield from loop.walk()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Nest:
     """The loops of one kernel.
 
@@ -98,7 +97,7 @@ def _moves_with(expr: Expr, depends: Mapping[str, frozenset[int]]) -> frozenset[
     return frozenset(found)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Builder:
     """Collects loops in the order of the text."""
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.cost.core import ITERATION_CYCLES, Cycles
 from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import BlockCost, Operations, ProgramCost, bounded, works_cost
@@ -82,7 +81,7 @@ def predict_kernel(kernel: sem.KernelFunction, machine: Machine, program_bytes: 
     return attrs.evolve(cost, held=held, lanes=lanes)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Traffic:
     """What the loops of a kernel read and write.
 
@@ -169,7 +168,7 @@ class Traffic:
         return sum(min(self.sizes[name], sum(found.values())) * itemsizes[name] for name, found in places.items())
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Costs:
     """Costs of the loops of one kernel."""
 

@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Var
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, Stmt, Type
 
 
-@frozen(order=False)
+@attrs.frozen(order=False)
 class Term:
     """An expression with Python's operators; numbers on either side become constants of its type.
 
@@ -130,7 +129,7 @@ _INTEGERS = {DType.F32: DType.U32, DType.F64: DType.U64}
 _FLOATS = {integer: real for real, integer in _INTEGERS.items()}
 
 
-@define
+@attrs.define
 class Draft:
     """The statements of one expansion, collected in order."""
 
@@ -154,7 +153,7 @@ class Draft:
         return Draft(self.names)
 
 
-@frozen
+@attrs.frozen
 class Expansion:
     """How a function is written in other operations.
 

@@ -6,9 +6,10 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ PI: Final = Fraction(scaled_pi(300), 1 << 300)
 LN_2: Final = Fraction("0.69314718055994530941723212145817656807550013436025525412068000949339362196969472")
 
 
-@frozen
+@attrs.frozen
 class Format:
     """Facts of a float type.
 

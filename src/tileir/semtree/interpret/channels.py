@@ -14,7 +14,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.core.records import define
 from tileir.semtree.interpret.evaluation import AGENT, SHARED, STEPS
 from tileir.semtree.interpret.memory import COPIER, poisoned
 from tileir.semtree.ir import ChannelStep
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import BulkCopy, Channel, Stmt
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class _Copies:
     """What a group has sent through a channel of ``places`` messages.
 
@@ -50,7 +49,7 @@ class _Copies:
     sent: list[list[tuple[Memory, Array, Array]]] = attrs.field(factory=list)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class _Own:
     """How many steps of each kind a thread has taken with a channel, and when it released each message."""
 

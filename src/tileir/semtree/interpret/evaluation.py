@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from tileir.core.records import define
 from tileir.semtree.dots import plain_dot
 from tileir.semtree.interpret.scalar_arithmetic import (
     Value,
@@ -56,7 +55,7 @@ FIRST_FREE: Final = 10
 _COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
 
 
-@define
+@attrs.define
 class ExpressionCompiler:
     """Compiles the expressions of one kernel.
 

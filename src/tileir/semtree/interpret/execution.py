@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 import numpy as np
 
-from tileir.core.records import define
 from tileir.semtree.interpret.channels import acquiring, bulk_copying, stepping
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import Action, Steps, copying, exchanging, multiplying, trading, waiting
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
-@define
+@attrs.define
 class StatementCompiler:
     """Turns the statements of one kernel into closures."""
 

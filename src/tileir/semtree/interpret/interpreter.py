@@ -10,11 +10,11 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.number_system import REAL
-from tileir.core.records import frozen
 from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS
 from tileir.semtree.interpret.execution import StatementCompiler
@@ -107,7 +107,7 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
     return CompiledKernel(kernel, checks, numbers, compiler.expressions.frame_size, names, action, steps)
 
 
-@frozen
+@attrs.frozen
 class CompiledKernel:
     """A kernel as closures; exactly one of ``action`` and ``steps`` is set."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
 from tileir.core.number_system import REAL, NumberSystem
-from tileir.core.records import define, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +25,7 @@ COPIER: Final = -3
 """Who writes what the first channel of a kernel copies; further channels count down from there."""
 
 
-@frozen
+@attrs.frozen
 class Checks:
     """What to watch beyond bounds, at the cost of speed.
 
@@ -46,14 +45,14 @@ NO_CHECKS: Final = Checks()
 ALL_CHECKS: Final = Checks(races=True, undefined=True)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Clock:
     """How many stretches of statements between barriers the groups of a launch have run."""
 
     stretch: int = 0
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Agent:
     """Who accesses memory: a thread of a group, at a time that goes on at barriers, and where it releases messages.
 
@@ -80,7 +79,7 @@ class Agent:
         return self.clock.stretch + self.released
 
 
-@define
+@attrs.define
 class Memory:
     """The elements of one array."""
 
@@ -111,7 +110,7 @@ class Memory:
         """Note that what was copied is there; only watched memory does."""
 
 
-@define
+@attrs.define
 class WatchedMemory(Memory):
     """Memory that reports reads of undefined elements, and elements that two touch at a time while one writes.
 
@@ -191,7 +190,7 @@ class WatchedMemory(Memory):
         )
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Watch:
     """For each element who wrote it last, and who read it since: one, several, or nobody; and when."""
 

@@ -11,7 +11,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +29,7 @@ class Support(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Capabilities:
     """The operations of a back end; what is missing is expressed by others, or refused.
 

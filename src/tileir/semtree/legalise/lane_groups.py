@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.semtree.analysis.effects import reads, writes
 from tileir.semtree.ir import (
     Assign,
@@ -35,7 +34,7 @@ _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Access:
     """Elements of one array that the lanes of a statement touch.
 
@@ -68,7 +67,7 @@ class _Access:
         return 0 <= distance < self.lanes if other.step == 0 else 0 < abs(distance) < self.lanes
 
 
-@define
+@attrs.define
 class LaneGroup:
     """Statements that run as one loop over ``lanes``, and scalar declarations that may stand before it.
 

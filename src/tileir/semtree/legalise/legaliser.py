@@ -11,7 +11,6 @@ from tileir.core import schema
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.census import census
@@ -85,7 +84,7 @@ def _has_all(kernel: KernelFunction, capabilities: Capabilities) -> bool:
     )
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Legaliser:
     """Rewrites one kernel, statement by statement.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Ramp, Type
 from tileir.semtree.rewrite import children, with_children
 
@@ -28,7 +29,7 @@ OFFSET: Final = Type(DType.I64)
 _WIDE: Final = frozenset({DType.I32, DType.I64})
 
 
-@frozen
+@attrs.frozen
 class Sum:
     """``constant`` plus each term times its factor, none of which is 0; terms in the order of their first use."""
 

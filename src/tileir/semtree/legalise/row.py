@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +31,7 @@ class Drafting(Protocol):
         ...
 
 
-@frozen
+@attrs.frozen
 class Row:
     """A law, and the function that writes its right side.
 

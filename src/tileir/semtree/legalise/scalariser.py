@@ -11,7 +11,6 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
     Apply,
@@ -49,7 +48,7 @@ def scalarised(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, _Scalariser(scope, lane, overlapping).statements(kernel.body))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Scalariser:
     """Rewrites one kernel.
 

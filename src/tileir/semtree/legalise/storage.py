@@ -12,7 +12,6 @@ import attrs
 from tileir.core.arithmetic import constant
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.semtree.analysis.census import census
 from tileir.semtree.ir import Bitcast, Const, Hint, Type
 from tileir.semtree.legalise.capabilities import Capabilities, Support
@@ -62,7 +61,7 @@ def as_bits(kernel: KernelFunction, dtypes: frozenset[DType]) -> KernelFunction:
     return made
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Bits:
     """Replaces types in the parts of one kernel."""
 

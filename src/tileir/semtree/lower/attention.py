@@ -19,7 +19,6 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_softmax import SUMS, Softmax
@@ -62,7 +61,7 @@ def _matrix(view: View) -> Matrix:
     return Matrix(view.array, view.offset, rows, stride, columns, view.shape.dtype)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Warps(Softmax):
     """Builds the body of one kernel."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, Self
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_tiles import Matrix, Panel, Threads, tile
@@ -33,7 +34,7 @@ GROWTH: Final = 6.0
 """How far an exponent may grow until weights are made relative to another score: exp(6) is far below what f16 has."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Softmax(Threads):
     """What threads do with scores.
 

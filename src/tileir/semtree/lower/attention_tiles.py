@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.matrices import PLAIN
@@ -26,7 +27,7 @@ _COPIED: Final = 16
 _LINE: Final = 128
 
 
-@frozen
+@attrs.frozen
 class Matrix:
     """A view of memory: rows, one after the other, of neighbours.
 
@@ -48,7 +49,7 @@ class Matrix:
     dtype: DType
 
 
-@frozen
+@attrs.frozen
 class Panel:
     """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks.
 
@@ -147,7 +148,7 @@ EIGHT = 8
 """How far the rows are apart of which a thread holds elements."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Threads:
     """The threads of a group.
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_softmax import GROWTH, Softmax
@@ -25,7 +26,7 @@ _SUMMED: Final = 8
 """Pairs of weights that are added in f16, before the sum goes on in f32: weights are at most exp(GROWTH)."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class WarpGroups(Softmax):
     """Builds the body of one kernel."""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.semtree import ir as sem
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ THREAD: Final = "%thread"
 """Stands for the number of a thread in :attr:`Touch.own`; no variable can have this name."""
 
 
-@frozen
+@attrs.frozen
 class Touch:
     """One access of a phase to an array that several threads see.
 
@@ -48,7 +47,7 @@ class Touch:
         return self if self.fixed or self.own is None else attrs.evolve(self, own=None)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Phase:
     """Statements that threads run without waiting for each other."""
 
@@ -56,7 +55,7 @@ class Phase:
     touches: tuple[Touch, ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Ordered:
     """Steps in order, inside loops or conditions that are alike for all threads.
 
@@ -83,7 +82,7 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
     return _placed(step, ()).statements
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Placed:
     """Statements with their barriers.
 

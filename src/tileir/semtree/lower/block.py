@@ -10,7 +10,6 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Op, merges
-from tileir.core.records import define, frozen
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -48,7 +47,7 @@ _REGISTER_BYTES = 16 * 1024
 """Allocations without a location go to private arrays up to this size, else to scratch memory."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Scope:
     """What the statements of one block see."""
 
@@ -59,7 +58,7 @@ class _Scope:
     running: RunningLanes | None = None
 
 
-@define
+@attrs.define
 class BlockLowering:
     """Lowers the blocks of one kernel."""
 
@@ -308,7 +307,8 @@ class BlockLowering:
         self.touch(view, writes=writes, lanes=None if index is not None else scope.lanes)
         if index is not None:
             place = scope.scalars[index]
-            place = cast(place, self.target.index_dtype) if inside else self._clamped(place, view.shape.dims[0].size)
+            size = view.shape.dims[0].size
+            place = cast(place, self.target.index_dtype) if inside else self._clamped(place, size)
             return self._indirect(scope, view, place)
         if stride == 0 or scope.lanes == 1:
             return sem.Subscript(view.array, self.offsets.swizzled(view.offset, *view.swizzle), sem.Type(dtype))
@@ -342,8 +342,9 @@ class BlockLowering:
         base = self.offsets.lanes(view.offset, scope.lanes)
         scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(view.shape.dims[0].stride))))
         if place.type.lanes == 1 < scope.lanes and view.offset.coefficient(LANE) == 1 and view.swizzle == UNMOVED:
-            offset = sem.Apply(Op.ADD, (self.offsets.scalar(view.offset.substitute({LANE: 0})), scaled))
-            return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, scope.lanes))
+            first = self.offsets.scalar(view.offset.substitute({LANE: 0}))
+            wide = sem.Type(view.shape.dtype, scope.lanes)
+            return sem.Subscript(view.array, sem.Apply(Op.ADD, (first, scaled)), wide)
         offset = swizzled(sem.Apply(Op.ADD, uniform((base, scaled))), *view.swizzle)
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
 

@@ -13,7 +13,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.core.records import define
 from tileir.poly.affine import Affine, total
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
@@ -68,7 +67,7 @@ def box_copy(
     )
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class _Walk:
     """Goes down to the statements of a block: ``ranges`` are those of its indices, by the names of :meth:`leaf`."""
 

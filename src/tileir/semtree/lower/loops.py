@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import attrs
+
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, zero
@@ -21,7 +22,7 @@ Guard: TypeAlias = Affine
 """An affine over kernel variables that must be >= 0."""
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """One loop; ``lower`` and ``upper`` (exclusive) are bounds beside 0 and ``range``."""
 
@@ -33,7 +34,7 @@ class Loop:
     guards: tuple[Guard, ...]  # tested once, before the loop
 
 
-@frozen
+@attrs.frozen
 class LoopPlan:
     """Loops from outermost to innermost, and the guards that only the innermost body can test."""
 

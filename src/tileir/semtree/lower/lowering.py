@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.integers import network_comparisons
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -53,7 +52,7 @@ def lower(program: stripe.Program, target: Target) -> sem.Program:
     return _pruned(sem.Program(tuple(lowering.kernels), tuple(lowering.buffers.values()), works))
 
 
-@define
+@attrs.define
 class ProgramLowering:
     """Kernels and buffers of a program while they are being made.
 
@@ -164,7 +163,7 @@ def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
     return tuple(result)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Parameter:
     """What a kernel does with one buffer, over all refinements of it."""
 

@@ -20,7 +20,6 @@ from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import LOCAL
 from tileir.poly.affine import Affine
@@ -63,7 +62,7 @@ def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
     return [r for r in block.refinements if r.direction is stripe.Direction.NONE]
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Pipeline:
     """Lowers one block; all its iterations, over whatever indices, become one loop.
 

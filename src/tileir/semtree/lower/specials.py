@@ -22,7 +22,6 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.ordering import lower_order
@@ -183,7 +182,7 @@ def _rows(blocks: BlockLowering, view: View, kind: sem.Type) -> list[sem.Subscri
     return [sem.Subscript(view.array, start, kind) for start in starts]
 
 
-@define
+@attrs.define
 class RunningLanes:
     """The elements that all lanes of one serial block merge into, lane after lane."""
 

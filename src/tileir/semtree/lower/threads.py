@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
@@ -39,7 +38,7 @@ def _has_threads(block: stripe.Block) -> bool:
     return False
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Team:
     """The threads that run a phase.
 
@@ -67,7 +66,7 @@ class Team:
         return rest + Affine.of({THREAD: step})
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class GroupLowering:
     """Lowers one kernel whose groups have ``threads`` threads."""
 

@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.matrices import PLAIN, period, swizzled
@@ -31,7 +30,7 @@ TERM: Final = "%term"
 """Stands likewise for the number of a term in blocks of dot products."""
 
 
-@define
+@attrs.define
 class OffsetBuilder:
     """Turns affine expressions over kernel variables into expressions of one index dtype."""
 
@@ -104,7 +103,7 @@ Swizzle: TypeAlias = tuple[int, int, tuple[int, int, int]]
 UNMOVED: Final[Swizzle] = (0, 0, PLAIN)
 
 
-@frozen
+@attrs.frozen
 class View:
     """A refinement in scope: the array behind it, and the offset of its first element.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.arithmetic import fits
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.core.rewrite import Rule
 from tileir.semtree.ir import Apply, Const
 
@@ -26,7 +27,7 @@ def rule_of(law: Law) -> Rule[Expr]:
     return Rule(law.text, apply)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Terms:
     """Expressions, which are values themselves."""
 

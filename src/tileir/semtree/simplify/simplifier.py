@@ -9,7 +9,6 @@ import attrs
 from tileir.core.errors import DivergenceError
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES
-from tileir.core.records import define
 from tileir.core.schema import operands, with_operands
 from tileir.semtree.ir import Apply
 from tileir.semtree.rewrite import map_stmts, with_body
@@ -53,7 +52,7 @@ def simplify_expr(expr: Expr) -> Expr:
     return _Expressions().simplified(expr)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Expressions:
     """Simplifies expressions, and remembers by identity which ones are as simple as they get."""
 

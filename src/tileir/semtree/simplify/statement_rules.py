@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import map_operands, operands
 from tileir.core.text.names import NameScope
@@ -53,7 +52,7 @@ def propagate_copies(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, _Copies(assigned_variables(kernel.body)).body(kernel.body))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Copies:
     """What declared variables stand for, at one place of a body."""
 
@@ -100,7 +99,7 @@ def _may_go(stmt: For | If) -> bool:
     return not stmt.body or (values is not None and (not values or values[0] == values[-1]))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Flattener:
     """Splices bodies; names that are introduced more than once get fresh ones."""
 

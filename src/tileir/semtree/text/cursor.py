@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.text import lexing
 from tileir.core.text.lexing import AbandonError
 from tileir.core.text.writer import bytes_of_text
@@ -32,7 +31,7 @@ class HopelessError(AbandonError):
     """What is being read is nested so deeply that nothing behind it can be made out."""
 
 
-@define
+@attrs.define
 class Cursor(lexing.Cursor):
     """One token of look-ahead over a text, and the names in scope."""
 

@@ -11,7 +11,6 @@ import attrs
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import (
     Apply,
@@ -44,7 +43,7 @@ _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign i
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 
 
-@frozen
+@attrs.frozen
 class Parsed:
     """An expression, where it stands, and how deep it is nested."""
 
@@ -53,7 +52,7 @@ class Parsed:
     depth: int
 
 
-@define
+@attrs.define
 class ExpressionParser:
     """Reads the expressions of one kernel, whose header ``kernel`` tells the index type and the grid."""
 

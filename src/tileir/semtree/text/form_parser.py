@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 import attrs
 
 from tileir.core import schema
-from tileir.core.records import define
 from tileir.semtree.ir import Expr, Subscript, Type
 from tileir.semtree.text.forms import Field, Literal, pieces
 
@@ -25,7 +24,7 @@ _BRACKETS: Final = 2
 Values: TypeAlias = "dict[str, Any]"
 
 
-@define
+@attrs.define
 class FormParser:
     """Reads one node behind the word that its form starts with, and gathers its operands."""
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, get_args, get_type_hints
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.semtree.ir import Expr, Stmt
 from tileir.semtree.text.lexer import words_of
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _PIECES: Final = re.compile(r"\{(?P<field>\w+)\}|\[(?P<option>[^\]]*)\]|(?P<literal>[^{}\[\]]+)")
 
 
-@frozen
+@attrs.frozen
 class Literal:
     """Text that is always the same, and the signs and words of it."""
 
@@ -33,7 +32,7 @@ class Literal:
     signs: tuple[str, ...]
 
 
-@frozen
+@attrs.frozen
 class Field:
     """The text of a field, or of a property of type int; ``hint`` is its type."""
 
@@ -42,7 +41,7 @@ class Field:
     is_property: bool
 
 
-@frozen
+@attrs.frozen
 class Option:
     """Text that is left out where all of its fields have their defaults."""
 

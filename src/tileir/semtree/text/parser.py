@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.records import define
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.semtree.check.type_rules import MAX_NESTING
 from tileir.semtree.ir import (
@@ -82,7 +81,7 @@ def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: Cursor.of(source, faults), whole)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Parser:
     """Reads programs, kernels and statements."""
 
@@ -207,7 +206,7 @@ class _Parser:
                 return
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Body:
     """Reads the statements of one kernel."""
 

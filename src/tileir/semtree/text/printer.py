@@ -11,10 +11,11 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING, assert_never
 
+import attrs
+
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.core.text.writer import Writer, bytes_text
 from tileir.semtree.ir import (
     Apply,
@@ -163,7 +164,7 @@ def _param(param: Param) -> str:
     return f"{param.access.value} {param.dtype.value} {spelt_name(param.name)}[{param.size}]{alignment}{alias}"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Expressions:
     """Prints the expressions of one kernel; bare integers have the type ``index``."""
 
@@ -254,7 +255,7 @@ def literal(const: Const) -> str:
     return exact if any(sign in exact for sign in ".e") else f"{exact}.0"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Statements:
     writer: Writer
     expressions: _Expressions

@@ -10,9 +10,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.census import census
@@ -134,7 +135,7 @@ def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tup
     return rewritten(stmts, visit)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Wanted:
     """What is expanded."""
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import assigns, is_plain, reads, writes
 from tileir.semtree.ir import Apply, Assign, Const, Declare, Ramp, Shuffle, Subscript, Type, Var
@@ -44,7 +43,7 @@ def interleave(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, body)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Access:
     """An access to an array: the place of a statement, and the distance of its first element from others."""
 
@@ -52,7 +51,7 @@ class _Access:
     distance: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Group:
     """Accesses to one array whose first elements are known distances apart.
 
@@ -86,7 +85,7 @@ class _Group:
         return not again and max(*others, distance) - min(*others, distance) < key[2]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Bodies:
     """Rewrites the bodies of one kernel; ``shared`` are the arrays that may overlap each other."""
 

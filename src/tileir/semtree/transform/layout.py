@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.semtree.ir import DeclareArray, Region
 from tileir.semtree.rewrite import statements
 
@@ -24,7 +25,7 @@ ON_PROCESSORS: Final = (Region.LOCAL, Region.SCRATCH)
 """What is scratch memory where one thread does the work of a group."""
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """Offsets in bytes of the arrays in scratch memory, and how much of that a group needs.
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import meets
 from tileir.semtree.ir import (
@@ -52,7 +51,7 @@ def one_thread(kernel: KernelFunction) -> KernelFunction:
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Copies:
     """The array that holds a variable, or a private array, of every thread: ``stride`` elements for each."""
 
@@ -60,7 +59,7 @@ class _Copies:
     stride: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Threads:
     """The threads of one kernel: ``counters`` run over ``extents``, and ``number`` numbers the threads."""
 

@@ -15,7 +15,6 @@ import numpy as np
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.number_system import REAL
-from tileir.core.records import define
 from tileir.stripe.attending import ATTEND
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.attending import attended
@@ -79,7 +78,7 @@ def contents_after(
     return {name: np.asarray(view.memory.data[view.offsets()]) for name, view in views.items()}
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Works:
     """The works of a program while they run.
 
@@ -159,7 +158,7 @@ def _allocate(refinement: Refinement, numbers: NumberSystem) -> View:
     return View(Memory.undefined(shape, numbers), 0, shape, shape.sizes, (0,) * len(shape.dims))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Machine:
     """One run of a program: the source of shuffled orders, and a number for each execution of a block."""
 

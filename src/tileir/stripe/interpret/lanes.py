@@ -8,7 +8,6 @@ import attrs
 import numpy as np
 
 from tileir.core.number_system import REAL
-from tileir.core.records import define
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Store
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     ScalarStatement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Lanes:
     """The scalars and the elements of one block body at ``points`` points."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from tileir.core.errors import fail
 from tileir.core.number_system import REAL
 from tileir.core.ops import Aggregation
-from tileir.core.records import define, frozen
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
@@ -23,7 +22,7 @@ ScopeKey: TypeAlias = tuple[int, str]
 """The block, by number, and the refinement that open an aggregation scope."""
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Memory:
     """The elements of one allocation.
 
@@ -63,7 +62,7 @@ class Memory:
         return np.asarray(first)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Hidden:
     """Content of memory that is not to be seen for some time, and which elements of it had been stored."""
 
@@ -88,7 +87,7 @@ def poison(dtype: DType) -> bool | int | float:
     return True if dtype.is_bool else (dtype.minimum if dtype.is_signed else dtype.maximum)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class View:
     """A refinement at one point.
 
@@ -119,7 +118,7 @@ class View:
         return offsets
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Elements:
     """The first element of a view at each of some points: ``offsets`` has one entry for each point."""
 

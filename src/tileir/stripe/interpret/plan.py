@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from tileir.core.records import define, frozen
 from tileir.poly.affine import total
 from tileir.stripe.ir import Block, Direction, LoadIndex, Special, views_read
 
@@ -24,7 +23,7 @@ CHUNK: Final = 1 << 18
 """At most so many points are computed at once."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Linear:
     """``constant + Σ coefficient · value[position]``."""
 
@@ -60,7 +59,7 @@ class Linear:
         )
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class ViewPlan:
     """One refinement: displacement in elements and along each axis, and whether its axes are those of its source."""
 
@@ -72,7 +71,7 @@ class ViewPlan:
     axis_bounds: tuple[tuple[int, int], ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Grid:
     """Some points of the box with all indices counted from 0, and what follows from them alone."""
 
@@ -81,7 +80,7 @@ class Grid:
     offsets: dict[str, Array]
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Plan:
     """One block at one place of the program; ``number`` tells it from all others.
 

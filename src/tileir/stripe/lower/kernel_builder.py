@@ -9,7 +9,6 @@ import attrs
 
 from tileir.core.arithmetic import rounded
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import intrinsic_dtype
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Shape
 
 
-@frozen
+@attrs.frozen
 class Scalar:
     """A scalar of the body, by name, with its dtype."""
 
@@ -48,7 +47,7 @@ class Scalar:
     dtype: DType
 
 
-@define
+@attrs.define
 class KernelBuilder:
     """A block that is being built. One tensor read twice in the same place gives one view and one load."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.rewrite import rewritten
 from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@define
+@attrs.define
 class KernelTable:
     """Kernels, each once, with their numbers.
 

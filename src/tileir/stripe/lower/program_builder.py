@@ -6,7 +6,6 @@ from collections import Counter
 
 import attrs
 
-from tileir.core.records import define
 from tileir.stripe.flattening import flattened
 from tileir.stripe.ir import Block, Buffer, Direction, Program, Refinement, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element
@@ -18,7 +17,7 @@ from tileir.typed.ir import Computation, Function, Operation, Reduce, Scan, Shap
 from tileir.typed.reductions import reduction_of, reductions_of
 
 
-@define
+@attrs.define
 class ProgramBuilder:
     """The kernels of one program, or of one step of a loop, as they are made.
 

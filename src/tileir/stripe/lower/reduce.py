@@ -12,7 +12,6 @@ import numpy as np
 
 from tileir.core.number_system import REAL
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.targets import hardware
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
@@ -89,7 +88,7 @@ def _fill(builder: ProgramBuilder, operation: Reduce, value: bool | int | float)
     builder.add(kernel, operation, Tags.of("eltwise", "fill"))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Kernel:
     """A kernel that is being built.
 
@@ -198,7 +197,7 @@ class _Kernel:
         return block, elements.tensors
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Elements:
     """The statements that make an element, and the tensors that they read."""
 

@@ -14,7 +14,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.stripe.ir import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, element
 from tileir.stripe.lower.program_builder import ProgramBuilder
@@ -57,7 +56,7 @@ def lower_scan(
             builder.fill(operation, builder.storage.result(operation.name), first.name)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Loop:
     """A loop that is being built.
 

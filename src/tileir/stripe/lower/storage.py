@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import define, frozen
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
@@ -23,7 +24,7 @@ ZERO: Final = Affine()
 NO_TAGS: Final = Tags()
 
 
-@frozen
+@attrs.frozen
 class Tensor:
     """A value in memory: the dense ``shape`` from the start of the allocation ``buffer`` of the program."""
 
@@ -66,7 +67,7 @@ class Tensor:
         return TensorShape(self.dtype, (first, *(Dim(1, dim.stride) for dim in others)))
 
 
-@define
+@attrs.define
 class Storage:
     """The memory of each value, and the allocations of the program.
 

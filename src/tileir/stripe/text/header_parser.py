@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.combines import Combine
 from tileir.core.ops import Aggregation
-from tileir.core.records import define
 from tileir.core.text.lexing import END
 from tileir.stripe.bindings import bindings_of
 from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape
@@ -25,7 +24,7 @@ _COMBINES: Final = {combine.value: combine for combine in Combine}
 _AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggregation}
 
 
-@define
+@attrs.define
 class HeaderParser(TokenParser):
     """Block headers, on top of the small parts."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import define
+import attrs
+
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END, Token
 
@@ -40,7 +41,7 @@ _PATTERN: Final = re.compile(
 _COMMENT: Final = re.compile(r"//([^\n]*)")
 
 
-@define
+@attrs.define
 class Lexer(lexing.Lexer):
     """The tokens of Stripe text, of which lines can be passed over."""
 

@@ -16,7 +16,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.text.writer import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
@@ -84,7 +83,7 @@ def _read(text: str, name: str, rule: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: _Parser.at_start(source, faults), rule)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Parser(HeaderParser):
     """Statements, blocks and programs."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 
-from tileir.core.records import define
+import attrs
+
 from tileir.core.text import lexing
 from tileir.core.text.lexing import AbandonError
 from tileir.poly.reading import read_affine
@@ -44,7 +45,7 @@ class HopelessError(AbandonError):
     """What is being read is around so much that nothing behind the fault can be made out."""
 
 
-@define
+@attrs.define
 class TokenParser(lexing.Cursor):
     """A recursive-descent parser: faults are reported where they are found, and reading goes on with the next line."""
 

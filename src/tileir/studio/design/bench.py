@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
-from tileir.core.records import define, frozen
 from tileir.driver.formulas.crafting import CraftedFormula, craft
 from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.serve.uploads import read
@@ -27,7 +26,7 @@ _FORMULAS: Final = 12
 _RANKS: Final = (2, 3)
 
 
-@frozen
+@attrs.frozen
 class Assignment:
     """A formula, the pictures that it reads, and where it runs.
 
@@ -43,7 +42,7 @@ class Assignment:
     dragged: CraftedFormula | None = None
 
 
-@define
+@attrs.define
 class Bench:
     """The pictures and formulas that were used last."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.errors import TileError
-from tileir.core.records import frozen
 from tileir.formula.definitions.offers import offered
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter
 from tileir.formula.ir import Boundary
@@ -44,7 +45,7 @@ _LINES: Final = ("repeat", "results")
 _TILE_WORDS: Final = ("function", "scan", "times", "reverse", "default", "no_defract")
 
 
-@frozen
+@attrs.frozen
 class Option:
     """One way to go on.
 
@@ -60,7 +61,7 @@ class Option:
     about: str = ""
 
 
-@frozen
+@attrs.frozen
 class Completions:
     """How a text can go on.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.formula.definitions.offers import offered
 from tileir.formula.diagrams.diagram import Legend, Node, diagram_of
 from tileir.formula.ir import Step
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _NUMBER: Final = re.compile(r"\[(\d+)\]")
 
 
-@frozen
+@attrs.frozen
 class PlaceName:
     """A place where a step can go.
 
@@ -35,7 +36,7 @@ class PlaceName:
     label: str
 
 
-@frozen
+@attrs.frozen
 class OffersView:
     """What fits at a place.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,7 +49,7 @@ _HEADERS: Final = tuple(
 )
 
 
-@frozen
+@attrs.frozen
 class Guard:
     """Refuses what does not come from the page of this server, before anything of it is read.
 

@@ -17,7 +17,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tileir.core.errors import TileError, fail
-from tileir.core.records import define, frozen
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import JOBS, faults_event
 from tileir.studio.serve.security import Guard
@@ -47,7 +46,7 @@ _TYPES: Final = {
 }
 
 
-@frozen
+@attrs.frozen
 class Start:
     """What the page begins with.
 
@@ -73,7 +72,7 @@ class Start:
     view: str = "explorer"
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Studio:
     """The routes of the page.
 

@@ -9,13 +9,12 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.studio.design.bench import Bench
 from tileir.studio.views.snapshot import Snapshot, snapshot_of
 from tileir.studio.views.subject import Subject
 
 
-@frozen
+@attrs.frozen
 class Event:
     """Something that a job has found out: a view as plain values, and pictures that belong to it, by name."""
 
@@ -31,7 +30,7 @@ _SNAPSHOTS: Final = 4
 """Compiled programs that are kept: those of two columns, before and after an edit."""
 
 
-@define
+@attrs.define
 class Session:
     """What a worker remembers: where uploads are, and the programs, pictures and formulas that it used last.
 

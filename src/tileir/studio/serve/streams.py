@@ -6,10 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import orjson
 from starlette.requests import ClientDisconnect
-
-from tileir.core.records import frozen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -52,7 +51,7 @@ def as_event(name: str, view: Any) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(view) + b"\n\n"
 
 
-@frozen
+@attrs.frozen
 class EventStream:
     """An answer of events that are sent as they come; where the page goes away, no more are made.
 

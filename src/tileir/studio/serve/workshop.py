@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.errors import fail
-from tileir.core.records import define, frozen
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import PATIENT, SHORT, faults_event
 from tileir.studio.serve.session import STALE, Event
@@ -41,7 +40,7 @@ class StaleError(Exception):
     """A newer request has taken the place of this one."""
 
 
-@frozen
+@attrs.frozen
 class Limits:
     """What one request may take: seconds, and bytes of memory, 0 for as many as there are."""
 
@@ -49,7 +48,7 @@ class Limits:
     memory_bytes: int = 0
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Worker:
     """A process, started when it is first needed, and again after each end."""
 
@@ -177,7 +176,7 @@ _LANES: Final = 1000
 """Lanes whose last turn is remembered."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Lane:
     """The newest request of a lane."""
 
@@ -185,7 +184,7 @@ class _Lane:
     replaced: asyncio.Event
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Workshop:
     """Three workers: one for looks at texts, which are short, one for what may wait, and one for all else.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import orjson
 
 from tileir.core.drawing.layering import Wire, drawing_of
 from tileir.core.errors import ParseError
 from tileir.core.json.codec import to_json
-from tileir.core.records import frozen
 from tileir.core.text.span import Source
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.ir import Formula, Repeat, Step
@@ -33,7 +33,7 @@ RESULTS = "results"
 _FIRST: Final = re.compile(r"steps\[\d+\]")
 
 
-@frozen
+@attrs.frozen
 class PlaceView:
     """Where a node of the drawing goes: ``node`` is the path of an input, a step at the top, or ``results``."""
 
@@ -42,7 +42,7 @@ class PlaceView:
     slot: float
 
 
-@frozen
+@attrs.frozen
 class OutsideView:
     """What steps of a group read from outside of it: ``label`` is what the text calls it."""
 
@@ -50,7 +50,7 @@ class OutsideView:
     label: str
 
 
-@frozen
+@attrs.frozen
 class GroupDrawing:
     """The steps of a group; all but ``path``, that of the group, and ``outside`` as in :class:`FormulaView`."""
 
@@ -62,7 +62,7 @@ class GroupDrawing:
     slots: float
 
 
-@frozen
+@attrs.frozen
 class FormulaView:
     """A text that is a formula, though one that may break rules.
 
@@ -88,7 +88,7 @@ class FormulaView:
     groups: tuple[GroupDrawing, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class BrokenView:
     """A text that is no formula, and why."""
 

@@ -10,7 +10,8 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.stripe.text.comments import tile_text
 from tileir.studio.design.checking import statement_places
 from tileir.studio.views.views import Region
@@ -49,7 +50,7 @@ _SUFFIX: Final = re.compile(r"_(?:acc|lanes|\d+)\Z")
 _END: Final = re.compile(r"\}|\t\.size\t")
 
 
-@frozen
+@attrs.frozen
 class Origins:
     """The statements, by number, that values and comments stand for."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.core.targets.target_file import all_names_of_targets
 from tileir.core.text.names import nearest
 from tileir.driver.compiler import Stages, compile_stages, passes_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tileir.typed.ir import TensorType
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Snapshot:
     """All stages of one program.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.errors import fail
 from tileir.core.json.codec import to_json
-from tileir.core.records import frozen
 from tileir.core.text.names import nearest
 from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.text.printer import to_text as stripe_text
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tileir.studio.views.snapshot import Snapshot
 
 
-@frozen
+@attrs.frozen
 class Stage:
     """One stage of a program.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from tileir.core.errors import fail
-from tileir.core.records import frozen
 from tileir.studio.design.checking import MOST_CHARACTERS
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ _MOST_WORD: Final = 4096
 """Characters of a text that is no program."""
 
 
-@frozen
+@attrs.frozen
 class Subject:
     """A program and how it is compiled.
 

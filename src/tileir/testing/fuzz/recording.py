@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from tileir.core.records import define
 from tileir.testing.generated.choices import Choices, Seeded
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ T = TypeVar("T")
 _SPANS: Final = (64, 16, 8, 4, 2, 1)
 
 
-@define
+@attrs.define
 class Recorded:
     """Choices of another source, or those made before; after the last of these, always the least."""
 

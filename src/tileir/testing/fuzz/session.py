@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.testing.fuzz.areas import AREAS
 from tileir.testing.fuzz.recording import Recorded, save
 from tileir.testing.fuzz.worker import SHRINKING, kind_of, seed_of
@@ -36,7 +35,7 @@ _COMPLAINT: Final = 2000
 """So many bytes of what a process complained of before it crashed are told."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _EndedError(Exception):
     """A process is gone, or says nothing any more, in the middle of a case."""
 
@@ -44,7 +43,7 @@ class _EndedError(Exception):
     silent: bool = attrs.field(kw_only=True)
 
 
-@define
+@attrs.define
 class Session:
     """What is run, and what came of it.
 

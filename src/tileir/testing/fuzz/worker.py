@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from tileir.core.records import define
 from tileir.testing.fuzz.area import Refused
 from tileir.testing.fuzz.recording import Recorded, shrunk
 
@@ -35,7 +34,7 @@ def seed_of(seed: int, area: str, number: int) -> str:
     return f"{seed}/{area}/{number}"
 
 
-@define
+@attrs.define
 class Worker:
     """Runs the cases of one area.
 

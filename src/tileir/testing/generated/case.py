@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import attrs
 import numpy as np
 
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.exact import LARGEST
@@ -110,7 +110,7 @@ def fault_of(left: Array, right: Array, allowed: Array) -> str | None:
     return f"[{', '.join(map(str, place))}] is {left[place]}, not {right[place]}; {margin:g} apart is allowed"
 
 
-@frozen
+@attrs.frozen
 class Manner:
     """What kind of programs to make.
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import attrs
 
-from tileir.core.records import frozen
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,7 +25,7 @@ class Choices(Protocol):
         ...
 
 
-@frozen
+@attrs.frozen
 class Seeded:
     """Choices that depend on a seed alone: the same on every machine and in every version of Python from 3.11 on."""
 

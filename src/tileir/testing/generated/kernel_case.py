@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 LANES: Final = (1, 1, 2, 4, 8, 16)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class KernelCase:
     """A kernel, and what its parameters hold before it runs."""
 
@@ -87,7 +87,7 @@ class KernelCase:
         return to_text(self.kernel)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Statements(Expressions):
     """Makes the statements of one kernel.
 

@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -38,7 +37,7 @@ ROOM: Final = 32
 """Elements of each array that one thread owns: a power of two, at least the most lanes."""
 
 
-@define
+@attrs.define
 class Expressions:
     """Makes expressions of one kernel; what has been declared is in ``variables`` and ``private``."""
 

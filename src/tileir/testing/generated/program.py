@@ -11,7 +11,6 @@ from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import FUNCTIONS
-from tileir.core.records import define
 from tileir.testing.generated.exact import allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
 from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
@@ -48,7 +47,7 @@ def _element(choices: Choices, dtype: DType, special: bool) -> bool | int | floa
     return choices.integer(-8, 8) / 2
 
 
-@define
+@attrs.define
 class Program:
     """A program that grows while it stays inside the set of values that the module promises."""
 

@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.records import define, frozen
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, Program, While
@@ -61,7 +60,7 @@ _ROLES: Final = {
 }  # fmt: skip
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class WorksCase:
     """A program, and its inputs by name."""
 
@@ -102,7 +101,7 @@ def _buffer(name: str) -> Buffer:
     return Buffer(name, DType.BOOL if flag else DType.I32, (1,) if flag else (SIZE,), role)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Works:
     """Chooses works that read only what is written on every way.
 

@@ -8,7 +8,6 @@ import attrs
 import islpy as isl
 
 from tileir.core.ops import Aggregation
-from tileir.core.records import define, frozen
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, Special, Store, scalar_inputs, scalar_output
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _COPYING: Final = ("copy", "transpose")
 
 
-@frozen
+@attrs.frozen
 class Element:
     """An element of some memory: what ``main`` and its blocks allocate is another one at each point around it."""
 
@@ -28,7 +27,7 @@ class Element:
     place: tuple[Affine, ...]
 
 
-@frozen
+@attrs.frozen
 class Leaf:
     """One store, with the loads that its value depends on.
 
@@ -67,7 +66,7 @@ class Leaf:
         return isl.Map(f"{{ [{', '.join(self.indices)}] -> [{places}] : {self.points} }}")
 
 
-@frozen
+@attrs.frozen
 class Stores:
     """The stores of a program.
 
@@ -89,7 +88,7 @@ def stores(program: Program) -> Stores:
     return Stores(tuple(walk.found), frozenset(walk.unclear))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Points:
     """The points of a block and of those around it, as a leaf has them."""
 
@@ -113,7 +112,7 @@ class _Points:
         )
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _View:
     """Where a refinement lies: the memory, the indices around its allocation, and the first element that it shows."""
 
@@ -127,7 +126,7 @@ class _View:
         return Element(self.memory, (*map(Affine.index, self.owner), self.first + extra))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Walk:
     main: Block
     found: list[Leaf] = attrs.field(factory=list)

@@ -13,9 +13,9 @@ from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 
-from tileir.core.records import define
 from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
 from tileir.driver.tuning.search import tune
@@ -37,7 +37,7 @@ PATIENCE: Final = 120.0
 """Seconds after which what was interrupted counts as hanging."""
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Interrupter:
     """Raises at one of the moments that it counts: beginnings of lines and calls in our files."""
 
@@ -144,7 +144,7 @@ OPERATIONS: Final = ("compile", "call", "submit", "step", "close")
 TUNING_SECONDS: Final = 0.3
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scene:
     """A context, and what is done with it under interrupts."""
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 
 from tileir.core.errors import TileError
-from tileir.core.records import frozen
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
@@ -41,7 +41,7 @@ class _Usage(ctypes.Structure):
     used: int
 
 
-@frozen
+@attrs.frozen
 class Growth:
     """How memory grew for each repetition.
 

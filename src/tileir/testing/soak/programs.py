@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 
-from tileir.core.records import frozen
 from tileir.driver.jit import jit
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ function (A[M, K], B[K, N]) -> (C) {
 """
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Program:
     """A function of two matrices of small whole numbers, so that results are exact.
 

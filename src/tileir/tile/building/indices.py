@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import attrs
 
 from tileir.core.integers import quotient, remainder
-from tileir.core.records import frozen
 from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
 from tileir.tile.checks.polynomial_rules import in_polynomial
@@ -37,7 +36,7 @@ _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
 _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Dim(Recorded):
     """A size that is known when compiling: a dimension of an input, or arithmetic over such.
 
@@ -229,7 +228,7 @@ def size_of(recorder: Recorder, value: object) -> Expr:
     return _placed(expr)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Polynomial(Recorded):
     """An affine expression over index variables, at least one of them.
 
@@ -325,7 +324,7 @@ class Polynomial(Recorded):
 _CONSTRAINT: Final = "a constraint is 'polynomial < bound' and means 0 <= polynomial < bound"
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Index(Polynomial):
     """One index variable of contractions."""
 

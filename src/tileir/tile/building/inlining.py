@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.building.assembly import substitute
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Expr, Function, Input, Scan, Statement
 
 
-@frozen
+@attrs.frozen
 class Expansion:
     """What a statement ``name = word(operands…);`` becomes.
 
@@ -87,7 +86,7 @@ def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[
     return results[0] if len(results) == 1 else results
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Inlining:
     """One call: what stands for each name of the function."""
 

@@ -13,7 +13,6 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
-from tileir.core.records import define, frozen
 from tileir.core.text.advice import ELSEWHERE
 from tileir.core.text.names import NameScope
 from tileir.core.text.span import call_site
@@ -50,7 +49,7 @@ Declared: TypeAlias = Contraction | Scan | Constant
 """What is a statement of its own, and no expression that could be nested into another one."""
 
 
-@define
+@attrs.define
 class Step:
     """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell."""
 
@@ -61,7 +60,7 @@ class Step:
     span: Span | None
 
 
-@frozen
+@attrs.frozen
 class Target:
     """What was declared of a tensor that its contraction has still to define."""
 
@@ -71,7 +70,7 @@ class Target:
     span: Span | None
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Recorder:
     """The inputs and statements of one function, in order; that of a step knows the one ``around`` its scan."""
 

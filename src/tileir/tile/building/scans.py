@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
@@ -78,7 +79,7 @@ def scan(
     return _results(recorder, recorder.record(statement), passed, made)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Passed:
     """What a scan passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 import attrs
 
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.records import frozen
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
 from tileir.tile import ir
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = Polynomial | Dim | int | tuple[Polynomial | Dim | int, ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Tensor(Recorded):
     """A tensor of the function that is being built.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic
-from tileir.core.records import frozen
 from tileir.tile.ir import Call, FloatLiteral, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.traversal import Place, expressions, walk_with_depth
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Function
 
 
-@frozen
+@attrs.frozen
 class Nodes:
     """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.tile.functions import builtin
 from tileir.tile.ir import (
     Assignment,
@@ -41,7 +42,7 @@ class Kind(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen
+@attrs.frozen
 class Definition:
     """Where a name is defined.
 
@@ -54,7 +55,7 @@ class Definition:
     span: Span | None
 
 
-@frozen
+@attrs.frozen
 class Scope:
     """The first definition of each name, in program order."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.records import frozen
 from tileir.core.text.advice import meant, own_form
 from tileir.core.text.lexing import MAX_FAULTS
 from tileir.tile.checks.constant_rules import check_constant_arrays
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.tile.ir import Function
 
 
-@frozen
+@attrs.frozen
 class Checked:
     """A function with what every check asks of it.
 

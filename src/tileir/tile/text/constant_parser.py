@@ -7,12 +7,12 @@ from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import numpy as np
 
 from tileir.core import arithmetic
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.tile.ir import Attribute, Constant, Name
 from tileir.tile.text.contraction_parser import TENSOR
 from tileir.tile.text.grammar import DIGEST, MAX_INTEGER
@@ -30,14 +30,14 @@ _FORM: Final = "a number, or a dtype, sizes and elements as in f32[2, 2](1.0, 0.
 _MOST_DIGITS: Final = len(str(MAX_INTEGER))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Bits:
     """An element of a float array by the bits that it has."""
 
     pattern: int
 
 
-@frozen
+@attrs.frozen
 class ConstantParser:
     """The grammar of constants, at a cursor; ``arrays`` are those that a text may name by their digests."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.records import frozen
 from tileir.core.text.advice import meant
 from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Expr, Name
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
@@ -21,7 +22,7 @@ TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
 _AGGREGATION_FORMS: Final = "an aggregation: +(…), *(…), >(…), <(…) or =(…)"
 
 
-@frozen
+@attrs.frozen
 class ContractionParser:
     """The grammar of contractions, at a cursor."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import AbandonError, Token
 from tileir.tile.ir import (
@@ -54,7 +53,7 @@ _DOUBLED: Final[Mapping[str, str]] = MappingProxyType(
 _LITERAL_DIGITS: Final = len(str(MAX_INTEGER))
 
 
-@define
+@attrs.define
 class ExpressionParser:
     """Reads expressions and polynomials at a cursor."""
 

@@ -10,7 +10,6 @@ from typing import Final
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.text.lexing import END, Faults, Token
 from tileir.core.text.lexing import Cursor as CoreCursor
 from tileir.core.text.span import Source, Span
@@ -56,7 +55,7 @@ _SKIPPED: Final = re.compile(
 )
 
 
-@define
+@attrs.define
 class Lexer:
     """Reads one token after the other. Unknown characters are reported and passed over.
 
@@ -135,7 +134,7 @@ def _advice(word: str) -> str:
             return f"the language has no character {first!r} (U+{ord(first):04X})"
 
 
-@define
+@attrs.define
 class Cursor(CoreCursor):
     """The token that is looked at, and where the one before it stopped."""
 

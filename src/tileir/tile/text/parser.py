@@ -10,7 +10,6 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
-from tileir.core.records import define, frozen
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.core.tracebacks import at_the_call
@@ -118,7 +117,7 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
     return _read(text, name, lambda parser: parser.wrapped("contraction", parser.bare_contraction))
 
 
-@define
+@attrs.define
 class Unread:
     """What was passed over: names in statements and headers, which they may define."""
 
@@ -152,7 +151,7 @@ def _read(
     return everything(lambda faults: Cursor.at_start(source, faults), whole, more)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor."""
 

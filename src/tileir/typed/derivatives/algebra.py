@@ -6,10 +6,11 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import attrs
+
 from tileir.core import arithmetic
 from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.records import define
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant
 from tileir.typed.inference.emission import broadcast_shape
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Operation, Shape, Value
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Algebra:
     """Emits the operations of derivatives, forwards and backwards.
 

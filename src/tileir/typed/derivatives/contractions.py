@@ -12,7 +12,6 @@ import attrs
 
 from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.coverage import covers
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.typed.derivatives.reverse import Sweep
 
 
-@frozen
+@attrs.frozen
 class ContractionSite:
     """A contraction, and where its derivatives go.
 
@@ -217,7 +216,7 @@ class ContractionSite:
         return ContractionSite(self.algebra, operation, operands, True, points)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Terms:
     """The values that a contraction combines, as a tensor.
 

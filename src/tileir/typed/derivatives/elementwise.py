@@ -10,8 +10,9 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
+
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.typed.ir import Elementwise, Operation, Value
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.typed.inference.values import Tensor
 
 
-@frozen
+@attrs.frozen
 class Site:
     """One elementwise operation that is differentiated, and where its derivative goes."""
 
@@ -43,7 +44,7 @@ Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 """Emit the product of a tensor and a partial derivative."""
 
 
-@frozen
+@attrs.frozen
 class Factored:
     """A partial derivative of which one factor depends on its own operand only.
 

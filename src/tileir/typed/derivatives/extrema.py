@@ -18,7 +18,6 @@ import attrs
 
 from tileir.core.dtype import accumulator
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.recurrences import shifted
 from tileir.typed.derivatives.summation import Points, aggregate, alike, incoming, is_bare
@@ -39,7 +38,7 @@ _RADIX: Final = 8
 """So many times longer are the parts of runs that are summed after each step."""
 
 
-@frozen
+@attrs.frozen
 class Running:
     """A maximum, minimum or product of all elements up to each one along an axis.
 

@@ -16,7 +16,6 @@ import attrs
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.reverse import reverse
@@ -90,7 +89,7 @@ def forward(
     return tuple(motion.expanded(zero if found is None else found, y.shape) for y, found, zero in pairs)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Motion(Algebra):
     """How values move. A tangent has the arithmetic type of its value, and a shape that broadcasts to its."""
 
@@ -237,7 +236,7 @@ def push_scan(motion: Motion, scan: Scan, forward: Forward) -> Tensor | None:
     return _Forward.of(motion, scan, given).result(forward)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Forward:
     """The new loop while it is being made.
 

@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.dtype import accumulator, arithmetic_type
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor
@@ -62,7 +61,7 @@ def pull_scan(sweep: Sweep, results: Sequence[Scan], reverse: Reverse) -> Iterat
         yield from backward.contributions()
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Backward:
     """The loop backwards, while it is being made.
 

@@ -14,7 +14,6 @@ import attrs
 
 from tileir.core.combines import Combine
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Coordinate, Reduce, Shape
 from tileir.typed.reductions import positions_in
@@ -48,7 +47,7 @@ def pushforward(algebra: Algebra, operation: Reduce, tangent: Tensor) -> Tensor 
     return algebra.reshaped(total, operation.shape)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Site:
     """A component of a state, and what its derivative reads."""
 

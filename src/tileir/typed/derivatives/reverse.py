@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.dtype import arithmetic_type
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.rules import pullback
@@ -80,7 +79,7 @@ SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
 """What is differentiated, the cotangents that come in, and whether ties are split evenly."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Path:
     """The float operations that some results depend on, in program order, and the positions of those that read a value.
 
@@ -107,7 +106,7 @@ class Path:
         return cls(path, readers)
 
 
-@define(eq=False)
+@attrs.define(eq=False)
 class Sweep(Algebra):
     """Cotangents of values: the derivatives of what is differentiated with respect to them.
 

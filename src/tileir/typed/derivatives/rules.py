@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.core.dtype import accumulator
-from tileir.core.records import define
 from tileir.typed.dataflow import with_operands
 from tileir.typed.derivatives import contractions, elementwise, reductions
 from tileir.typed.ir import (
@@ -139,7 +138,7 @@ def pull_override(sweep: Sweep, operation: Override, cotangent: Tensor) -> Itera
             yield name, instance.value(gradient)
 
 
-@define
+@attrs.define
 class Instance:
     """The operations of a template with something in place of its upstream; each is emitted once.
 

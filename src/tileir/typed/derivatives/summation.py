@@ -13,7 +13,6 @@ import attrs
 from tileir.core import arithmetic
 from tileir.core.dtype import accumulator, arithmetic_type, promote_all
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import covers
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     """A polynomial and the size of the axis that it indexes: it is an integer and ``0 <= polynomial < size``."""
 
 
-@frozen
+@attrs.frozen
 class Reading:
     """``tensor[indices…]``."""
 
@@ -48,7 +47,7 @@ class Reading:
         return tuple(zip(self.indices, self.tensor.shape, strict=True))
 
 
-@frozen
+@attrs.frozen
 class Place:
     """Where an aggregate goes: one polynomial for each axis of ``shape``."""
 
@@ -68,7 +67,7 @@ class Place:
         return len(names) == len(long) and 0 not in self.shape
 
 
-@frozen
+@attrs.frozen
 class Points:
     """The valid index points of a contraction: conditions of all its tensors, its constraints, and what it promises."""
 

@@ -10,7 +10,6 @@ from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.typed.inference.numbers import Numbers, natural_dtype
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.typed.inference.observer import Observer
 
 
-@define
+@attrs.define
 class Emission:
     """The one mutable object of an inference: operations in order, and the names that are taken.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.records import define
 from tileir.typed.inference.values import PoisonedError
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@define
+@attrs.define
 class Faults:
     """What went wrong so far; ``poisoned`` says that something failed for a reason reported elsewhere."""
 

@@ -16,7 +16,6 @@ from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
@@ -133,7 +132,7 @@ def _splits_ties(attributes: Iterable[tile.Attribute]) -> bool:
     return even
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Inference:
     """What the names of one function are bound to; None stands for a name whose statement is faulty."""
 

@@ -13,7 +13,6 @@ import attrs
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, float_for, promote_all
 from tileir.core.ops import Domain, Op
-from tileir.core.records import define
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
@@ -60,7 +59,7 @@ def is_float(value: Known | Number) -> bool:
     return value.natural.is_float if isinstance(value, Number) else isinstance(value.value, float)
 
 
-@define
+@attrs.define
 class Numbers:
     """The numbers of one inference.
 

@@ -13,7 +13,6 @@ from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
@@ -124,7 +123,7 @@ def raise_to_tile(
     return tile.Function(inputs, outputs, tuple(raising.statements))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Raising:
     """The statements of one Tile function while it is made.
 

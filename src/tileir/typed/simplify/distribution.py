@@ -20,7 +20,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.records import define
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import covers
 from tileir.typed.dataflow import with_bodies
@@ -89,7 +88,7 @@ def _parts(
     return best
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Parts:
     """Makes the operations that a contraction is taken apart to.
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import define
 from tileir.typed.ir import (
     Access,
     ArrayConstant,
@@ -133,7 +132,7 @@ def with_extremes(
     return steps.made
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Steps:
     """Makes operations in the dtype of ``last``, which combines an aggregate with the operand that stays."""
 

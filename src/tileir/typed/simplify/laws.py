@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.rewrite import Rule
 from tileir.core.text.names import NameScope
 from tileir.typed.inference.emission import broadcast_shape
@@ -33,7 +32,7 @@ def rule_of(law: Law) -> Rule[Site]:
     return Rule(law.text, apply)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Terms:
     """The values before an operation, by name, and those that are made for it."""
 

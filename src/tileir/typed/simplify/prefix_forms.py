@@ -13,7 +13,8 @@ from fractions import Fraction
 from math import gcd, prod
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -30,7 +31,7 @@ SHORTEST: Final = 16
 """So are the terms of fewer ends."""
 
 
-@frozen
+@attrs.frozen
 class Points:
     """The points of a contraction, as in :class:`tileir.poly.bounds.Domain`, in indices that may be others.
 
@@ -54,7 +55,7 @@ class Points:
         return Points(ranges, accesses, constraints)
 
 
-@frozen
+@attrs.frozen
 class Prefix:
     """A contraction whose terms have an end that moves, or two that move alike.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import (
@@ -46,7 +45,7 @@ def rematerialised(function: Function) -> Function:
     return attrs.evolve(function, operations=tuple(after for op in function.operations for after in work.visit(op)))
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Work:
     """Which values are kept, and what each backward pass has computed again."""
 

@@ -13,7 +13,6 @@ import attrs
 from tileir.core import schema
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes
-from tileir.core.records import define
 from tileir.core.rewrite import Rule, fixpoint
 from tileir.core.text.names import NameScope
 from tileir.typed.dataflow import with_operands, without_dead, without_idle_parts
@@ -54,7 +53,7 @@ def _pass(function: Function, merge: bool, rules: tuple[Rule[Site], ...]) -> Fun
     return function if same and new.labels == function.labels else new
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Walk:
     """The operations so far, and which value to read instead of one that went away or became a copy."""
 

@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core import arithmetic
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.core.rewrite import Rule, rule
 from tileir.typed.dims import read_constant
 from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape, Value
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-@frozen
+@attrs.frozen
 class Site:
     """An operation together with the definitions that come before it.
 

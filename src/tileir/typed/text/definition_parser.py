@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import attrs
+
 from tileir.core.combines import Combine
 from tileir.core.ops import Combination, Op
-from tileir.core.records import frozen
 from tileir.core.text.lexing import AbandonError
 from tileir.core.text.names import nearest
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
@@ -53,7 +54,7 @@ _COMBINES: Final[Mapping[str, Combine]] = MappingProxyType({f"reduce_{each.value
 _PARTS: Final[Mapping[str, ScanPart]] = MappingProxyType({part.value: part for part in ScanPart})
 
 
-@frozen
+@attrs.frozen
 class Head:
     """What stands in front of an operation: the name and the type of its value."""
 
@@ -63,7 +64,7 @@ class Head:
     start: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class DefinitionParser:
     """The grammar of operations, at a cursor.
 

@@ -11,8 +11,9 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
-from tileir.core.records import define
 from tileir.core.text import lexing
 from tileir.poly.reading import read_affine
 from tileir.tile.text.lexer import FLOAT as FLOAT
@@ -59,7 +60,7 @@ BODY: Final = re.compile(r"(?=\{)")
 """What stands in front of the statements of a function."""
 
 
-@define
+@attrs.define
 class Lexer(lexing.Lexer):
     """The tokens of typed text, of which parts can be passed over."""
 
@@ -108,7 +109,7 @@ _WORDS: Final[Mapping[str, bool | float]] = MappingProxyType(
 )
 
 
-@define
+@attrs.define
 class Cursor(lexing.Cursor):
     """The token that is looked at, and the small parts of the grammar."""
 

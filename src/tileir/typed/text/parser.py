@@ -9,7 +9,6 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.ops import Op
-from tileir.core.records import define, frozen
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.typed.dataflow import MAX_NESTING
@@ -52,7 +51,7 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
         return everything(lambda faults: Cursor.at_start(source, faults), whole)
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Body:
     """What the statements of a function are, as far as they are read."""
 
@@ -62,7 +61,7 @@ class _Body:
     steps: dict[str, Function | None] = attrs.field(factory=dict)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor; ``depth`` counts the loops around."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import Staging
@@ -28,7 +27,7 @@ def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
     return _Builder.of(nest, tiles, elements).kernel()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel."""
 
@@ -241,7 +240,7 @@ class _Builder:
         return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Place:
     """The elements of local memory in which threads merge one result."""
 

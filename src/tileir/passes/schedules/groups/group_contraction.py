@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class GroupContraction:
     """Schedule contractions that use elements of two or more inputs for many outputs each.
 

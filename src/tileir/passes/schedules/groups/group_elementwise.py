@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class GroupElementwise:
     """Spread kernels without reductions over a grid of groups, their threads, and vectors of each thread.
 
@@ -121,7 +120,7 @@ _CROSSED = 32
 """Threads side by side where an input is transposed: a group then uses whole cache lines of it."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Row:
     """Shares a loop over neighbours out to groups, the threads of each, and vectors of each thread.
 

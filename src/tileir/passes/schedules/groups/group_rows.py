@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, unscheduled_reduction
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Nest, Segment
 
 
-@frozen
+@attrs.frozen
 class GroupRows:
     """Schedule kernels that fusion has made of reductions and maps over the same rows.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class GroupTranspose:
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 
@@ -119,7 +118,7 @@ class GroupTranspose:
         return _Points(thread, more)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Points:
     """The points of one axis of a tile: those of a thread lie as far apart as there are threads."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix_plan import cut_rows, piece_of, swizzle_of
 from tileir.passes.schedules.groups.matrix_results import Results
@@ -41,7 +40,7 @@ def build(nest: Nest, plan: Plan) -> Node:
     return _Builder.of(nest, plan).kernel()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel.
 

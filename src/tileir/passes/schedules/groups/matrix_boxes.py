@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.schedules.groups.matrix_plan import piece_of, swizzle_of
 from tileir.stripe.instructions import Copy
 
@@ -30,7 +31,7 @@ _ROWS: Final = (128, 64, 32)
 """Bytes of the rows that are swizzled as matrix instructions read them."""
 
 
-@frozen
+@attrs.frozen
 class _Axis:
     """An axis of a tensor: what moves along it, the distance of elements, how many there are, and those of the box."""
 

@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.fragments import Where, usable
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from tileir.stripe.instructions import Copy
 
 
-@frozen
+@attrs.frozen
 class MatrixContraction:
     """Schedule products of matrices for which a device has instructions.
 

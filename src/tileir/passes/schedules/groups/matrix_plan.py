@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.fragments import Swizzle, Where
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 
@@ -28,7 +29,7 @@ _BANKS: Final = (4, 8)
 """Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Panel:
     """One input of the product.
 
@@ -46,7 +47,7 @@ class Panel:
     lanes: int = 1
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Plan:
     """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.fragments import Where
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.allocations import allocation
@@ -62,7 +61,7 @@ def staged_bytes(nest: Nest, plan: Plan) -> int:
     return plan.rows * _LINE if plan.rows % rows == 0 and not plan.masks else 0
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Results:
     """Some columns of the results of a tile in local memory.
 

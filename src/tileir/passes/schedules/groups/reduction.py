@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Plan:
     """How the threads of a group share a reduction.
 
@@ -70,7 +69,7 @@ def build(nest: Nest, plan: Plan, elements: Mapping[str, int]) -> Node:
     return _Builder.of(nest, plan, elements).kernel()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Accumulator:
     """Where one result of the reduction is kept.
 
@@ -84,7 +83,7 @@ class _Accumulator:
     shared: stripe.Refinement
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
@@ -31,7 +30,7 @@ _ALONE: Final = 16
 """So many partial results every thread merges itself; more are first merged by fewer threads."""
 
 
-@frozen
+@attrs.frozen
 class Row:
     """What threads keep in registers: the elements of ``root`` at ``access``, one for each of ``range`` elements."""
 
@@ -41,7 +40,7 @@ class Row:
     dtype: DType
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Plan:
     """How the threads of a group share rows.
 
@@ -74,7 +73,7 @@ def build(nest: Nest, plan: Plan) -> Node:
     return _Builder.of(nest, plan).kernel()
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Builder:
     """Builds one kernel, phase by phase."""
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.passes.algorithms.scans import ScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.passes.algorithms.scans import Part
 
 
-@frozen
+@attrs.frozen
 class GroupPlan:
     """So many threads take so many terms each."""
 
@@ -44,7 +43,7 @@ class GroupPlan:
         return (self.threads * (self.each + 1) + 2 * (self.threads + 1)) * itemsize
 
 
-@define
+@attrs.define
 class GroupScanKernels(ScanKernels):
     """Builds kernels whose groups have several threads."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
 from tileir.schedule.allocations import allocation
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
@@ -81,7 +80,7 @@ class TileShape:
         return product(layout) * use.dtype.itemsize if layout else 0
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Staging:
     """Fills tiles of one kernel.
 

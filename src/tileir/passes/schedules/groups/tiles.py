@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import TileShape
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Tiles:
     """Which part of a contraction a group does at a time, and which thread which part of that.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import product
 
@@ -27,7 +28,7 @@ _LEAST_STEPS: Final = 32
 """Fewest steps of a panel: between two visits of a tile its sums are loaded and stored."""
 
 
-@frozen
+@attrs.frozen
 class Visit:
     """What a group does before it goes on to the next block.
 

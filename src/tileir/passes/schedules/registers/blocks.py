@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import overlapping
@@ -56,7 +55,7 @@ def nested(nest: Nest, plan: Plan, names: NameScope) -> tuple[Node, ...]:
     return tuple(builder.serial(piece) for piece in column_pieces(plan))
 
 
-@frozen
+@attrs.frozen
 class Piece:
     """A run of columns: ``count`` panels of ``columns`` vectors of ``lanes`` elements from ``start`` on."""
 
@@ -86,7 +85,7 @@ def column_pieces(plan: Plan) -> Iterator[Piece]:
         start, left = start + lanes, left - lanes
 
 
-@frozen
+@attrs.frozen
 class Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
@@ -105,7 +104,7 @@ class Split:
     tests: tuple[Affine, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class Chunk:
     """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
 
@@ -115,7 +114,7 @@ class Chunk:
     rows: int
 
 
-@frozen
+@attrs.frozen
 class Builder:
     """Builds the blocks of one plan."""
 

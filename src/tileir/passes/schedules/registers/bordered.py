@@ -28,7 +28,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.records import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.inside import inside
@@ -57,7 +56,7 @@ _MOST_VECTORS: Final = 14
 """Rows of so many vectors are one tile; of longer ones the ends are tiles of their own."""
 
 
-@frozen
+@attrs.frozen
 class Bordered:
     """How one kernel copies an input with its border.
 
@@ -191,7 +190,7 @@ def _suits(plan: Plan | Refused, vector: str) -> TypeGuard[Plan]:
     return not isinstance(plan, Refused) and plan.vector.name == vector and plan.visit is None and not plan.packed
 
 
-@frozen
+@attrs.frozen
 class _Planes:
     """Memory of a group for the planes that its windows slide over, and their borders.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import is_dense, whole_uses
@@ -50,7 +51,7 @@ _FAR_READS: Final = 32
 """How many times as dear reading a panel is that no cache near the processor holds."""
 
 
-@frozen
+@attrs.frozen
 class Limits:
     """What a processor offers; the fields are options of the pass ``register_tile``."""
 
@@ -64,7 +65,7 @@ class Limits:
     columns: int
 
 
-@frozen
+@attrs.frozen
 class Rows:
     """An outer index of which a tile has ``height`` values."""
 
@@ -72,7 +73,7 @@ class Rows:
     height: int
 
 
-@frozen
+@attrs.frozen
 class Plan:
     """How to tile one kernel.
 
@@ -186,7 +187,7 @@ def _reach(nest: Nest, index: Index) -> int:
     return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Candidate:
     """A vector index, and what depends on it."""
 

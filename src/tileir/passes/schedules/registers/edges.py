@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.kernels.schedule import constrained_indices, part, present, reads_of
 from tileir.passes.schedules.registers.cost import Limits, Plan, choose
 from tileir.passes.schedules.registers.steps import left_out
@@ -71,7 +70,7 @@ def bears_edges(nest: Nest, plan: Plan, limits: Limits, percent: int) -> bool:
     return 100 * plan.cost <= (100 + percent) * inside.cost * (1.5 * points - 0.5 * free) / free
 
 
-@frozen
+@attrs.frozen
 class Edges:
     """The constraints of a reduction over one kind of tile.
 
@@ -132,7 +131,7 @@ class Edges:
             yield _Run(row, first, 1 + len(others), tests)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Run:
     """The rows ``first`` to ``first + count - 1``, of which ``tests`` may fail."""
 

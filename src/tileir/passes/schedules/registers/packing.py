@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine, total
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
@@ -32,7 +31,7 @@ def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
     return frozenset(use for box in boxes for use in box.segment.uses if box.is_inside(use, shapes.get(use.root)))
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Box:
     """All points of a segment, also those that its constraints leave out."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
 from tileir.passes.schedules.vectors.register_transpose import turned_tile
@@ -34,7 +33,7 @@ _MOST_TILE: Final = 8
 for them takes LLVM a fifth of the time to compile a convolution."""
 
 
-@frozen
+@attrs.frozen
 class Columns:
     """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and how many there are."""
 
@@ -44,7 +43,7 @@ class Columns:
     width: int
 
 
-@frozen
+@attrs.frozen
 class Panel:
     """A packed panel: the use of it by reductions, its memory, and what fills it."""
 
@@ -165,7 +164,7 @@ def _tiles(count: int, most: int) -> Iterator[tuple[int, int]]:
         size = min(size, sch.power_of_two_below(max(1, count)))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Rows:
     """Some tiles of ``size`` values each of an index, from ``start`` on."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_reading, against_scalars
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class RegisterTile:
     """Schedule kernels that reduce along indices which do not carry the vector lanes.
 

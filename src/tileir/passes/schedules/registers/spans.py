@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Binding
 
@@ -32,7 +31,7 @@ _MOST_EDGE_STEPS: Final = 16
 """Most steps of an edge, where each is unrolled so that its tests are decided when it is compiled."""
 
 
-@frozen
+@attrs.frozen
 class Span:
     """A part of a reduction over one tile.
 
@@ -66,7 +65,7 @@ class Span:
         return tuple(c for c in moved if not known.keys() >= set(c.indices) or c.bounds(known)[0] < 0)
 
 
-@frozen
+@attrs.frozen
 class Edge:
     """The steps that only some rows of a tile take: ``steps``, unrolled, count them from ``first`` on."""
 
@@ -75,7 +74,7 @@ class Edge:
     first: Affine
 
 
-@frozen
+@attrs.frozen
 class Spans:
     """A loop of a reduction over one tile of rows, and the constraints that tell its spans apart.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from math import ceil, floor
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.records import frozen
+import attrs
+
 from tileir.passes.schedules.registers.spans import bounding
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe import ir as stripe
@@ -44,7 +45,7 @@ _SHARED_COLUMNS: Final = 4
 """Columns of which the cache lines come with those of a narrower panel."""
 
 
-@frozen
+@attrs.frozen
 class Step:
     """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them.
 
@@ -143,7 +144,7 @@ def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[st
     return tuple((name, ceil(-least / step) if step > 0 else floor(-least / step)) for name, step in steps)
 
 
-@frozen
+@attrs.frozen
 class Rate:
     """What the steps of a reduction cost, by the columns of a tile.
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit
 from tileir.passes.schedules.registers.blocks import Builder, column_pieces
@@ -93,7 +92,7 @@ def _streamed_operand(nest: Nest, plan: Plan) -> Use | None:
     return along[0] if len(along) == 1 and along[0].stride(plan.vector.name) == 1 else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Sums:
     """The sums of all panels of a group: memory, and the index of the panel."""
 
@@ -163,7 +162,7 @@ def _parts(within: Sequence[stripe.Index], visit: Visit, threads: int, groups: i
     return max(wanted, -(-rows // visit.rows) if visit.rows else 1)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Block:
     """Some steps of a reduction: its loops, where they are, and packed panels with what fills them."""
 
@@ -179,7 +178,7 @@ class _Block:
         return attrs.evolve(reduction, loops=self.loops, uses=uses)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Phases:
     """What a group does: it sets its sums, adds all steps to them, and goes on with them.
 

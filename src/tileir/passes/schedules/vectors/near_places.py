@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from tileir.core.records import define, frozen
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.forms import against_flat
 from tileir.schedule.remarks import Refused, refused
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Refinement
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Neighbours:
     """What some gathers of one view read, by vectors of neighbours.
 
@@ -37,7 +36,7 @@ class Neighbours:
     lanes: Mapping[str, Array]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class NearPlaces:
     """An elementwise kernel whose points, along its last one or two indices, are a line of results.
 
@@ -124,7 +123,7 @@ def _against_plain(kernel: Block) -> Refused | None:
 _MOST_CHANNELS = 4
 
 
-@define(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Reader:
     """What the loads of a kernel read along a line.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import elements_of
 from tileir.passes.analysis.dependences import roots
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Program, Statement
 
 
-@frozen
+@attrs.frozen
 class PermuteGather:
     """Load what the lanes of a vector gather at once, where constants choose elements that are as near as lanes are.
 
@@ -82,7 +81,7 @@ class PermuteGather:
 _LEAST_LANES = 8
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Tables:
     """Constant tensors that the pass makes."""
 

@@ -8,7 +8,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import define
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.kernels import schedule as sch
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Index, Statement
 
 
-@define
+@attrs.define
 class Permuted:
     """Builds one kernel.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from tileir.schedule.sizes import Known
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Turn:
     """Let the loops over a tile, which are all that a loop holds, read along ``column`` what lies along ``row``.
 
@@ -103,7 +102,7 @@ def _view(tile: stripe.Refinement, place: tuple[Affine, Affine], direction: stri
     return Use(tile.name, tile.name, place, tile.shape.strides, tile.shape.dtype, direction)
 
 
-@frozen
+@attrs.frozen
 class RegisterTranspose:
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class StreamReduction:
     """Schedule reductions that use nothing twice, and whose steps are far apart in memory.
 

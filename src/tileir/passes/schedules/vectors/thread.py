@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class Thread:
     """Turn the outermost parallel indices of a kernel into grid axes, at most three.
 

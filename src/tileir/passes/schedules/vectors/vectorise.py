@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from tileir.schedule.tree import Item, Tree
 
 
-@frozen
+@attrs.frozen
 class Vectorise:
     """Give kernels without reductions vector lanes along an index that moves every output by one element.
 
@@ -303,7 +302,7 @@ _CROSSED_BLOCK = 32
 """Rows and columns of a transposed block: two cache lines of f32 each way, well within the first-level cache."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Vectors:
     """The loops below the grid: a loop ``inner`` of rows, if any, around the vectors of a run, or ``beside`` each."""
 
@@ -330,7 +329,7 @@ class _Vectors:
             yield Bind(lane, Binding.LANE)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Beside:
     """Puts what rows compute at once in place of the loop over them inside of a run; or unrolls it for None."""
 

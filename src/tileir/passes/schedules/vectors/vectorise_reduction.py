@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.records import define, frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-@frozen
+@attrs.frozen
 class VectoriseReduction:
     """Vectorise along loops inside a kernel, with several vectors in flight to hide the latency of adding.
 
@@ -138,7 +137,7 @@ def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: i
     ]
 
 
-@define(repr=False)
+@attrs.define(repr=False)
 class _Builder:
     """Builds one kernel."""
 

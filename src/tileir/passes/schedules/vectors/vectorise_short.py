@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.records import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.ir import Index, Program, Statement
 
 
-@frozen
+@attrs.frozen
 class VectoriseShort:
     """Compute all values of a short index side by side where data choose the rows that it runs along.
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.words import Body, Element, Words
@@ -28,7 +29,7 @@ _VECTORS: Final = 4
 """How many vectors of one word are sorted in registers together; those of more words are fewer."""
 
 
-@frozen
+@attrs.frozen
 class Network(Words):
     """Sorts elements that are in arrays of words, all of one dtype.
 

@@ -14,7 +14,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import View, cast, widened
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.semtree.lower.orders.words import Body, Words
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Row:
     """A row of keys, and the words that they become.
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.words import Body, Words
@@ -35,7 +36,7 @@ def count_bytes(digits: int) -> int:
     return digits * _VALUES * DType.I32.itemsize
 
 
-@frozen
+@attrs.frozen
 class Radix(Words):
     """Sorts elements by the digits of their first word.
 

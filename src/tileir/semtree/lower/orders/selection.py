@@ -16,7 +16,6 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.packing import Row, key_of
@@ -50,7 +49,7 @@ def is_inserted(kept: int, lanes: int) -> bool:
     return kept <= _VECTORS * lanes
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Selection:
     """Finds the first elements of a row.
 

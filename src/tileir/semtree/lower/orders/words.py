@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+import attrs
+
 from tileir.core.ops import Op
-from tileir.core.records import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 
@@ -22,7 +23,7 @@ Element: TypeAlias = tuple[sem.Expr, ...]
 Body: TypeAlias = list[sem.Stmt]
 
 
-@frozen
+@attrs.frozen
 class Words:
     """Elements that are in arrays of words.
 
