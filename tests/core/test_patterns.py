@@ -11,7 +11,7 @@ from tileir.core.errors import DivergenceError, ParseError
 from tileir.core.ops import Op
 from tileir.core.patterns import Changes, Law, Operand
 from tileir.semtree.ir import Apply, Const, Expr, Type, Var
-from tileir.semtree.simplify.laws import rule_of
+from tileir.semtree.simplify.expression_rules import rule_of
 from tileir.semtree.simplify.simplifier import simplify_expr
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from tileir.schedule.sizes import Known, no_producer
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
-from tileir.schedule.steps.memory import Level, Stage
-from tileir.schedule.steps.pipelines import Pipeline
+from tileir.schedule.steps.memory import Level, Pipeline, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave

@@ -28,8 +28,7 @@ from tileir.semtree.launches import (
 )
 from tileir.semtree.text.parser import parse_program
 from tileir.semtree.text.printer import to_text
-from tileir.semtree.transform.in_place import reuse_in_place
-from tileir.semtree.transform.sharing import share_kernels
+from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

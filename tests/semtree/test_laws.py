@@ -15,7 +15,7 @@ from tileir.core.errors import DivergenceError
 from tileir.core.patterns import Law
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import Program
-from tileir.semtree.simplify.laws import rule_of
+from tileir.semtree.simplify.expression_rules import rule_of
 from tileir.semtree.simplify.simplifier import simplify
 
 TANH = Law("tanh(x) -> sub(1, div(2, add(exp(mul(2, x)), 1)))")

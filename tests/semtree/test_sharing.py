@@ -8,7 +8,7 @@ from tileir.driver.compiler import compile_stages
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.ir import Launch, Program
 from tileir.semtree.text.parser import parse_program
-from tileir.semtree.transform.sharing import anonymous, share_kernels
+from tileir.semtree.transform.in_place import anonymous, share_kernels
 
 SOURCE = """\
 program {

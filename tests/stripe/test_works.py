@@ -37,8 +37,7 @@ from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower
-from tileir.semtree.transform.in_place import reuse_in_place
-from tileir.semtree.transform.sharing import share_kernels
+from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
 from tileir.stripe.check.verifier import diagnose, verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Branch, Carry, Launch, Loop, Program, While, Work

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tileir.studio.views.changes import MOST_COMPARED, changed_lines
-from tileir.studio.views.snapshot import Snapshot, snapshot_of
+from tileir.studio.views.snapshot import MOST_COMPARED, Snapshot, changed_lines, snapshot_of
 from tileir.studio.views.stages import stages_of, view_of
 from tileir.studio.views.subject import Subject
 

@@ -9,19 +9,18 @@ import attrs
 
 from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
-from tileir.core.errors import SkippedPassWarning, fail
+from tileir.core.errors import SkippedPassWarning, TileError, fail
 from tileir.driver.given_passes import given_passes
-from tileir.driver.programs import program_of, stage_name
-from tileir.passes.base import for_target, run, run_at_once
-from tileir.passes.recovery import run_without_failing
-from tileir.schedule.remarks import Remarks, listening
+from tileir.driver.programs import Program, Source, program_of, stage_name
+from tileir.passes.base import Pass, for_target, run, run_at_once
+from tileir.passes.recovery import Skipped, run_without_failing
+from tileir.schedule.remarks import Remark, Remarks, listening
 from tileir.semtree import ir as sem
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.simplify.simplifier import simplify as simplify_kernel
-from tileir.semtree.transform.in_place import reuse_in_place
+from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
 from tileir.semtree.transform.interleaving import interleave
-from tileir.semtree.transform.sharing import share_kernels
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.tile.ir import Function as TileFunction
@@ -32,12 +31,7 @@ from tileir.typed.simplify.preparation import prepared
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.errors import TileError
     from tileir.core.targets.target import Target
-    from tileir.driver.programs import Program, Source
-    from tileir.passes.base import Pass
-    from tileir.passes.recovery import Skipped
-    from tileir.schedule.remarks import Remark
     from tileir.typed import ir as typed
 
 

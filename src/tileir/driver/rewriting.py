@@ -64,7 +64,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
             kernels = rewritten(program.kernels, lambda kernel: (rewrite(kernel, *known),))
             return program if kernels is program.kernels else attrs.evolve(program, kernels=kernels)
         case KernelFunction():
-            from tileir.semtree.simplify.laws import rule_of
+            from tileir.semtree.simplify.expression_rules import rule_of
             from tileir.semtree.simplify.simplifier import simplify
 
             return simplify(program, tuple(map(rule_of, known)))

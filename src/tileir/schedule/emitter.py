@@ -1,4 +1,7 @@
-"""The blocks of a tree of nodes, each refinement displaced by the indices of its own level only."""
+"""The blocks of a tree of nodes, each refinement displaced by the indices of its own level only.
+
+Memory that schedules give kernels, and what accumulators in it begin with.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    from tileir.core.dtype import DType
     from tileir.schedule.nest import Node, Use
 
 
@@ -225,3 +229,18 @@ class _Emitter:
 
 def _named(view: stripe.Refinement, name: str) -> stripe.Refinement:
     return view if view.name == name else attrs.evolve(view, name=name)
+
+
+def allocation(name: str, dtype: DType, sizes: Sequence[int], location: stripe.Location) -> stripe.Refinement:
+    """Return dense, row-major memory of these sizes."""
+    shape = stripe.TensorShape.dense(dtype, sizes)
+    zero = (Affine(),) * len(sizes)
+    return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=location)
+
+
+def identity_of(use: Use, into: str) -> stripe.Constant:
+    """Return the constant that changes nothing when it is merged through ``use``, which must have an aggregation."""
+    assert use.aggregation is not None
+    value = use.aggregation.identity(use.dtype)
+    typed = bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else int(value)
+    return stripe.Constant(into, use.dtype, typed)

@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import product
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import Leaf, Loop, fills, leaves, map_uses, walk

@@ -17,12 +17,11 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
-from tileir.schedule.steps.memory import Accumulate, Place, Stage
-from tileir.schedule.steps.pipelines import Pipeline
+from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave, Tensorise
-from tileir.schedule.tree import Leaf, Loop, Tree, tree_of, tree_of_nest, walk, with_names
+from tileir.schedule.tree import Item, Leaf, Loop, Tree, tree_of, tree_of_nest, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.template_expressions import Value
     from tileir.schedule.nest import Nest
-    from tileir.schedule.tree import Item
 
 _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise
 _OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist

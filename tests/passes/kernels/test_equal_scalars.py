@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.passes.kernels.equal_scalars import made_once
+from tileir.passes.kernels.merge import made_once
 from tileir.stripe.ir import Intrinsic, Load, Statement, Store
 
 

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.text.names import NameScope
-from tileir.semtree.analysis.census import census
-from tileir.semtree.analysis.effects import assigned_variables
+from tileir.semtree.analysis.effects import assigned_variables, census
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import (
     AsyncCopy,
     Declare,
     DeclareArray,
+    Expr,
     GridIndex,
     GridLevel,
+    KernelFunction,
+    Param,
     ParamAccess,
     Region,
     Subscript,
@@ -34,7 +36,7 @@ from tileir.semtree.legalise.storage import as_bits
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
 from tileir.semtree.transform.expansions import expand_kernel
-from tileir.semtree.transform.layout import layout
+from tileir.semtree.transform.layout import Layout, layout
 from tileir_opencl.device.features import SPELT
 from tileir_opencl.emit.expressions import Environment
 from tileir_opencl.emit.lanes import split_lanes
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.core.ops import Op
-    from tileir.semtree.ir import Expr, KernelFunction, Param
-    from tileir.semtree.transform.layout import Layout
     from tileir_opencl.device.features import Features
 
 ALIGNMENT: Final = 128

@@ -17,8 +17,7 @@ from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import Checks
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.simplify.simplifier import simplify
-from tileir.semtree.transform.in_place import reuse_in_place
-from tileir.semtree.transform.sharing import share_kernels
+from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
 from tileir.stripe.interpret.interpreter import contents_after
 from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
 from tileir.stripe.lower.lowering import lower as lower_to_stripe

@@ -14,18 +14,27 @@ from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_kernels, selected_kernel, with_kernels
-from tileir.passes.kernels.equal_scalars import made_once
 from tileir.passes.kernels.jam import MERGES
-from tileir.poly.affine import Affine
+from tileir.passes.kernels.merge import made_once
+from tileir.poly.affine import Affine, Rational
 from tileir.schedule.reindex import moved, reindexed, renamed
 from tileir.schedule.remarks import Refused, refused
-from tileir.stripe.ir import Block, Direction, Intrinsic, Special, Store, scalar_inputs, scalar_output
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Index,
+    Intrinsic,
+    Program,
+    Refinement,
+    Special,
+    Statement,
+    Store,
+    scalar_inputs,
+    scalar_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tileir.poly.affine import Rational
-    from tileir.stripe.ir import Index, Program, Refinement, Statement
 
 
 @attrs.frozen

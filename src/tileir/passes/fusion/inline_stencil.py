@@ -12,7 +12,7 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.fusion.inline import CHEAP
-from tileir.passes.kernels.equal_scalars import made_once
+from tileir.passes.kernels.merge import made_once
 from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import renamed
@@ -23,7 +23,9 @@ from tileir.stripe.ir import (
     Direction,
     Intrinsic,
     Load,
+    Program,
     Refinement,
+    Statement,
     Store,
     TensorShape,
     scalar_output,
@@ -33,8 +35,6 @@ from tileir.stripe.ir import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

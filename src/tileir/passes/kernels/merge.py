@@ -1,4 +1,7 @@
-"""Indices of a nest that are one linear index on all accesses become one: longer runs for vector lanes."""
+"""Indices of a nest that are one linear index on all accesses become one: longer runs for vector lanes.
+
+Equal scalars of a body made once: loads, constants and computations that an earlier statement has made already.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ import attrs
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Segment, Use, analyse, with_one_range_each
+from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
+from tileir.stripe.ir import Load, Statement, scalar_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 
 Found = TypeVar("Found")
@@ -150,3 +155,27 @@ def _flat(use: Use, move: Callable[[Affine], Affine]) -> Use:
     parts = zip(use.access, use.strides, strict=True)
     address = total(affine * stride for affine, stride in parts)
     return attrs.evolve(use, access=(move(address),), strides=(1,), sizes=(1,))
+
+
+def made_once(statements: Iterable[Statement]) -> list[Statement]:
+    """Return the statements of a flat body, where later scalars that equal an earlier one are that one.
+
+    What a load finds is not taken to be there any more after a store, to whatever view.
+    """
+    same: dict[str, str] = {}
+    known: dict[Statement, str] = {}
+    result: list[Statement] = []
+    for statement in statements:
+        new = renamed(statement, same, {}) if same else statement
+        into = scalar_output(new)
+        if into is None:
+            known = {key: name for key, name in known.items() if not isinstance(key, Load)}
+            result.append(new)
+            continue
+        key = renamed(new, {into: ""}, {})
+        if key in known:
+            same[into] = known[key]
+        else:
+            known[key] = into
+            result.append(new)
+    return result

@@ -1,4 +1,7 @@
-"""Steps over memory: stage what is read, accumulate apart, and place what a kernel allocates."""
+"""Steps over memory: stage what is read, accumulate apart, and place what a kernel allocates.
+
+Another overlaps what a loop copies with what it computes: pipeline.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,15 @@ import attrs
 
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
-from tileir.schedule.allocations import allocation, identity_of
+from tileir.schedule.emitter import allocation, identity_of
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Leaf, Loop, Replaced, leaves, map_uses, walk, with_loops_replaced
+from tileir.schedule.sizes import Known, Size
+from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tree, leaves, map_uses, walk, with_loops_replaced
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Item, Tree
 
 
 class Level(enum.Enum):
@@ -296,3 +297,35 @@ def _around(loops: list[tuple[str, int]], leaf: Leaf) -> Item:
         if size > 1:
             item = Loop(name, size, (item,))
     return item
+
+
+@attrs.frozen
+class Pipeline:
+    """Let what an iteration of a loop stages be copied while iterations before it compute.
+
+    The memory in which it is staged is there ``stages`` times, so that copies run ``stages - 1`` iterations ahead, on
+    devices that copy so.
+
+    Attributes:
+        loop: A loop that stages in local memory, and does nothing before.
+        stages: How many iterations have memory at a time.
+    """
+
+    name: ClassVar[str] = "pipeline"
+    loop: str
+    stages: Size = 2
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with the loop running ahead."""
+        stages = known.size(self.stages, tree)
+        if isinstance(stages, Refused):
+            return stages
+        if stages < 2:
+            return refused("TR740", loop=self.loop, stages=stages)
+        return with_loops_replaced(tree, self.loop, lambda loop, _: _ahead(loop, stages))
+
+
+def _ahead(loop: Loop, stages: int) -> Replaced | Refused:
+    if loop.bound:
+        return refused("TR707", loop=loop.name, binding=loop.bound)
+    return Replaced((attrs.evolve(loop, stages=stages),))

@@ -6,25 +6,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.fragments import FRAGMENTS
+from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.poly.affine import Affine
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.sizes import Size
+from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import chain_of, no_vector
 from tileir.schedule.steps.memory import with_memory
-from tileir.schedule.tree import Leaf, Loop, Replaced, leaves, map_uses, with_loops_replaced
+from tileir.schedule.tree import Leaf, Loop, Replaced, Tree, leaves, map_uses, with_loops_replaced
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.fragments import Fragment
     from tileir.schedule.nest import Use
-    from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Tree
 
 
 @attrs.frozen

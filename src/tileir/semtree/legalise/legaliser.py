@@ -13,8 +13,8 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
-from tileir.semtree.analysis.census import census
-from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
+from tileir.semtree.analysis.effects import census
+from tileir.semtree.analysis.ranges import Range, Ranges, is_defined, is_number
 from tileir.semtree.functions.draft import Term
 from tileir.semtree.ir import (
     Apply,
@@ -23,23 +23,23 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Declare,
+    Expr,
     GridIndex,
     Hint,
+    KernelFunction,
     Ramp,
     Reduce,
+    Stmt,
     Subscript,
     Var,
 )
-from tileir.semtree.legalise.capabilities import Support
+from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.legalise.integer_rows import OVERFLOWING
 from tileir.semtree.legalise.rows import bitcast_row, cast_row, operation_row, reduction_row
 from tileir.semtree.rewrite import children, kernel_names, map_bodies, rewrite_stmts, with_body, with_children
 from tileir.semtree.simplify.conversion_rules import fold_bitcast, fold_cast
 
 if TYPE_CHECKING:
-    from tileir.semtree.analysis.ranges import Range
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
-    from tileir.semtree.legalise.capabilities import Capabilities
     from tileir.semtree.legalise.row import Row
 
 _OFFSETS: Final = frozenset({DType.I32, DType.I64})

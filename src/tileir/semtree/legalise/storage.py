@@ -5,21 +5,18 @@ from __future__ import annotations
 from functools import cache
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.arithmetic import constant
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.analysis.census import census
-from tileir.semtree.ir import Bitcast, Const, Hint, Type
+from tileir.semtree.analysis.effects import census
+from tileir.semtree.ir import Bitcast, Const, Hint, KernelFunction, Type
 from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.row import unsigned
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import KernelFunction
 
 STORED: Final = frozenset(dtype for dtype in DType if dtype.is_storage)
 

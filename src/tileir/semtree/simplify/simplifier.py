@@ -10,7 +10,7 @@ from tileir.core.errors import DivergenceError
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES
 from tileir.core.schema import operands, with_operands
-from tileir.semtree.ir import Apply
+from tileir.semtree.ir import Apply, Expr, KernelFunction
 from tileir.semtree.rewrite import map_stmts, with_body
 from tileir.semtree.simplify.expression_rules import rules_for
 from tileir.semtree.simplify.linear_rules import is_canonical
@@ -18,7 +18,6 @@ from tileir.semtree.simplify.statement_rules import drop_dead, flatten, propagat
 
 if TYPE_CHECKING:
     from tileir.core.rewrite import Rule
-    from tileir.semtree.ir import Expr, KernelFunction
 
 _LINEAR: Final = frozenset({Op.ADD, Op.SUB, Op.MUL})
 
@@ -31,7 +30,7 @@ def simplify(kernel: KernelFunction, rules: tuple[Rule[Expr], ...] = ()) -> Kern
 
     The kernel must be legal, and stays so. Reads that are not needed are dropped, and with them the faults
     that they would have been. ``rules`` are tried where none of the tables fits;
-    :func:`tileir.semtree.simplify.laws.rule_of` makes them of laws.
+    :func:`tileir.semtree.simplify.expression_rules.rule_of` makes them of laws.
 
     Raises:
         DivergenceError: ``rules`` still fit after many changes.

@@ -16,11 +16,11 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
-from tileir.semtree.analysis.census import census
+from tileir.semtree.analysis.effects import census
 from tileir.semtree.dots import fragment_of, plain_dot
 from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric
 from tileir.semtree.functions.draft import Draft, Expansion, Term
-from tileir.semtree.ir import Apply, Cast, Const, Dot, Var
+from tileir.semtree.ir import Apply, Cast, Const, Dot, Expr, KernelFunction, Stmt, Var
 from tileir.semtree.rewrite import (
     children,
     expressions,
@@ -34,8 +34,6 @@ from tileir.semtree.rewrite import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
 def _rsqrt(_: Draft, x: Term) -> Term:

@@ -2,23 +2,26 @@
 
 A kernel may do so where it reads each element before it writes the same place of the result, which
 :mod:`tileir.semtree.analysis.element_order` proves.
+
+Kernels that differ in names only become one here, too, so that a chain of equal layers is compiled once.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.element_order import ElementOrder
-from tileir.semtree.ir import BufferRole, Launch, ParamAccess
+from tileir.semtree.ir import BufferRole, KernelFunction, Launch, ParamAccess, Program, Work
 from tileir.semtree.launches import launches, used_buffers, with_buffers, with_launches
+from tileir.semtree.rewrite import kernel_names, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.semtree.ir import KernelFunction, Program, Work
 
 Pair: TypeAlias = tuple[int, int]
 """A parameter that is read, and one that is written and may replace it."""
@@ -123,3 +126,38 @@ def _compacted(
         buffers=tuple(buffer for buffer in program.buffers if buffer.name not in places),
         works=with_launches(works, lambda launch: attrs.evolve(launch, kernel=numbers[launch.kernel])),
     )
+
+
+def share_kernels(program: Program) -> Program:
+    """Return a program that runs the first of each set of equal kernels; itself where no two are equal.
+
+    Names of kernels, parameters, variables and arrays do not count, and neither do comments.
+    """
+    heads = [_head(kernel) for kernel in program.kernels]
+    counts = Counter(heads)
+    numbers: dict[object, int] = {}
+    kept: list[KernelFunction] = []
+    chosen: list[int] = []
+    for kernel, head in zip(program.kernels, heads, strict=True):
+        # Most kernels of most programs have a head of their own, and bodies need no look.
+        number = numbers.setdefault(head if counts[head] == 1 else anonymous(kernel), len(kept))
+        if number == len(kept):
+            kept.append(kernel)
+        chosen.append(number)
+    if len(kept) == len(program.kernels):
+        return program
+    works = with_launches(program.works, lambda launch: attrs.evolve(launch, kernel=chosen[launch.kernel]))
+    return attrs.evolve(program, kernels=tuple(kept), works=works)
+
+
+def _head(kernel: KernelFunction) -> object:
+    """Return what is soon told of a kernel, and the same for all that differ in names only."""
+    params = tuple(attrs.evolve(param, name="") for param in kernel.params)
+    return attrs.evolve(kernel, name="", params=params, body=(), comments=()), tuple(map(type, kernel.body))
+
+
+def anonymous(kernel: KernelFunction) -> KernelFunction:
+    """Return a kernel whose names are numbers in the order of their introduction, without comments."""
+    names = {name: str(number) for number, name in enumerate(dict.fromkeys(kernel_names(kernel)))}
+    params = tuple(attrs.evolve(param, name=names[param.name]) for param in kernel.params)
+    return attrs.evolve(kernel, name="", params=params, body=renamed(kernel.body, names), comments=())

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.stripe.bindings import BINDINGS, WORDS
 from tileir.stripe.check.body import check_aggregations, check_directions, check_scalars, check_specials
-from tileir.stripe.check.content import check_content
-from tileir.stripe.check.order import check_dependencies, check_order, check_placement
+from tileir.stripe.check.order import check_content, check_dependencies, check_order, check_placement
 from tileir.stripe.check.program import can_nest, check_program
 from tileir.stripe.check.scope import Scope, scopes
 from tileir.stripe.check.views import check_access, check_bounds, check_sources
 from tileir.stripe.instructions import instruction_faults
-from tileir.stripe.ir import Block, scalar_output
+from tileir.stripe.ir import Block, Program, Tags, scalar_output
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.reductions import reduction_faults
 from tileir.stripe.works import launches
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Program, Tags
 
 MAX_DEPTH: Final = 200
 """Blocks nested deeper than this are refused: later stages recurse over nesting."""

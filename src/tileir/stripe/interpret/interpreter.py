@@ -14,24 +14,31 @@ import numpy as np
 
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import ArgumentError, Diagnostic, fail
-from tileir.core.number_system import REAL
+from tileir.core.number_system import REAL, NumberSystem
 from tileir.stripe.attending import ATTEND
 from tileir.stripe.check.verifier import verify
-from tileir.stripe.interpret.attending import attended
-from tileir.stripe.interpret.lanes import Lanes, interfere
-from tileir.stripe.interpret.memory import Elements, Hidden, Memory, View, check_axis, check_offsets
-from tileir.stripe.interpret.plan import plan_block
-from tileir.stripe.ir import Block, Branch, Direction, Launch, Loop, Special, While, views_read, views_written
+from tileir.stripe.interpret.lanes import Lanes, attended, interfere
+from tileir.stripe.interpret.memory import Array, Elements, Hidden, Memory, ScopeKey, View, check_axis, check_offsets
+from tileir.stripe.interpret.plan import Grid, Plan, ViewPlan, plan_block
+from tileir.stripe.ir import (
+    Block,
+    Branch,
+    Direction,
+    Launch,
+    Loop,
+    Program,
+    Refinement,
+    Special,
+    While,
+    Work,
+    views_read,
+    views_written,
+)
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tileir.core.number_system import NumberSystem
-    from tileir.stripe.interpret.memory import Array, ScopeKey
-    from tileir.stripe.interpret.plan import Grid, Plan, ViewPlan
-    from tileir.stripe.ir import Program, Refinement, Work
 
 
 def interpret(

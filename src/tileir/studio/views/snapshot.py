@@ -1,9 +1,13 @@
-"""A program compiled all the way down for one device, with the Stripe program after each pass."""
+"""A program compiled all the way down for one device, with the Stripe program after each pass.
+
+What a stage has that the one before has not, line by line.
+"""
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -11,7 +15,7 @@ from tileir.core.errors import fail
 from tileir.core.targets.target_file import all_names_of_targets
 from tileir.core.text.names import nearest
 from tileir.driver.compiler import Stages, compile_stages, passes_of
-from tileir.driver.targets import choice_of, scheduling_target
+from tileir.driver.targets import TargetChoice, choice_of, scheduling_target
 from tileir.runtime.context import default_context
 from tileir.studio.views.linking import Origins, origins
 from tileir.studio.views.values import types_of
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tileir.core.targets.target import Target
-    from tileir.driver.targets import TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.interface import DeviceInfo, Library
     from tileir.stripe.ir import Program
@@ -98,3 +101,31 @@ def target_of(subject: Subject) -> Target | TargetChoice | None:
     if subject.target is not None and subject.target.partition(":")[0] not in known:
         raise fail("TIL547", f"there is no target {subject.target[:64]!r}{nearest(subject.target, known)}")
     return choice_of(subject.target)
+
+
+MOST_COMPARED: Final = 4000
+"""Lines that are compared one by one: beyond, all between the first and the last difference counts as changed."""
+
+
+def changed_lines(before: str, after: str) -> tuple[tuple[int, int], ...]:
+    """Return ranges, first to last (exclusive, from 0), of the lines of ``after`` that are new or stand elsewhere."""
+    old, new = before.split("\n"), after.split("\n")
+    head = _common(zip(old, new, strict=False))
+    most = min(len(old), len(new)) - head
+    tail = min(most, _common(zip(reversed(old), reversed(new), strict=False)))
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not new:
+        return ()
+    if len(old) + len(new) > MOST_COMPARED:
+        return ((head, head + len(new)),)
+    codes = SequenceMatcher(None, old, new).get_opcodes()
+    return tuple((head + first, head + last) for kind, _, _, first, last in codes if kind in ("insert", "replace"))
+
+
+def _common(pairs: zip[tuple[str, str]]) -> int:
+    count = 0
+    for one, other in pairs:
+        if one != other:
+            break
+        count += 1
+    return count

@@ -15,7 +15,6 @@ from tileir.core.json.codec import to_json
 from tileir.core.text.names import nearest
 from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.text.printer import to_text as stripe_text
-from tileir.studio.views.changes import changed_lines
 from tileir.studio.views.linking import (
     listing_regions,
     semtree_regions,
@@ -23,6 +22,7 @@ from tileir.studio.views.linking import (
     tile_regions,
     typed_regions,
 )
+from tileir.studio.views.snapshot import Snapshot, changed_lines
 from tileir.studio.views.views import Region, StageEntry, StageView
 from tileir.tile.text.printer import to_text as tile_text
 from tileir.typed.text.printer import to_text as typed_text
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tileir.stripe.ir import Program
-    from tileir.studio.views.snapshot import Snapshot
 
 
 @attrs.frozen

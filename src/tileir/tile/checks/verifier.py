@@ -11,13 +11,12 @@ import attrs
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.text.advice import meant, own_form
 from tileir.core.text.lexing import MAX_FAULTS
-from tileir.tile.checks.constant_rules import check_constant_arrays
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
 from tileir.tile.checks.polynomial_rules import check_affine
-from tileir.tile.checks.scan_rules import check_scan, count_of
+from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, count_of
 from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.functions import advice, builtin
-from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, IndexName, IntLiteral, Name, Scan
+from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.traversal import Place, dimensions, expressions, index_names
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from tileir.core.text.span import Span
-    from tileir.tile.ir import Function
 
 
 @attrs.frozen

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tileir.core.text.span import Span
     from tileir.typed.derivatives.reverse import Sweep, SweepKey
-    from tileir.typed.inference.observer import Observer
+    from tileir.typed.inference.faults import Observer
 
 
 @attrs.define

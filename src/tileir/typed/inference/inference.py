@@ -27,7 +27,7 @@ from tileir.typed.inference.contraction import contract
 from tileir.typed.inference.elementwise import apply, scalar
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.expressions import bottom_up
-from tileir.typed.inference.faults import Faults
+from tileir.typed.inference.faults import Faults, Observer
 from tileir.typed.inference.numbers import as_tensors, number_of
 from tileir.typed.inference.overrides import escaped_upstreams
 from tileir.typed.inference.scan import scan
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.span import Span
     from tileir.tile.ir import Expr
-    from tileir.typed.inference.observer import Observer
 
 _PROGRAM_ID: Final = "pid"
 _TIES: Final = "ties"

@@ -10,7 +10,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import Staging
 from tileir.poly.affine import Affine
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding

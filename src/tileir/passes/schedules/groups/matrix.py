@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.matrix_plan import cut_rows, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, cut_rows, piece_of, swizzle_of
 from tileir.passes.schedules.groups.matrix_results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from tileir.core.fragments import Run
     from tileir.core.text.names import NameScope
-    from tileir.passes.schedules.groups.matrix_plan import Panel, Plan
 
 _OUT: Final = stripe.Direction.OUT
 _SWATH: Final = 8

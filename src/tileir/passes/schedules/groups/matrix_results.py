@@ -14,7 +14,7 @@ import attrs
 from tileir.core.fragments import Where
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding

@@ -9,7 +9,7 @@ import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
-from tileir.schedule.allocations import allocation, identity_of
+from tileir.schedule.emitter import allocation, identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding

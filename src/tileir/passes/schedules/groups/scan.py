@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.passes.algorithms.scans import ScanKernels
+from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.ops import Aggregation
-    from tileir.passes.algorithms.scans import Part
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding

@@ -19,7 +19,7 @@ from tileir.passes.kernels.forms import (
 )
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
-from tileir.schedule.allocations import allocation
+from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Use
 from tileir.schedule.remarks import Done, Refused, done, refused
 from tileir.schedule.script import Rearrangement, in_turn

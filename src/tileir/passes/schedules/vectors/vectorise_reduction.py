@@ -13,7 +13,7 @@ from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.stagger import staggered
 from tileir.passes.regions.inside import cut, span_inside
 from tileir.poly.affine import Affine
-from tileir.schedule.allocations import identity_of
+from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
