@@ -13,14 +13,13 @@ from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.ir import Function as TypedFunction
-from tileir.typed.ir import TensorType
+from tileir.typed.ir import Shape, TensorType
 from tileir.typed.numbers import passed_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.dtype import DType
-    from tileir.typed.ir import Shape
 
 Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram
 """A program at one of its stages."""

@@ -10,8 +10,8 @@ import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.groups import with_threads
 from tileir.schedule.nest import Node, emit
-from tileir.schedule.remarks import refused
-from tileir.schedule.tree import Leaf, Loop, Tree, fills, leaves, map_leaves, updated, walk
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_leaves, updated, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.schedule.remarks import Refused
-    from tileir.schedule.tree import Item
 
 
 def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...] | Refused:

@@ -8,13 +8,12 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.stripe import blocks as stripe
-from tileir.stripe.ir import Block, LoadIndex
+from tileir.stripe.ir import Block, Device, Index, LoadIndex, Location, Refinement, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Device, Index, Location, Refinement, Statement
 
 
 def reindexed(block: Block, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> Block:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.graphs import Work, WorkGraph
 from tileir.core.text.names import NameScope
-from tileir.semtree.ir import BufferRole, Launch, Loop, ParamAccess, While
+from tileir.semtree.ir import BufferRole, Launch, Loop, ParamAccess, Program, While
+from tileir.semtree.ir import Work as SemWork
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from tileir.semtree.ir import Program
-    from tileir.semtree.ir import Work as SemWork
 
 _GIVEN: Final = (BufferRole.INPUT, BufferRole.CONSTANT)
 """The roles of buffers that have their content before the first work."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final, TypeVar, assert_never
 from tileir.core import schema
 from tileir.core.cancelling import checkpoint
 from tileir.core.rewrite import rewritten
-from tileir.semtree.ir import Branch, Launch, Loop, ParamAccess
+from tileir.semtree.ir import Branch, Launch, Loop, ParamAccess, Program, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tileir.semtree.ir import Program, Work
 
 B = TypeVar("B")
 

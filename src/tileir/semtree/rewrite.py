@@ -13,13 +13,12 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.rewrite import Rule, rewritten
-from tileir.semtree.ir import Const, Subscript, Var
+from tileir.semtree.ir import Const, Expr, For, KernelFunction, Stmt, Subscript, Var
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.semtree.ir import Expr, For, KernelFunction, Stmt
 
 _NO_ARRAYS: Final[Mapping[str, str]] = MappingProxyType({})
 

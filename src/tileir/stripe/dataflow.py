@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from tileir.core.graphs import Work, WorkGraph
 from tileir.core.text.names import NameScope
-from tileir.stripe.ir import Launch, Loop, While
+from tileir.stripe.ir import Launch, Loop, Program, While
+from tileir.stripe.ir import Work as StripeWork
 
 if TYPE_CHECKING:
     import networkx as nx
-
-    from tileir.stripe.ir import Program
-    from tileir.stripe.ir import Work as StripeWork
 
 
 def dataflow(program: Program) -> nx.DiGraph[str]:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, Special, Store
+from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, Special, Statement, Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.stripe.ir import Statement
 
 SPELLING: Final[Mapping[DType, str]] = MappingProxyType(
     {dtype: f"fp{dtype.value[1:]}" if dtype.value[0] == "f" else dtype.value for dtype in DType}

@@ -8,7 +8,7 @@ dimension. Some names hide Python's, so import the module: ``from tileir.tile im
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
@@ -17,11 +17,8 @@ from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.scans import scan as scan
-from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
+from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
 from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
-
-if TYPE_CHECKING:
-    from tileir.tile.building.tensors import Operand
 
 
 @overload

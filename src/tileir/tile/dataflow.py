@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.graphs import PLAIN, Vertex, frozen_graph
-from tileir.tile.ir import Contraction, Name
+from tileir.tile.ir import Contraction, Function, Name, Statement
 from tileir.tile.traversal import expressions, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import networkx as nx
-
-    from tileir.tile.ir import Function, Statement
 
 
 def dataflow(function: Function) -> nx.DiGraph[str]:

@@ -11,18 +11,19 @@ from tileir.tile.ir import (
     Assignment,
     Constant,
     Contraction,
+    Expr,
     FloatLiteral,
+    Function,
     IndexName,
     Input,
     IntLiteral,
     Name,
     Scan,
+    Statement,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.tile.ir import Expr, Function, Statement
 
 
 class Place(enum.Enum):

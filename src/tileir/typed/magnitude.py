@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.typed.ir import Argsort, Cast, Constant, Coordinate, Elementwise, Reshape, ShapeOf, Value
+from tileir.typed.ir import Argsort, Cast, Constant, Coordinate, Elementwise, Operation, Reshape, ShapeOf, Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.typed.ir import Operation
 
 _DEPTH: Final = 8
 

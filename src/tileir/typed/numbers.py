@@ -14,13 +14,12 @@ from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.ops import Op
 from tileir.typed.inference.elementwise import folded
 from tileir.typed.inference.values import Known
-from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, step_inputs
+from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.typed.ir import Function, Value
-    from tileir.typed.number_steps import NumberStep
 
 
 def takes_numbers(function: Function) -> bool:

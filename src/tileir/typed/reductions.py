@@ -10,11 +10,10 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.typed.dataflow import with_operands
-from tileir.typed.ir import Elementwise, Reduce
+from tileir.typed.ir import Elementwise, Function, Reduce, Shape
 
 if TYPE_CHECKING:
     from tileir.core.combines import Rule
-    from tileir.typed.ir import Function, Shape
 
 
 def positions_in(sizes: Shape) -> DType:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.typed.ir import Override, Upstream, operands
+from tileir.typed.ir import Operation, Override, Upstream, operands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tileir.typed.ir import Operation
 
 _NONE: Final[frozenset[str]] = frozenset()
 

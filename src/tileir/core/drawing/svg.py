@@ -8,14 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
-from tileir.core.drawing.layering import drawing_of
+from tileir.core.drawing.layering import Drawing, Wire, drawing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import networkx as nx
 
-    from tileir.core.drawing.layering import Drawing, Wire
 
 MOST_NODES: Final = 400
 """What is drawn; of larger graphs the first nodes, and a line that says how many are left out."""

@@ -16,8 +16,8 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.core.json.plain import Reader, places_of, read_json
-from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit
+from tileir.core.json.plain import Places, Reader, places_of, read_json
+from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel, MemoryUnit, TransferUnit, Unit
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
@@ -25,8 +25,6 @@ from tileir.core.text.span import Source, Span
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.core.json.plain import Places
-    from tileir.core.targets.hardware import Unit
 
 _KEYS: Final = ("name", "clock_mhz", "launch_us", "mem_units", "exec_units", "tx_units", "buses")
 _DTYPES: Final = {dtype.value: dtype for dtype in DType}

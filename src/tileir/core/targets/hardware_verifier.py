@@ -6,13 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.targets.hardware import ENDPOINT
+from tileir.core.targets.hardware import ENDPOINT, HardwareModel
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.core.targets.hardware import HardwareModel
 
 
 def verify(model: HardwareModel) -> HardwareModel:

@@ -13,13 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tileir.core.errors import fail
-from tileir.runtime.caches.disk_cache import SWITCH_VARIABLE, DiskCache, default_disk_cache
+from tileir.runtime.caches.disk_cache import SWITCH_VARIABLE, DiskCache, Entry, default_disk_cache
 from tileir.runtime.caches.private_directory import UntrustedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.runtime.caches.disk_cache import Entry
 
 SHOWN_DIGITS: Final = 12
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB")

@@ -9,14 +9,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tileir.core.errors import BackendError
-from tileir.runtime.context import DEVICE_VARIABLE
+from tileir.runtime.context import DEVICE_VARIABLE, Context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from tileir.runtime.context import Context
 
 SHOWN_FEATURES: Final = 8
 """How many features of a device the table shows."""

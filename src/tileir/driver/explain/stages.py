@@ -10,8 +10,8 @@ from tileir.core.text.names import nearest
 from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_of
 from tileir.driver.executable import compile_for
 from tileir.driver.forms import to_text
-from tileir.driver.programs import function_of, input_names
-from tileir.driver.targets import scheduling_target
+from tileir.driver.programs import Program, function_of, input_names
+from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.semtree.ir import Program as SemProgram
@@ -20,15 +20,13 @@ from tileir.stripe.text.printer import STYLES
 from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.ir import Function as TypedFunction
+from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.targets.target import Target
-    from tileir.driver.programs import Program
-    from tileir.driver.targets import TargetChoice
     from tileir.runtime.interface import Library
-    from tileir.typed.ir import TensorType
 
 PROGRAMS: Final = ("tile", "typed", "stripe", "scheduled", "sem")
 """What a program is on its way down."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.schedule.remarks import facts_text
+from tileir.schedule.remarks import Remark, facts_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from tileir.driver.explain.explanation import Explanation
     from tileir.passes.cost.prediction import BlockCost, KernelCost
-    from tileir.schedule.remarks import Remark
 
 WIDTH: Final = 132
 """Columns of the text."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from tileir.core.errors import TileError
-from tileir.formula.definitions.functions import parameter_name
+from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.ops.shared.foundation import dims_of
 from tileir.poly.affine import Affine
-from tileir.tile.builder import FunctionBuilder
-from tileir.tile.ir import Binary, BinaryOperator, IntLiteral, Name
-
-if TYPE_CHECKING:
-    from tileir.formula.definitions.functions import Function
-    from tileir.tile.builder import Operand, Tensor
-    from tileir.tile.ir import Expr
-    from tileir.tile.ir import Function as TileFunction
+from tileir.tile.builder import FunctionBuilder, Operand, Tensor
+from tileir.tile.ir import Binary, BinaryOperator, Expr, IntLiteral, Name
+from tileir.tile.ir import Function as TileFunction
 
 
 def build(function: Function) -> TileFunction:

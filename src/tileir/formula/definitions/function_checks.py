@@ -16,8 +16,8 @@ from tileir.core.targets.template_expressions import (
     parse,
 )
 from tileir.formula.definitions.bodies import build
-from tileir.formula.definitions.functions import input_name
-from tileir.formula.definitions.parameters import ColourParameter, NumberParameter, WeightsParameter
+from tileir.formula.definitions.functions import Derived, Function, input_name
+from tileir.formula.definitions.parameters import ColourParameter, NumberParameter, Parameter, WeightsParameter
 from tileir.formula.ir import Number
 from tileir.formula.text.reading import LARGEST
 from tileir.formula.text.spelling import fault_of_value
@@ -27,9 +27,6 @@ from tileir.tile.traversal import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.formula.definitions.functions import Derived, Function
-    from tileir.formula.definitions.parameters import Parameter
 
 
 def faults_of(function: Function) -> list[Diagnostic]:

@@ -13,8 +13,20 @@ import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
 from tileir.formula.editing.changes import Change, Edited, edited, with_argument_changed, without_arguments
-from tileir.formula.ir import Boundary, Formula, Merge, Number, Repeat, Source, Step, Subject
-from tileir.formula.text.layout import layout_of
+from tileir.formula.ir import (
+    Argument,
+    Boundary,
+    Condition,
+    Formula,
+    Merge,
+    Number,
+    Repeat,
+    Source,
+    Step,
+    Subject,
+    Value,
+)
+from tileir.formula.text.layout import Call, Extent, layout_of
 from tileir.formula.text.parser import (
     parse,
     parse_argument,
@@ -29,8 +41,6 @@ from tileir.formula.text.parser import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.formula.ir import Argument, Condition, Value
-    from tileir.formula.text.layout import Call, Extent
 
 Element: TypeAlias = "Formula | Step | Repeat | Argument | Condition | Merge | Source | Value"
 

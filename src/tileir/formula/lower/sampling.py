@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.formula.ir import Boundary
 from tileir.ops.arrays.indexing import take
-from tileir.ops.shared.foundation import Tensor, call, cast_to, dims_of
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Dim
+from tileir.ops.shared.foundation import Dim, Tensor, call, cast_to, dims_of
 
 _FARTHEST: Final = 1e9
 """Positions beyond it are taken for it, so that they fit into i32."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.formula.ir import (
     Argument,
     Colour,
+    Condition,
     Formula,
     Mask,
     Merge,
@@ -16,6 +17,7 @@ from tileir.formula.ir import (
     Repeat,
     Source,
     Step,
+    Value,
     Weights,
     Word,
 )
@@ -23,7 +25,6 @@ from tileir.formula.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tileir.formula.ir import Condition, Value
     from tileir.formula.node import Node
 
 INDENT: Final = "  "

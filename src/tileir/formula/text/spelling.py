@@ -6,13 +6,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import Diagnostic
-from tileir.formula.ir import Colour, Near, Number, Region, Repeat, Weights, Word
+from tileir.formula.ir import Colour, Formula, Near, Number, Region, Repeat, Step, Value, Weights, Word
 from tileir.formula.text.reading import LARGEST, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.formula.ir import Formula, Step, Value
 
 MAX_DEPTH: Final = 20
 """How deep repeated groups may be nested."""

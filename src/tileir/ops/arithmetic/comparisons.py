@@ -6,13 +6,10 @@ All broadcast.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tileir.ops.shared.foundation import call, floating
+from tileir.ops.shared.foundation import Operand, Tensor, call, floating
 from tileir.tile.builder_functions import logical_and, logical_not, logical_or
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Operand, Tensor
 
 __all__ = [
     "equal",

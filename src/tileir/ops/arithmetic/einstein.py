@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Combined,
+    Constraint,
+    Dim,
+    Polynomial,
     Tensor,
     aggregate,
     broadcast_index,
@@ -21,7 +25,6 @@ from tileir.tile.building.sizes import wider
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.ops.shared.foundation import Combined, Constraint, Dim, Polynomial
 
 Labelled: TypeAlias = "tuple[Tensor, list[str]]"
 """A tensor with a label for each axis; axes with one label run together."""

@@ -11,7 +11,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.ops.shared.foundation import Dim, Tensor, call, cast_to, floating, like, mistaken, tensor_of
+from tileir.ops.shared.foundation import Dim, Operand, Tensor, call, cast_to, floating, like, mistaken, tensor_of
 from tileir.tile.builder_functions import (
     abs,
     atan,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.core.dtype import DType
-    from tileir.ops.shared.foundation import Operand
 
 __all__ = [
     "acosh",

@@ -18,6 +18,7 @@ from tileir.ops.arithmetic.reductions import argmax
 from tileir.ops.arrays.indexing import take
 from tileir.ops.arrays.sorting import argsort
 from tileir.ops.shared.foundation import (
+    Size,
     Tensor,
     axes_of,
     axis_of,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.core.dtype import DType
-    from tileir.ops.shared.foundation import Size
 
 _BITS: Final = 24  # of a uniform number
 _FEW: Final = 256  # so many integers are drawn evenly enough from 24 bits

@@ -10,11 +10,15 @@ An axis that does not exist is TIL314, one that stands there twice TIL217.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from tileir.ops.arithmetic.comparisons import isfinite
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Axes,
+    Dim,
+    Operand,
+    Size,
+    Tensor,
     aggregate,
     axes_of,
     axis_of,
@@ -30,9 +34,6 @@ from tileir.ops.shared.foundation import (
     wide,
 )
 from tileir.tile.builder_functions import reduce
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Axes, Dim, Operand, Size, Tensor
 
 
 def sum(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:

@@ -6,10 +6,12 @@ element, ``"fill"`` gives the value ``fill``, and ``"wrap"`` counts on from the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import (
+    Dim,
+    Operand,
     Tensor,
     axis_of,
     call,
@@ -22,9 +24,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.positions import coordinates_of, element_numbers, is_inside, row_numbers, widened, within
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Dim, Operand
 
 MODES: Final = ("clamp", "fill", "wrap")
 NEAREST: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")

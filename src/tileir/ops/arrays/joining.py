@@ -9,6 +9,7 @@ from tileir.ops.arrays.slicing import select
 from tileir.ops.shared.foundation import (
     Aggregation,
     Dim,
+    Size,
     Tensor,
     aggregate,
     axis_of,
@@ -26,7 +27,6 @@ from tileir.ops.shared.foundation import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.ops.shared.foundation import Size
 
 _CHAIN: Final = 4
 """Tensors that are joined in one chain. More are joined in a tree of chains: the work of interpreters, which copy

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from tileir.ops.shared.foundation import (
     Aggregation,
     Dim,
+    Operand,
+    Size,
     Tensor,
     aggregate,
     axis_of,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.core.dtype import DType
-    from tileir.ops.shared.foundation import Operand, Size
 
 
 def one_hot(

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Axes,
     Dim,
+    Size,
     Tensor,
     aggregate,
     axes_of,
@@ -24,8 +26,6 @@ from tileir.ops.shared.foundation import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tileir.ops.shared.foundation import Axes, Size
 
 
 def reshape(x: Tensor, *sizes: Size | Sequence[Size]) -> Tensor:

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.ops.shared.foundation import Aggregation, aggregate, chosen, dim_like, dims_of, index_of, indices_of
-from tileir.ops.shared.layouts import Axis, joined, layout_of, read, written
-from tileir.ops.shared.windows import per_axis, sizes_per_axis
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Dim,
+    Polynomial,
+    Tensor,
+    aggregate,
+    chosen,
+    dim_like,
+    dims_of,
+    index_of,
+    indices_of,
+)
+from tileir.ops.shared.layouts import Axis, Layout, joined, layout_of, read, written
+from tileir.ops.shared.windows import PerAxis, Sizes, per_axis, sizes_per_axis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.ops.shared.foundation import Dim, Polynomial, Tensor
-    from tileir.ops.shared.layouts import Layout
-    from tileir.ops.shared.windows import PerAxis, Sizes
 
 _ORDERS: Final = ("block_first", "channel_first")
 

@@ -17,6 +17,8 @@ from tileir.ops.arrays.shaping import moveaxis
 from tileir.ops.arrays.slicing import select
 from tileir.ops.shared.foundation import (
     Dim,
+    Size,
+    Tensor,
     call,
     cast_to,
     chosen,
@@ -35,7 +37,6 @@ from tileir.tile import builder_functions as tf
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.ops.shared.foundation import Size, Tensor
 
 MODES: Final = ("linear", "nearest")
 PADDINGS: Final = ("zeros", "border", "reflection")

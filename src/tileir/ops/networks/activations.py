@@ -6,14 +6,11 @@ All broadcast their arguments and keep the dtype of floats; integers are cast to
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.ops.arithmetic.elementwise import expm1, log1p
 from tileir.ops.arrays.joining import split
-from tileir.ops.shared.foundation import axis_of, call, chosen, dims_of, mistaken, rank_of
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Operand, Tensor
+from tileir.ops.shared.foundation import Operand, Tensor, axis_of, call, chosen, dims_of, mistaken, rank_of
 
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 _SELU_SCALE: Final = 1.0507009873554804934193349852946

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from tileir.ops.arithmetic.random import normal, uniform
 from tileir.ops.arrays.shaping import product
-from tileir.ops.shared.foundation import Dim, Tensor, axis_within, dim_like, mistaken, real, tensor_of
+from tileir.ops.shared.foundation import Dim, Size, Tensor, axis_within, dim_like, mistaken, real, tensor_of
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.core.dtype import DType
-    from tileir.ops.shared.foundation import Size
 
 
 def glorot_uniform(

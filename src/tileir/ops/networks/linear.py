@@ -9,6 +9,10 @@ from tileir.ops.arithmetic.reductions import norm
 from tileir.ops.arrays.joining import stack, unstack
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Dim,
+    Operand,
+    Size,
+    Tensor,
     aggregate,
     axes_of,
     axis_of,
@@ -26,8 +30,6 @@ from tileir.ops.shared.foundation import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tileir.ops.shared.foundation import Dim, Operand, Size, Tensor
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:

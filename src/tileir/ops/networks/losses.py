@@ -6,13 +6,15 @@ tensors without axes. Shapes broadcast where no other is told. Integers take par
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.ops.arithmetic import reductions
 from tileir.ops.arithmetic.elementwise import log1p
 from tileir.ops.networks.activations import softplus
 from tileir.ops.networks.attention import log_softmax
 from tileir.ops.shared.foundation import (
+    Operand,
+    Tensor,
     axis_of,
     call,
     chosen,
@@ -27,9 +29,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.positions import widened
 from tileir.tile.building.recording import mistake
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Operand, Tensor
 
 REDUCTIONS: Final = ("none", "mean", "sum")
 _LEAST_LOG: Final = -100.0  # the least logarithm that a cross entropy counts, as PyTorch's

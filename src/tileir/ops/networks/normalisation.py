@@ -15,6 +15,10 @@ from tileir.ops.arithmetic.reductions import root
 from tileir.ops.arithmetic.reductions import sum as summed
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Axes,
+    Dim,
+    Operand,
+    Tensor,
     aggregate,
     axes_of,
     axis_of,
@@ -34,8 +38,6 @@ from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tileir.ops.shared.foundation import Axes, Dim, Operand, Tensor
 
 
 def batch_norm(

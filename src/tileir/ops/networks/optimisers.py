@@ -13,13 +13,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, indices_of, mistaken, wide
+from tileir.ops.shared.foundation import Aggregation, Operand, Tensor, aggregate, indices_of, mistaken, wide
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tileir.ops.shared.foundation import Operand
 
 
 def sgd(w: Tensor, g: Tensor, *, lr: Operand, weight_decay: Operand = 0) -> Tensor:

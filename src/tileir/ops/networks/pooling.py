@@ -27,14 +27,21 @@ from tileir.ops.shared.foundation import (
     real,
     wide,
 )
-from tileir.ops.shared.layouts import Axis, layout_of, read, written
-from tileir.ops.shared.windows import explicit_padding, per_axis, sizes_per_axis, windows_of
+from tileir.ops.shared.layouts import Axis, Layout, layout_of, read, written
+from tileir.ops.shared.windows import (
+    Padding,
+    PerAxis,
+    Sizes,
+    Window,
+    explicit_padding,
+    per_axis,
+    sizes_per_axis,
+    windows_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tileir.ops.shared.layouts import Layout
-    from tileir.ops.shared.windows import Padding, PerAxis, Sizes, Window
 
 T = TypeVar("T", Dim, Tensor)
 

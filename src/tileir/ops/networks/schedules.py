@@ -6,13 +6,9 @@ Results are floats: f32 for integer steps of up to 32 bits, and f64 for those of
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from tileir.ops.shared.foundation import mistaken
+from tileir.ops.shared.foundation import Tensor, mistaken
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Tensor
 
 
 def step_decay(step: Tensor, *, lr: Tensor | float, every: int, factor: float = 0.1) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.ops.arithmetic import reductions
 from tileir.ops.arrays.indexing import take_along_axis
 from tileir.ops.arrays.joining import concatenate, stack
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Dim,
     Tensor,
     aggregate,
     call,
@@ -26,9 +27,6 @@ from tileir.ops.shared.foundation import (
     wide,
 )
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Dim
 
 _IMPOSSIBLE: Final = -1e30  # the logarithm of no probability, of which sums stay finite
 _REDUCTIONS: Final = ("none", "mean", "sum")

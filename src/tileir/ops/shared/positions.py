@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Dim,
+    Size,
     Tensor,
     aggregate,
     broadcast_dims,
@@ -23,8 +25,6 @@ from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tileir.ops.shared.foundation import Dim, Size
 
 
 def element_numbers(flat: Tensor, dims: Sequence[Dim], indices: Tensor, axis: int, mode: str = "clamp") -> Tensor:

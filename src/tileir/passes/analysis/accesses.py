@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine, Rational
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit
-from tileir.stripe.ir import Direction
+from tileir.stripe.ir import Block, Direction, Refinement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tileir.poly.affine import Rational
-    from tileir.stripe.ir import Block, Refinement
 
 
 def address(refinement: Refinement) -> Affine:

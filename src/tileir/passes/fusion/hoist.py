@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
-from tileir.stripe.ir import Block, scalar_inputs, scalar_output, views_read, views_written
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Statement
+from tileir.stripe.ir import Block, Statement, scalar_inputs, scalar_output, views_read, views_written
 
 
 def hoisted(block: Block) -> Block:

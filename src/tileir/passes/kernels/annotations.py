@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -10,11 +10,8 @@ from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import Block
+from tileir.stripe.ir import Block, Program, Refinement, Statement
 from tileir.stripe.works import in_order
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 _STALE: Final = frozenset({"TIL509", "TIL513", "TIL514"})
 """What the verifier says of dependencies and offsets that do not hold."""

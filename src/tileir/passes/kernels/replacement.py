@@ -9,14 +9,11 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import NOT_MEANT, selected_kernel, with_temporaries
 from tileir.passes.kernels.expansion import called_block
-from tileir.schedule.remarks import Refused, remark
-from tileir.stripe.ir import Block
+from tileir.schedule.remarks import Fact, Refused, remark
+from tileir.stripe.ir import Block, Program, Refinement, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from tileir.schedule.remarks import Fact
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 @attrs.frozen

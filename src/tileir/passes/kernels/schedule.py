@@ -9,13 +9,12 @@ import attrs
 from tileir.core.dtype import DType, accumulator
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import chosen_by_data, leaf, product
+from tileir.schedule.nest import Nest, Segment, Use, chosen_by_data, leaf, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from tileir.schedule.nest import Nest, Segment, Use
 
 LOCAL: stripe.Location = (stripe.Device(hardware.LOCAL),)
 REGISTER: stripe.Location = (stripe.Device(hardware.REGISTER),)

@@ -10,15 +10,13 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.base import selected, selected_kernel
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import Block
+from tileir.stripe.ir import Block, Program, Statement
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from tileir.stripe.ir import Program, Statement
 
 
 def rewrite_blocks(

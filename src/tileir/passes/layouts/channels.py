@@ -11,12 +11,10 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Direction, TensorShape
+from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement, TensorShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 def without_channels(program: Program, temporaries: Collection[str]) -> Program:

@@ -9,12 +9,10 @@ import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data
-from tileir.stripe.ir import Block, Dim, Direction, Special, TensorShape
+from tileir.stripe.ir import Block, Dim, Direction, Refinement, Special, TensorShape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.stripe.ir import Refinement
 
 
 def with_own_axes(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:

@@ -14,19 +14,25 @@ import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core.errors import Diagnostic, ParseError, TileError, fail
-from tileir.core.json.plain import places_of, read_json
+from tileir.core.json.plain import Path, places_of, read_json
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
-from tileir.passes.base import Named, aliases_of, unnamed
-from tileir.passes.pipelines.options import FitError, field_called, fitted, hints_of, record_text, set_fields, written
+from tileir.passes.base import Named, Pass, aliases_of, unnamed
+from tileir.passes.pipelines.options import (
+    FitError,
+    Written,
+    field_called,
+    fitted,
+    hints_of,
+    record_text,
+    set_fields,
+    written,
+)
 from tileir.passes.pipelines.parser import Request, Setting, parse_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tileir.core.json.plain import Path
-    from tileir.passes.base import Pass
-    from tileir.passes.pipelines.options import Written
 
 Catalogue: TypeAlias = "Sequence[type[Pass]] | Callable[[Iterable[str]], Sequence[type[Pass]]]"
 """The passes that there are; or what finds those of some names, or returns all where it does not know one."""

@@ -13,12 +13,11 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import known_ranges
 from tileir.stripe.check.views import has_constraints, same_axes
-from tileir.stripe.ir import Block, Dim, Direction, views_read, views_written
+from tileir.stripe.ir import Block, Dim, Direction, Refinement, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.stripe.ir import Refinement
 
 _Extents: TypeAlias = tuple[tuple[int, int], ...]
 """Where something begins along each axis of a view, and where it ends."""

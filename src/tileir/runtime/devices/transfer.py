@@ -10,7 +10,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.tracebacks import at_the_call
-from tileir.runtime.arrays import converted, to_array
+from tileir.runtime.arrays import Array, converted, to_array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST_KINDS, STREAM_KINDS, Place, at, imported, place_of, spelt
@@ -22,7 +22,6 @@ from tileir.runtime.events import all_ended
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.runtime.arrays import Array
     from tileir.runtime.interface import Buffer, DeviceInfo
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.semtree.ir import ParamAccess
+from tileir.semtree.ir import ParamAccess, Program, Work
 from tileir.semtree.launches import accesses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.semtree.ir import Program, Work
 
 GRAPH_LAUNCHES: Final = 1024
 """Longer programs run one launch after the other: to know all that may overlap takes memory of its square."""

@@ -14,8 +14,10 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Expr,
     For,
     If,
+    KernelFunction,
     LoopKind,
     Param,
     ParamAccess,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tileir.semtree.check.scopes import Declared, Survey
-    from tileir.semtree.ir import Expr, KernelFunction
 
 _EXCERPT: Final = 80
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import Diagnostic
 from tileir.core.schema import bodies, introduced, mentions, operands
 from tileir.semtree.check.type_rules import MAX_DEPTH, MAX_NESTING
-from tileir.semtree.ir import Apply, DeclareArray, Shuffle
+from tileir.semtree.ir import Apply, DeclareArray, Expr, Param, Shuffle
 from tileir.semtree.text.syntax import is_spellable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.semtree.check.scopes import Survey
-    from tileir.semtree.ir import Expr, Param
 
 _MAX_SIZE: Final = 100_000
 

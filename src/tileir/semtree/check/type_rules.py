@@ -15,8 +15,10 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Dot,
+    Expr,
     GridIndex,
     GridLevel,
+    KernelFunction,
     Ramp,
     Reduce,
     Shuffle,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tileir.core.dtype import DType
-    from tileir.semtree.ir import Expr, KernelFunction
 
 MAX_LANES: Final = 1024
 MAX_DEPTH: Final = 128

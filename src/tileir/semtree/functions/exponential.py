@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import Expansion, at_least, at_most, fma, horner, where
+from tileir.semtree.functions.draft import Draft, Expansion, Term, at_least, at_most, fma, horner, where
 from tileir.semtree.functions.formats import LN_2, format_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.semtree.functions.draft import Draft, Term
 
 
 def exp(draft: Draft, x: Term) -> Term:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import Expansion, fma, horner, where
+from tileir.semtree.functions.draft import Draft, Expansion, Term, fma, horner, where
 from tileir.semtree.functions.formats import LN_2, format_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.semtree.functions.draft import Draft, Term
 
 
 def log(draft: Draft, x: Term) -> Term:

@@ -18,7 +18,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import Expansion, Term, at_least, at_most, fma, horner, two_chains, where
+from tileir.semtree.functions.draft import Draft, Expansion, Term, at_least, at_most, fma, horner, two_chains, where
 from tileir.semtree.functions.exponential import exp_wide
 from tileir.semtree.functions.formats import FORMATS, LN_2, format_of
 from tileir.semtree.functions.logarithm import scaled
@@ -28,7 +28,6 @@ from tileir.semtree.ir import Const
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.semtree.functions.draft import Draft
 
 Pair: TypeAlias = tuple[Term, Term]
 """An unevaluated sum, the greater part first."""

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.functions.draft import Term, fma, where
+from tileir.semtree.functions.draft import Draft, Term, fma, where
 from tileir.semtree.functions.formats import PI, format_of, scaled_pi
-from tileir.semtree.ir import Assign, Const, DeclareArray, If, Reduce, Subscript, Type
+from tileir.semtree.ir import Assign, Const, DeclareArray, Expr, If, Reduce, Stmt, Subscript, Type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.semtree.functions.draft import Draft
-    from tileir.semtree.ir import Expr, Stmt
 
 _BORDER: Final = {DType.F32: 2.0**17, DType.F64: 2.0**30}
 """Arguments up to which the three parts of π/2 leave an error far below the last bit."""

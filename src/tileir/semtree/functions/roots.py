@@ -8,14 +8,11 @@ products, make that a root that errs by little more than its rounding.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
-from tileir.semtree.functions.draft import fma, where
+from tileir.semtree.functions.draft import Draft, Term, fma, where
 from tileir.semtree.functions.formats import FORMATS
-
-if TYPE_CHECKING:
-    from tileir.semtree.functions.draft import Draft, Term
 
 _GUESS: Final = 0x54A2FA8C
 """What a third of the bits of a float is taken from to have those of its inverse cube root."""

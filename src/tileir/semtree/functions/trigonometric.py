@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
-from tileir.semtree.functions.draft import Expansion, fma, horner, where
+from tileir.semtree.functions.draft import Draft, Expansion, Term, fma, horner, where
 from tileir.semtree.functions.formats import format_of
 from tileir.semtree.functions.reduction import reduced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.semtree.functions.draft import Draft, Term
 
 
 def sin(draft: Draft, x: Term) -> Term:

@@ -17,14 +17,13 @@ import numpy as np
 from tileir.core.arithmetic import apply
 from tileir.core.dtype import DType
 from tileir.core.integers import quotient, remainder
-from tileir.core.number_system import REAL
+from tileir.core.number_system import REAL, NumberSystem
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.number_system import NumberSystem
 
 Value: TypeAlias = Any
 """An int, a bool, a NumPy scalar or a NumPy array, as the module text says."""

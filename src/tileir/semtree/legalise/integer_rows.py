@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.functions.draft import where
-from tileir.semtree.legalise.row import Row, as_bits_of, as_unsigned
+from tileir.semtree.functions.draft import Term, where
+from tileir.semtree.legalise.row import Drafting, Row, as_bits_of, as_unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from tileir.semtree.functions.draft import Term
-    from tileir.semtree.legalise.row import Drafting
 
 
 def promoted(op: Op) -> Row:

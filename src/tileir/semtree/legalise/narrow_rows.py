@@ -10,17 +10,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import FORMATS, DType
+from tileir.core.dtype import FORMATS, DType, FloatFormat
 from tileir.core.ops import Op
-from tileir.semtree.functions.draft import where
-from tileir.semtree.legalise.row import Row, unsigned
+from tileir.semtree.functions.draft import Term, where
+from tileir.semtree.legalise.row import Drafting, Row, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.dtype import FloatFormat
-    from tileir.semtree.functions.draft import Term
-    from tileir.semtree.legalise.row import Drafting
 
 _F32: Final = FORMATS[DType.F32]
 _SINGLE_MAGNITUDE: Final = 0x7FFF_FFFF

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from tileir.core import schema
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
-from tileir.semtree.ir import Const, Declare, Reduce, Shuffle, Subscript, Var
+from tileir.semtree.ir import Const, Declare, Expr, KernelFunction, Reduce, Shuffle, Stmt, Subscript, Var
 from tileir.semtree.rewrite import children, expressions, kernel_names, map_bodies, with_body, with_children
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
 def with_parts_named(kernel: KernelFunction) -> KernelFunction:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from tileir.core.arithmetic import apply, constant, rounded
+from tileir.core.arithmetic import Array, apply, constant, rounded
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Ramp, Reduce, Type
+from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Expr, Ramp, Reduce, Type
 from tileir.semtree.rewrite import law
-
-if TYPE_CHECKING:
-    from tileir.core.arithmetic import Array
-    from tileir.semtree.ir import Expr
 
 # Constants
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.arithmetic import rounded
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Broadcast, Const, GridIndex, Ramp, Type, Var
+from tileir.semtree.ir import Apply, Broadcast, Const, Expr, GridIndex, Ramp, Type, Var
 from tileir.semtree.rewrite import law
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr
 
 
 @law("a sum of multiples is in order: each term once, positive ones first, then the constant")

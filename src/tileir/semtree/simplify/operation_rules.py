@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Cast, Const
+from tileir.semtree.ir import Apply, Cast, Const, Expr
 from tileir.semtree.rewrite import law
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr
 
 _NEGATED: Final = MappingProxyType(
     {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.semtree.ir import Branch, Launch, Loop, While
+from tileir.semtree.ir import Branch, Launch, Loop, While, Work
 from tileir.semtree.launches import MAX_NESTED_WORKS
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import Work
     from tileir.semtree.text.cursor import Cursor
 
 WORDS: Final = ("launch", "repeat", "while", "if")

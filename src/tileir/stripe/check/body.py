@@ -18,7 +18,9 @@ from tileir.stripe.ir import (
     Intrinsic,
     Load,
     LoadIndex,
+    Refinement,
     Special,
+    Statement,
     Store,
     scalar_inputs,
     scalar_output,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.stripe.check.scope import Scope
-    from tileir.stripe.ir import Refinement, Statement
 
 
 def check_directions(scope: Scope) -> Iterator[Diagnostic]:

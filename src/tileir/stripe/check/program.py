@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
-from tileir.stripe.ir import Branch, Direction, Launch, Loop, While
+from tileir.stripe.ir import Branch, Direction, Launch, Loop, Program, Refinement, While, Work
 from tileir.stripe.lower.kernel_table import is_laid_out
 from tileir.stripe.tags import LIFETIMES, PLACES
 from tileir.stripe.works import MAX_LOOPS, depth_of, launches, parts, uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from tileir.stripe.ir import Program, Refinement, Work
 
 
 def check_program(program: Program) -> Iterator[Diagnostic]:

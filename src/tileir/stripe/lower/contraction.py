@@ -9,13 +9,12 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.coverage import covers
 from tileir.poly.partition import partition
 from tileir.stripe.ir import Index, Tags
-from tileir.stripe.lower.kernel_builder import KernelBuilder
+from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar
 from tileir.stripe.lower.overwriting import solved, written_together
 
 if TYPE_CHECKING:
     from tileir.poly.affine import Affine
     from tileir.poly.bounds import Domain
-    from tileir.stripe.lower.kernel_builder import Scalar
     from tileir.stripe.lower.program_builder import ProgramBuilder
     from tileir.stripe.lower.storage import Tensor
     from tileir.typed.ir import Contraction

@@ -12,6 +12,7 @@ from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
     Cast,
+    Computation,
     Constant,
     Contraction,
     Coordinate,
@@ -27,7 +28,6 @@ from tileir.typed.ir import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.typed.ir import Computation
 
 _AGGREGATION: Final[Mapping[Aggregation, str]] = MappingProxyType(
     {

@@ -21,13 +21,22 @@ from tileir.stripe.ir import (
     Constant,
     Convert,
     Direction,
+    Index,
     Intrinsic,
+    Kernel,
+    Launch,
     Load,
     LoadIndex,
+    Location,
     Program,
+    Reduction,
     Refinement,
     Special,
+    Statement,
     Store,
+    Tags,
+    TagValue,
+    TensorShape,
     scalar_output,
 )
 from tileir.stripe.nesting import entry_around, main_of, parameters_of
@@ -36,8 +45,6 @@ from tileir.stripe.text.naming import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.stripe.ir import Index, Kernel, Launch, Location, Reduction, Statement, Tags, TagValue, TensorShape
 
 
 SEED: Final = "seed"

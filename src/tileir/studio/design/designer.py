@@ -20,7 +20,7 @@ from tileir.studio.design.formula_edits import edited_view
 from tileir.studio.design.offering import offers_view
 from tileir.studio.design.previews import chosen, preview, run, shown_pixels
 from tileir.studio.design.thumbnails import thumbnails, thumbnails_in_groups
-from tileir.studio.serve.session import STALE, Event
+from tileir.studio.serve.session import STALE, Event, Job, Session
 from tileir.studio.views.formula_views import as_event, formula_view
 from tileir.studio.views.subject import text_of, word_of, word_or_none
 from tileir.studio.views.views import plain
@@ -28,8 +28,6 @@ from tileir.typed.footprint import footprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from tileir.studio.serve.session import Job, Session
 
 
 def _functions(_: Session, __: Mapping[str, Any]) -> Iterator[Event]:

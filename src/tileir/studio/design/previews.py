@@ -18,14 +18,13 @@ from tileir.core.errors import fail
 from tileir.driver.formulas.picture_parts import Rectangle
 from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.design.quick import quick_results
-from tileir.studio.serve.session import STALE, Event
+from tileir.studio.serve.session import STALE, Event, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.studio.design.bench import Array, Assignment
     from tileir.studio.design.quick import Region
-    from tileir.studio.serve.session import Session
 
 LARGE: Final = 1 << 20
 """Pixels from which on a part is worth a kernel of its own."""

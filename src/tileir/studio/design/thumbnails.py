@@ -12,7 +12,7 @@ import numpy as np
 from tileir.core.errors import TileError
 from tileir.driver.formulas.crafting import craft
 from tileir.driver.formulas.pictures import as_levels
-from tileir.formula.ir import Number, Repeat, Source, Step
+from tileir.formula.ir import Formula, Number, Repeat, Source, Step
 from tileir.formula.references import places_of
 from tileir.studio.design.previews import shown_pixels
 from tileir.studio.serve.session import Event
@@ -20,7 +20,6 @@ from tileir.studio.serve.session import Event
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tileir.formula.ir import Formula
     from tileir.studio.design.bench import Array, Assignment
 
 _SIDE: Final = 96

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from tileir.core.errors import TileError, fail
 from tileir.core.text.span import Source
 from tileir.studio.design.designer import DESIGNER
-from tileir.studio.serve.session import Event
+from tileir.studio.serve.session import Event, Job, Session
 from tileir.studio.views.explorer import EXPLORER
 from tileir.studio.views.views import faults_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.studio.serve.session import Job, Session
 
 JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER, **DESIGNER})
 """What can be asked for, by name; a further view of the page adds its own table."""

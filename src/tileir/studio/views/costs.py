@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core.targets.target_file import hardware_of
-from tileir.driver.explain.explanation import explain_program
+from tileir.driver.explain.explanation import Explanation, explain_program
 from tileir.driver.explain.text import runs_text
 from tileir.passes.cost.machine import machine_of
 from tileir.stripe.works import launches
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.targets.target import Target
-    from tileir.driver.explain.explanation import Explanation
     from tileir.passes.cost.prediction import KernelCost
     from tileir.stripe.ir import Program
     from tileir.studio.views.linking import Origins

@@ -17,7 +17,7 @@ from tileir.driver.explain.explanation import explain
 from tileir.runtime.context import default_context
 from tileir.studio.design.checking import checked
 from tileir.studio.design.exports import writers
-from tileir.studio.serve.session import Event
+from tileir.studio.serve.session import Event, Job, Session
 from tileir.studio.serve.uploads import described
 from tileir.studio.views.costs import costs_of
 from tileir.studio.views.graph import graph_of
@@ -30,7 +30,6 @@ from tileir.studio.views.views import RunView, plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.studio.serve.session import Job, Session
 
 _RUNS: Final = 5
 _SECONDS: Final = 0.5

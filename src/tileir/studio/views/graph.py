@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.ops import Combination
 from tileir.studio.views.views import GraphView, NodeView
-from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, TensorType, Value, operands
+from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.studio.views.linking import Origins
-    from tileir.typed.ir import Function, Operation
 
 MOST_NODES: Final = 300
 """Values that are drawn: more are a thicket that nobody reads."""

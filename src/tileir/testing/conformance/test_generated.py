@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tileir.testing.generated.case import program
+from tileir.testing.generated.case import Case, program
 
 if TYPE_CHECKING:
     from tileir.testing.batches import Batches
-    from tileir.testing.generated.case import Case
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,12 @@ import numpy as np
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.testing.fuzz.area import Area, Refused, array_spec, arrays_of
+from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.testing.fuzz.area import Array, Case
     from tileir.testing.generated.choices import Choices
 
 INDICES: Final = ("i", "j", "k")

@@ -10,13 +10,12 @@ import numpy as np
 
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
-from tileir.testing.fuzz.area import THREADS, context, is_there
+from tileir.testing.fuzz.area import THREADS, Array, Case, context, is_there
 from tileir.tile.text.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.testing.fuzz.area import Array, Case
 
 INTERPRETER: Final = "interpreter"
 

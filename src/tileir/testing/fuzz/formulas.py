@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import TileError
 from tileir.formula.definitions.catalogue import own_functions
-from tileir.formula.definitions.parameters import ChoiceParameter, ColourParameter, FlagParameter, NumberParameter
-from tileir.formula.editing.changes import changed
+from tileir.formula.definitions.parameters import (
+    ChoiceParameter,
+    ColourParameter,
+    FlagParameter,
+    NumberParameter,
+    Parameter,
+)
+from tileir.formula.editing.changes import Edited, changed
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.editing.controls import ChoiceControl, each_control
 from tileir.formula.editing.step_edits import duplicated, inserted, moved, moved_path, removed
-from tileir.formula.ir import Repeat, Step
+from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.lower.applying import apply
 from tileir.formula.lower.lowering import craft
 from tileir.formula.references import places_of, references_of
@@ -23,14 +29,10 @@ from tileir.formula.text import bracket
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import number_text, to_text, value_text
 from tileir.formula.verifier import faults_of
-from tileir.testing.fuzz.area import Area, Refused
+from tileir.testing.fuzz.area import Area, Case, Refused
 
 if TYPE_CHECKING:
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.definitions.parameters import Parameter
-    from tileir.formula.editing.changes import Edited
-    from tileir.formula.ir import Formula
-    from tileir.testing.fuzz.area import Case
     from tileir.testing.generated.choices import Choices
 
 PIECES: Final = (

@@ -15,13 +15,12 @@ from tileir.formula import ir as formula
 from tileir.semtree import ir as semtree
 from tileir.stripe import ir as stripe
 from tileir.testing.fuzz import formulas, texts
-from tileir.testing.fuzz.area import Area, Refused
+from tileir.testing.fuzz.area import Area, Case, Refused
 from tileir.tile import ir as tile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.testing.fuzz.area import Case
     from tileir.testing.generated.choices import Choices
 
 KINDS: Final[Mapping[str, type[Any]]] = {

@@ -10,14 +10,13 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
-from tileir.testing.fuzz.area import Area, is_there
+from tileir.testing.fuzz.area import Area, Array, Case, is_there
 from tileir.testing.fuzz.devices import RARELY, turn_of
 from tileir.testing.generated.kernel_case import KernelCase, kernel
 from tileir.testing.generated.kernel_values import aligned_copy
 from tileir.testing.subject import Subject
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Array, Case
     from tileir.testing.generated.choices import Choices
 
 

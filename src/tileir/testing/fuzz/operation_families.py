@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.dtype import DType
-from tileir.testing.fuzz.area import array_spec
+from tileir.testing.fuzz.area import Case, array_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.testing.fuzz.area import Case
     from tileir.testing.generated.choices import Choices
 
 F: Final = "nn.functional."

@@ -15,7 +15,7 @@ import numpy as np
 from tileir import ops
 from tileir.driver.differentiation import vjp
 from tileir.driver.jit import evaluate
-from tileir.testing.fuzz.area import Area, arrays_of
+from tileir.testing.fuzz.area import Area, Array, Case, arrays_of
 from tileir.testing.fuzz.devices import INTERPRETER, results_by_device, turn_of
 from tileir.testing.fuzz.operation_families import FAMILIES
 from tileir.tile.builder import FunctionBuilder
@@ -23,7 +23,6 @@ from tileir.tile.builder import FunctionBuilder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.testing.fuzz.area import Array, Case
     from tileir.testing.generated.choices import Choices
 
 TOLERANCE: Final = {"float32": 2e-4, "float64": 1e-9}

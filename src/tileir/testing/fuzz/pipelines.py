@@ -16,7 +16,7 @@ from tileir.passes.pipelines.options import to_text as option_text
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.lower.lowering import lower
 from tileir.testing.fuzz import siblings
-from tileir.testing.fuzz.area import Area, Refused, arrays_of
+from tileir.testing.fuzz.area import Area, Array, Case, Refused, arrays_of
 from tileir.testing.fuzz.devices import turn_of
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.stripe.ir import Program
-    from tileir.testing.fuzz.area import Array, Case
     from tileir.testing.generated.choices import Choices
 
 _NUMBERS: Final = (1, 2, 0, 3, 4, 8, 16, 64)

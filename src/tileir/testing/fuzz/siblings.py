@@ -12,7 +12,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.testing.fuzz.area import Area, array_spec, arrays_of
+from tileir.testing.fuzz.area import Area, Case, array_spec, arrays_of
 from tileir.testing.fuzz.devices import INTERPRETER, results_by_device
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -21,7 +21,6 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.testing.fuzz.area import Case
     from tileir.testing.generated.choices import Choices
 
 DTYPES: Final = (DType.F32, DType.I32, DType.F64, DType.I8, DType.U8, DType.I64)

@@ -9,13 +9,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.testing.fuzz.area import Area, Refused, is_there
+from tileir.testing.fuzz.area import Area, Case, Refused, is_there
 from tileir.testing.soak.interrupts import OPERATIONS, faults_of_chosen_moments, faults_of_signals
 from tileir.testing.soak.processes import faults_of_killed_processes
 from tileir.testing.soak.threads import faults_of_threads
 
 if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Case
     from tileir.testing.generated.choices import Choices
 
 DEVICE: Final = "llvm"

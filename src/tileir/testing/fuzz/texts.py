@@ -20,7 +20,7 @@ from tileir.semtree.text import printer as semtree_printer
 from tileir.stripe.text import parser as stripe_parser
 from tileir.stripe.text import printer as stripe_printer
 from tileir.testing.fuzz import formulas, gradients, pipelines, siblings
-from tileir.testing.fuzz.area import Area, Refused
+from tileir.testing.fuzz.area import Area, Case, Refused
 from tileir.tile.text import parser as tile_parser
 from tileir.tile.text import printer as tile_printer
 from tileir.typed.ir import TensorType
@@ -28,7 +28,6 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.testing.fuzz.area import Case
     from tileir.testing.generated.choices import Choices
 
 PIECES: Final = (

@@ -9,12 +9,11 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Const
+from tileir.semtree.ir import Const, Type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.semtree.ir import Type
     from tileir.testing.generated.choices import Choices
 
 APPROXIMATE: Final = frozenset(op for op in Op if op.info.approximates)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import islpy as isl
 
-from tileir.testing.isl.index_leaves import stores, text
+from tileir.testing.isl.index_leaves import Element, Leaf, stores, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
     from tileir.stripe.ir import Program
-    from tileir.testing.isl.index_leaves import Element, Leaf
 
 
 def undefined_reads(program: Program) -> tuple[str, ...]:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import islpy as isl
 
 from tileir.poly.affine import Affine
-from tileir.testing.isl.index_leaves import stores, text
+from tileir.testing.isl.index_leaves import Element, Leaf, stores, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.stripe.ir import Program
-    from tileir.testing.isl.index_leaves import Element, Leaf
 
 Signature: TypeAlias = "tuple[str, str, tuple[str, ...]]"
 """The memory that is stored to, how values merge there, and the memories of the operands."""

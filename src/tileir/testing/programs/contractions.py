@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tileir.testing.programs.case import Conformance, halves, integers
+from tileir.testing.programs.case import Array, Conformance, halves, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tileir.testing.programs.case import Array
 
 MATMUL = "function (A[M, L], B[L, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 

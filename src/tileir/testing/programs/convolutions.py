@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tileir.testing.programs.case import Conformance, halves
+from tileir.testing.programs.case import Array, Conformance, halves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.testing.programs.case import Array
 
 
 def _forward() -> Iterator[Conformance]:

@@ -10,12 +10,10 @@ import numpy as np
 from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
 from tileir.core.ops import FUNCTIONS
-from tileir.testing.programs.case import Conformance, as_array, halves, integers
+from tileir.testing.programs.case import Array, Conformance, as_array, halves, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from tileir.testing.programs.case import Array
 
 
 def _arithmetic() -> Iterator[Conformance]:

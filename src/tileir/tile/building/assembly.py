@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.tile.building.recording import Declared
+from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (
     Access,
     Assignment,
@@ -17,6 +17,7 @@ from tileir.tile.ir import (
     Constant,
     Constraint,
     Contraction,
+    Expr,
     FloatLiteral,
     Function,
     IndexName,
@@ -24,6 +25,7 @@ from tileir.tile.ir import (
     Name,
     Output,
     Scan,
+    Statement,
     Unary,
 )
 from tileir.tile.traversal import walk
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.core.text.span import Span
-    from tileir.tile.building.recording import Recorder, Step
-    from tileir.tile.ir import Expr, Statement
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another; longer ones are hard to read
 _STEM: Final = "T"  # of the names of temporaries

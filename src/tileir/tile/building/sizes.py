@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from tileir.core.text.span import call_site
 from tileir.tile.building.indices import Dim
 from tileir.tile.functions import builtin
-from tileir.tile.ir import Call, Constant, Contraction, IntLiteral, Name, Scan
+from tileir.tile.ir import Call, Constant, Contraction, Expr, IntLiteral, Name, Scan
 from tileir.tile.traversal import children, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tileir.tile.building.recording import Recorder
-    from tileir.tile.ir import Expr
 
 Sizes: TypeAlias = tuple[Dim, ...]
 

@@ -10,6 +10,7 @@ from tileir.tile.ir import (
     BinaryOperator,
     Call,
     Conditional,
+    Expr,
     FloatLiteral,
     IndexName,
     IntLiteral,
@@ -22,8 +23,6 @@ from tileir.tile.traversal import children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.tile.ir import Expr
 
 
 def has_index(polynomial: Expr) -> bool:

@@ -9,15 +9,20 @@ from tileir.core.codes import WARNINGS
 from tileir.core.errors import Diagnostic
 from tileir.core.text.advice import meant
 from tileir.tile.ir import (
+    Attribute,
     Binary,
     BinaryOperator,
     Call,
     Constant,
     Contraction,
+    Expr,
+    Function,
     IndexName,
+    Input,
     IntLiteral,
     Name,
     Scan,
+    Statement,
     Unary,
 )
 from tileir.tile.traversal import Place, children, expressions, index_names, walk
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
-    from tileir.tile.ir import Attribute, Expr, Function, Input, Statement
 
 ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "ties"})
 """Attributes that mean something."""

@@ -11,16 +11,14 @@ from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
-from tileir.typed.inference.emission import broadcast_shape
+from tileir.typed.inference.emission import Emission, broadcast_shape
 from tileir.typed.inference.numbers import is_float
-from tileir.typed.inference.values import DifferentiatedError, Group, Known, Number, Operand, Tensor
+from tileir.typed.inference.values import DifferentiatedError, Group, Known, Number, Operand, Result, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tileir.core.text.span import Span
-    from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Result
 
 
 def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -> Result:

@@ -17,7 +17,7 @@ from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import apply, convert, scalar, truth
 from tileir.typed.inference.overrides import OVERRIDES
 from tileir.typed.inference.shapes import SHAPES
-from tileir.typed.inference.values import Group, Known, Operand, Stream, Tensor
+from tileir.typed.inference.values import Group, Known, Operand, Result, Scalar, Stream, Tensor
 from tileir.typed.random import step, stream_state, stream_value
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.span import Span
     from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Result, Scalar
 
 Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Result]"
 """Emit a call of one function; the number of arguments is right."""

@@ -12,14 +12,14 @@ from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective
 from tileir.tile import ir as tile
 from tileir.tile.checks.polynomial_rules import in_polynomial
-from tileir.tile.ir import BinaryOperator
+from tileir.tile.ir import BinaryOperator, Expr
 from tileir.tile.traversal import Place, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import check_storage, common_dtype, scalar
 from tileir.typed.inference.expressions import bottom_up
 from tileir.typed.inference.faults import Faults
-from tileir.typed.inference.values import Known, Tensor
-from tileir.typed.ir import Access, Constraint, Contraction
+from tileir.typed.inference.values import Known, Operand, Scalar, Tensor
+from tileir.typed.ir import Access, Constraint, Contraction, Shape
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.core.text.span import Span
-    from tileir.tile.ir import Expr
     from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Operand, Scalar
-    from tileir.typed.ir import Shape
 
 _FINITE: Final = "finite"
 

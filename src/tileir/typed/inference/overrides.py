@@ -9,20 +9,17 @@ from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Aggregation, Op
 from tileir.typed.inference.elementwise import apply, scalar, tensor
-from tileir.typed.inference.emission import broadcast_shape
+from tileir.typed.inference.emission import Emission, broadcast_shape
 from tileir.typed.inference.numbers import is_float
 from tileir.typed.inference.shapes import reduce_to
-from tileir.typed.inference.values import DifferentiatedError, Known, Number, Operand, Tensor
-from tileir.typed.ir import Checkpoint, Override, Upstream
+from tileir.typed.inference.values import DifferentiatedError, Known, Number, Operand, Result, Scalar, Tensor
+from tileir.typed.ir import Checkpoint, Function, Override, Shape, Upstream
 from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tileir.core.text.span import Span
-    from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Result, Scalar
-    from tileir.typed.ir import Function, Shape
 
 
 def escaped_upstreams(function: Function) -> Iterator[Diagnostic]:

@@ -14,7 +14,7 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
-from tileir.typed.inference.values import Group, Operand, Tensor
+from tileir.typed.inference.values import Group, Operand, Result, Tensor
 from tileir.typed.ir import (
     Access,
     Argsort,
@@ -25,6 +25,7 @@ from tileir.typed.ir import (
     Reduce,
     Reshape,
     Scatter,
+    Shape,
     ShapeOf,
 )
 from tileir.typed.reductions import positions_in
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.span import Span
     from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Result
-    from tileir.typed.ir import Shape
 
 
 def _index(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:

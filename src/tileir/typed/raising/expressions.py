@@ -16,6 +16,7 @@ from tileir.tile.ir import (
     BinaryOperator,
     Call,
     Conditional,
+    Expr,
     FloatLiteral,
     IndexName,
     IntLiteral,
@@ -23,13 +24,11 @@ from tileir.tile.ir import (
     UnaryOperator,
 )
 from tileir.typed.inference.elementwise import common_dtype
-from tileir.typed.inference.values import Known, Tensor
+from tileir.typed.inference.values import Known, Scalar, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.tile.ir import Expr
-    from tileir.typed.inference.values import Scalar
     from tileir.typed.ir import Constant
 
 _PREFIX: Final[Mapping[Op, UnaryOperator]] = MappingProxyType({Op[sign.name]: sign for sign in UnaryOperator})

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.ops import Op
 from tileir.passes.rewrites.decided import coordinate_tests
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Intrinsic, Load, Store, scalar_inputs, scalar_output
+from tileir.stripe.ir import Index, Intrinsic, Load, Store, scalar_inputs, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.schedule.nest import Nest, Segment
-    from tileir.stripe.ir import Index
 
 _NOTHING: Final[frozenset[Affine]] = frozenset()
 
