@@ -77,10 +77,11 @@ def expected(text: str, given: dict[str, np.ndarray]) -> np.ndarray:
     if text in (RIGHT_TURNED, BOTH_TURNED):
         b = b.T
     if text == HEADS:
-        return np.einsum("ihk,hkj->ihj", a, b)
+        return np.asarray(np.einsum("ihk,hkj->ihj", a, b))
     if text == WINDOW:
-        return sum(a[p : len(a) - len(b) + 1 + p] @ b[p] for p in range(len(b)))
-    return (a[8:] if text == SLICE else a) @ b
+        return np.sum([a[p : len(a) - len(b) + 1 + p] @ b[p] for p in range(len(b))], axis=0)
+    product: np.ndarray = (a[8:] if text == SLICE else a) @ b
+    return product
 
 
 CASES = [
