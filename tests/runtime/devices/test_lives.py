@@ -69,7 +69,8 @@ def test_children_read_memory_of_the_host_only(device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_results_that_there_is_no_memory_for_are_told_with_their_size(device: str) -> None:
     outer = tileir.jit("function (A[N], B[M]) -> (O) { O[i, j : N, M] = +(A[i] * B[j]); }", device)
-    a = tileir.to_device(np.ones(1 << 23, np.float32), device)  # more than addresses reach, whatever the system promises
+    a = tileir.to_device(np.ones(1 << 23, np.float32), device)
+    # That is more than addresses reach: no system can promise it.
     with pytest.raises(tileir.TileError, match=rf"256\.0? TiB|{1 << 48}") as error:
         outer(a, a)
     assert error.value.diagnostics[0].code == "TIL708"

@@ -39,8 +39,9 @@ class Canonicalise:
         merge: Whether two indices of an elementwise kernel that are one linear index on all accesses become one, unless
             neighbouring rows share what they load. This makes most elementwise kernels one-dimensional; views may then
             have other axes than their tensors.
-        channels: Where it does not merge: fewer channels than so many become one index with the pixels of a window that
-            lie beside each other in all inputs. Products of matrices take neighbours along such an index at a time.
+        channels: Where it does not merge: fewer channels of 8 or 16 bits than so many become one index with the pixels
+            of a window that lie beside each other in all inputs. Products of matrices take neighbours along such an
+            index at a time; wider numbers are read as vectors along other indices.
 
     """
 
@@ -197,6 +198,8 @@ def _with_long_rows(block: Block, dense: Mapping[str, int], channels: int) -> Bl
     """Join the innermost index of a reduction with the one around it, where it is short and that is a window's."""
     written = {name for r in block.refinements if r.direction.writes for a in r.access for name in a.indices}
     reduced = [i for i in block.indices if i.name not in written]
+    if any(r.direction.reads and r.shape.dtype.bits > 16 for r in block.refinements):
+        return block
     if len(reduced) < 2 or reduced[-1].range >= channels or tuple(reduced[-2:]) != block.indices[-2:]:
         return block
     outer, inner = reduced[-2:]
