@@ -2,7 +2,7 @@
 
 Each is one contraction. Points whose element lies in the padding are passed over, so zero padding costs nothing. Where
 channels are apart, in groups, and the innermost axis is spatial and has a stride, its elements are sorted by their
-residues first.
+residues first, with zeros for the padding of that axis: an infinite weight that meets it gives NaN there.
 There is no transform for small kernels (Winograd): it rounds more, and the direct form is the one that is optimised.
 
 ``layout`` names the axes of data and results: ``n`` the batch, which may be missing, ``c`` the channels, ``x`` all
