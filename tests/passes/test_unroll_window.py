@@ -15,6 +15,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.base import run
+from tileir.schedule.remarks import Remarks, listening
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Intrinsic, Load, Program
 from tileir.stripe.lower.lowering import lower
@@ -101,6 +102,16 @@ WEIGHTED = (
 def test_sums_of_the_weights_of_a_window_are_written_out_beside_it(term: str, written_out: bool) -> None:
     found = kernels(WEIGHTED.format(term), I=(6, 8), K=(4, 3, 8), L=(4, 3, 8))
     assert [ranges.get("i") for ranges in found] == [None, None if written_out else 3]
+
+
+def test_of_what_is_written_out_beside_a_window_no_refusal_is_told() -> None:
+    shapes = {"I": (6, 8), "K": (4, 3, 8), "L": (4, 3, 8)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    for term, refusals in (("K[y, i, x]", []), ("L[y, i, x]", ["TR678"])):
+        kept = Remarks()
+        with listening(kept):
+            run((UnrollWindow(),), lower(infer(parse(WEIGHTED.format(term)), types)))
+        assert [remark.code for remark in kept.all() if not remark.fired] == refusals
 
 
 def test_sums_of_weights_alone_stay() -> None:

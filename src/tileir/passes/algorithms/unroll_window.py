@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
@@ -10,10 +11,9 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
-from tileir.passes.base import at_least, map_kernels, selected_kernel, with_kernels
+from tileir.passes.base import at_least, map_kernels, selected_kernel
 from tileir.passes.kernels.jam import MERGES
 from tileir.passes.kernels.merge import made_once
 from tileir.poly.affine import Affine, Rational
@@ -64,8 +64,7 @@ class UnrollWindow:
             found = self._window(kernel) if selected_kernel(kernel, self.reqs) else None
             if found is not None and _slides(kernel, *found):
                 weighed.update(_walks(kernel, *found))
-        after = map_kernels(program, self._kernel, self.reqs)
-        return self._beside(after, weighed) if weighed else after
+        return map_kernels(program, partial(self._kernel, weighed), self.reqs)
 
     def _window(self, kernel: Block) -> tuple[Refinement, list[Index]] | None:
         """Return the result of a flat kernel that aggregates few points, and the indices of these."""
@@ -76,22 +75,14 @@ class UnrollWindow:
         window = [i for i in kernel.indices if i.name not in output]
         return (result, window) if 1 < prod(i.range for i in window) <= self.most else None
 
-    def _kernel(self, kernel: Block) -> Block | Refused:
+    def _kernel(self, weighed: set[_Walk], kernel: Block) -> Block | Refused:
+        """Return a kernel written out where its window slides, or where it walks through tensors as such windows do."""
         found = self._window(kernel)
-        return _written_out(kernel, *found) if found is not None and _slides(kernel, *found) else refused("TR678")
-
-    def _beside(self, program: Program, weighed: set[_Walk]) -> Program:
-        """Return the program with those reductions written out that walk through tensors as windows do."""
-
-        def written(statement: Statement) -> tuple[Statement, ...]:
-            if not isinstance(statement, Block) or not selected_kernel(statement, self.reqs):
-                return (statement,)
-            found = self._window(statement)
-            walks = _walks(statement, *found) if found is not None else []
-            alike = found is not None and walks and weighed.issuperset(walks)
-            return (_written_out(statement, *found) if found is not None and alike else statement,)
-
-        return with_kernels(program, rewritten(program.main.statements, written))
+        if found is None:
+            return refused("TR678")
+        walks = _walks(kernel, *found)
+        alike = walks and weighed.issuperset(walks)
+        return _written_out(kernel, *found) if alike or _slides(kernel, *found) else refused("TR678")
 
 
 def _aggregate(kernel: Block) -> Refinement | None:
