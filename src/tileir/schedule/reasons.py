@@ -181,6 +181,7 @@ _ALGORITHMS: Final = {
     "TR675": Reason("the window has fewer outputs along its axis than the step asks for"),
     "TR676": Reason("no two windows of which each is part of this one read so much less"),
     "TR677": Reason("the bounds of the window do not move alike, or change at too many places"),
+    "TR678": _beside("no small window of the kernel slides over a tensor"),
     "TR680": _beside("no blocks inside the kernel were joined"),
     "TR681": _beside("no kernel before makes, or reads, what the kernel reads"),
     "TR682": _beside("one of two kernels has a schedule, or a place in the device"),
@@ -191,7 +192,6 @@ _ALGORITHMS: Final = {
     "TR687": Reason("a kernel between two others has to stay between them"),
     "TR688": Reason("two kernels that run as one would keep more in memory than they do apart"),
     "TR689": Reason("two kernels do not meet at the same elements"),
-    "TR678": _beside("no small window of the kernel slides over a tensor"),
 }
 
 _SCRIPTS: Final = {
