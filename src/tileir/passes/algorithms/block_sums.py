@@ -151,8 +151,12 @@ class _Sum:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether blocks should be long: it contracts, or has more accumulators than registers hold."""
-        return self.contracts or self.view.shape.elements * self.view.shape.dtype.itemsize > _REGISTER_BYTES
+        """Whether blocks should be long: it contracts, or its accumulators lie in a cache.
+
+        What a loop tells apart does so however few there are: how many lie side by side may depend on the threads.
+        """
+        in_loop = any(index.binding is None and index.range > 1 for index in self.indices)
+        return self.contracts or in_loop or self.view.shape.elements * self.view.shape.dtype.itemsize > _REGISTER_BYTES
 
     @property
     def shape(self) -> stripe.TensorShape:
