@@ -79,7 +79,7 @@ def expected(text: str, given: dict[str, np.ndarray]) -> np.ndarray:
     if text == HEADS:
         return np.asarray(np.einsum("ihk,hkj->ihj", a, b))
     if text == WINDOW:
-        return np.sum([a[p : len(a) - len(b) + 1 + p] @ b[p] for p in range(len(b))], axis=0)
+        return np.asarray(np.sum([a[p : len(a) - len(b) + 1 + p] @ b[p] for p in range(len(b))], axis=0))
     product: np.ndarray = (a[8:] if text == SLICE else a) @ b
     return product
 

@@ -119,7 +119,7 @@ def test_a_sketch_is_a_tile_of_registers() -> None:
 def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int, rows: int) -> None:
     values = np.random.default_rng(0).standard_normal((17, size)).astype(np.float32)
     context = tileir.Context()
-    steps = pipeline_for(context.device().target)
+    steps = pipeline_for(context.device("llvm").target)
     first = next(n for n, step in enumerate(steps) if type(unnamed(step)).__module__.startswith(SCHEDULES))
     program = lower(infer(parse(SOFTMAX), {"A": TensorType(DType.F32, values.shape)}))
     (kernel,) = run(steps[:first], program).main.blocks
@@ -128,7 +128,9 @@ def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int,
     drawn = steps_of(Sketch(("i",), (rows,), "", 4, 2), tree)
     assert isinstance(drawn, tuple)
     assert sum(step.name == "rfactor" for step in drawn) >= 2 * 3  # sums and maxima: parts, halves, quarters
-    softmax = tileir.compile(SOFTMAX, {"A": values}, context=context, passes=(*steps[:first], Scripted(drawn)))
+    softmax = tileir.compile(
+        SOFTMAX, {"A": values}, device="llvm", context=context, passes=(*steps[:first], Scripted(drawn))
+    )
     exponentials = np.exp(values - values.max(axis=1, keepdims=True))
     np.testing.assert_allclose(
         softmax(values), exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-7
