@@ -118,7 +118,7 @@ def test_tiles_are_boxes_that_one_thread_asks_for(text: str, shapes: dict[str, t
     sizes=st.tuples(st.integers(8, 17), st.integers(2, 9), st.integers(8, 24)),
     places=st.integers(2, 4),
 )
-@examples(12)
+@examples(4)
 def test_products_of_any_size(text: str, sizes: tuple[int, int, int], places: int) -> None:
     m, n, k = (8 * size for size in sizes)
     left, right = (m, k), (k, n)
