@@ -69,7 +69,7 @@ IN_KERNELS: Final = (
     ),
     Mutant(
         "lanes of running sums one too far",
-        "semtree.lower.running",
+        "semtree.lower.specials",
         "self.lanes + lane - distance",
         "self.lanes + lane - distance + 1",
         "scan{least=2,vector_bytes=16}",

@@ -100,7 +100,7 @@ IN_PASSES: Final = (
     ),
     Mutant(
         "accumulator set to zero for every aggregation",
-        "schedule.allocations",
+        "schedule.emitter",
         "value = use.aggregation.identity(use.dtype)",
         "value = 0",
         "accumulate,vectorise_reduction{vector_bytes=16}",
