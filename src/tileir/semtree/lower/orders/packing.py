@@ -103,7 +103,10 @@ class Row:
         """Return the place that the words of an element hold."""
         if len(words) > 1:
             return words[-1]
-        return sem.Apply(Op.BIT_AND, (words[0], sem.Const((1 << self._shift) - 1, words[0].type)))
+        # Places are not negative, so that 31 bits tell them: LLVM takes the low 32 bits of a word, as an index that is
+        # widened again, for the word itself, and reads far outside of the keys.
+        mask = (1 << min(self._shift, 31)) - 1
+        return sem.Apply(Op.BIT_AND, (words[0], sem.Const(mask, words[0].type)))
 
     @property
     def _kind(self) -> sem.Type:
