@@ -119,7 +119,8 @@ def test_a_sketch_is_a_tile_of_registers() -> None:
 def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int, rows: int) -> None:
     values = np.random.default_rng(0).standard_normal((17, size)).astype(np.float32)
     context = tileir.Context()
-    steps = pipeline_for(attrs.evolve(context.device("llvm").target, threads=2))
+    target = attrs.evolve(context.device("llvm").target, threads=2, vector_bytes=32)
+    steps = pipeline_for(target)
     first = next(n for n, step in enumerate(steps) if type(unnamed(step)).__module__.startswith(SCHEDULES))
     program = lower(infer(parse(SOFTMAX), {"A": TensorType(DType.F32, values.shape)}))
     (kernel,) = run(steps[:first], program).main.blocks
