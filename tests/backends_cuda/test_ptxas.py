@@ -96,7 +96,7 @@ def test_convolutions_with_borders_keep_their_sums_in_registers(architecture: st
     # A frame holds those that are computed again at borders, 512 bytes at most: with the others it would be twice that.
     ((frame, spilled),) = set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said))
     assert int(frame) < 1024
-    assert int(spilled) <= 16
+    assert int(spilled) <= (16 if architecture in ("sm_86", "sm_89") else 0)  # these are short of three registers
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
