@@ -5,14 +5,13 @@ from __future__ import annotations
 import enum
 from functools import cache, cached_property, reduce
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
 
 
 class DType(enum.Enum):

@@ -16,14 +16,13 @@ import attrs
 
 from tileir.core.errors import DivergenceError
 from tileir.core.ops import Op
-from tileir.core.text.lexing import Cursor, Lexer, everything, source_of
+from tileir.core.text.lexing import Cursor, Faults, Lexer, everything, source_of
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tileir.core.dtype import DType
-    from tileir.core.text.lexing import Faults
     from tileir.core.text.span import Source
 
 V = TypeVar("V")

@@ -16,13 +16,13 @@ from tileir.driver.arguments import bind, check_options, device_meant, memory_ch
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.pending import PendingCall, R_co, called
-from tileir.driver.programs import input_names, output_names, program_of, types_of
+from tileir.driver.programs import Program, Source, input_names, output_names, program_of, types_of
 from tileir.driver.requests import Origin, requested
-from tileir.driver.targets import choice_of
-from tileir.runtime.arrays import check_inputs
+from tileir.driver.targets import Named, TargetChoice, choice_of
+from tileir.runtime.arrays import Array, check_inputs
 from tileir.runtime.context import Context, default_context, owner_of
 from tileir.runtime.devices.home import Home
-from tileir.runtime.plans.plan import Plan
+from tileir.runtime.plans.plan import MemoryUse, Plan
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -31,13 +31,9 @@ if TYPE_CHECKING:
     from tileir.core.targets.target import Target
     from tileir.driver.explain.dispatch import Dispatch
     from tileir.driver.operands import Operands
-    from tileir.driver.programs import Program, Source
-    from tileir.driver.targets import Named, TargetChoice
     from tileir.passes.base import Pass
-    from tileir.runtime.arrays import Array
     from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
-    from tileir.runtime.plans.plan import MemoryUse
     from tileir.schedule.remarks import Remark
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program as StripeProgram

@@ -10,19 +10,27 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
-from tileir.runtime.arrays import check_count, check_inputs, check_outputs, misfits, separated, to_array
+from tileir.runtime.arrays import (
+    Array,
+    Format,
+    Tensor,
+    check_count,
+    check_inputs,
+    check_outputs,
+    misfits,
+    separated,
+    to_array,
+)
 from tileir.runtime.devices.array import DeviceArray
-from tileir.runtime.devices.overlap import footprint, overlap
+from tileir.runtime.devices.overlap import Footprint, footprint, overlap
 from tileir.runtime.devices.transfer import adopted, described, is_foreign, resident
 from tileir.runtime.events import ended_in_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tileir.runtime.arrays import Array, Format, Tensor
     from tileir.runtime.context import Context
     from tileir.runtime.devices.home import Home
-    from tileir.runtime.devices.overlap import Footprint
     from tileir.runtime.interface import Event
     from tileir.runtime.plans.plan import Plan
 

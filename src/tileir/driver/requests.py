@@ -8,7 +8,7 @@ import attrs
 
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
-from tileir.driver.targets import scheduling_target
+from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.driver.tuning.winners import tuned
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.target import Target
     from tileir.driver.programs import Program
-    from tileir.driver.targets import TargetChoice
     from tileir.passes.base import Pass
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo, Options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, cast
 
 import attrs
@@ -17,16 +17,12 @@ from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, memory_checked
 from tileir.driver.jit import Jit, jit
 from tileir.driver.pending import R_co
-from tileir.driver.programs import input_names, output_names, program_of
-from tileir.runtime.arrays import TensorSpec, check_inputs, to_array
+from tileir.driver.programs import Source, input_names, output_names, program_of
+from tileir.runtime.arrays import Array, TensorSpec, check_inputs, to_array
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
     from tileir.driver.executable import Executable
-    from tileir.driver.programs import Source
     from tileir.driver.targets import Named
-    from tileir.runtime.arrays import Array
     from tileir.runtime.context import Context
     from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.interface import DeviceInfo, Options

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.formula.ir import Mask, Repeat, Step
+from tileir.formula.ir import Formula, Mask, Repeat, Source, Step
 from tileir.formula.text.reading import PREVIOUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.formula.ir import Formula, Source
 
 
 @attrs.frozen

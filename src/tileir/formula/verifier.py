@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.text.names import nearest
-from tileir.formula.ir import Mask, Near, Number, Region, Repeat
+from tileir.formula.ir import Formula, Mask, Merge, Near, Number, Region, Repeat, Source, Step
 from tileir.formula.text import spelling
 from tileir.formula.text.reading import PREVIOUS
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.span import Span
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.ir import Formula, Merge, Source, Step
 
 MOST_ROUNDS: Final = 100_000
 """Of a group, so that a slip of the finger does not run for days."""

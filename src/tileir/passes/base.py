@@ -15,24 +15,21 @@ from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, VerifyError, fail
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
-from tileir.passes.kernels.expansion import expanded
+from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops
 from tileir.passes.offers import AliasedPass, LoopPass, TargetedPass
-from tileir.schedule.remarks import listener, refused, strongest
+from tileir.schedule.remarks import Done, Refused, listener, refused, strongest
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.flattening import with_blocks
 from tileir.stripe.instructions import INSTRUCTIONS
-from tileir.stripe.ir import Block, Program
+from tileir.stripe.ir import Block, Buffer, Program, Refinement, Statement
 from tileir.stripe.tags import KERNEL, MAIN, PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
 
     from tileir.core.targets.target import Target
-    from tileir.passes.kernels.expansion import Outcome
-    from tileir.schedule.remarks import Done, Refused
-    from tileir.stripe.ir import Buffer, Refinement, Statement
 
 
 class Pass(Protocol):

@@ -15,15 +15,13 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.text.names import NameScope
-from tileir.stripe.ir import Branch, Launch, Loop, Program
+from tileir.stripe.ir import Branch, Buffer, Launch, Loop, Program, Refinement, Work
 from tileir.stripe.lower.kernel_table import KernelTable
 from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
-
-    from tileir.stripe.ir import Buffer, Refinement, Work
 
 
 def between_loops(function: Callable[[Program], Program], program: Program) -> Program:

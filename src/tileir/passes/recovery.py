@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import TileError, VerifyError
-from tileir.passes.base import NOT_REPEATED, label_of, run, unchecked
+from tileir.passes.base import NOT_REPEATED, Pass, label_of, run, unchecked
 from tileir.schedule.remarks import refused, remark
 from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.ir import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from tileir.passes.base import Pass
 
 
 @attrs.frozen

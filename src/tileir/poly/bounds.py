@@ -15,14 +15,13 @@ import attrs
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.poly.affine import Affine
 from tileir.poly.box import enclose
-from tileir.poly.constraint import gather, normalised, system
+from tileir.poly.constraint import Row, gather, normalised, system
 from tileir.poly.lattice import common_denominator, free_columns
 from tileir.poly.reduction import is_fancy, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.poly.constraint import Row
 
 _LIMIT = 2**63
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.text.shown import Shown
-from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine, Rational
 from tileir.poly.lattice import meet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.poly.affine import Rational
 
 Terms: TypeAlias = tuple[tuple[str, int], ...]
 """Integral terms of a linear form, sorted by index, without zeros."""

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.poly.affine import Affine, total
+from tileir.poly.affine import Affine, Rational, total
 from tileir.poly.constraint import RangeConstraint, merge
-from tileir.poly.lattice import independent, integral_points, inverse
+from tileir.poly.lattice import Coset, independent, integral_points, inverse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.poly.affine import Rational
-    from tileir.poly.lattice import Coset
 
 _MOST_RESIDUES: Final = 16  # of an index; the search for a good order of more takes too long
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
@@ -16,17 +16,15 @@ from tileir.core.tracebacks import made_at_the_call
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.discovery import Registry
-from tileir.runtime.interface import DeviceInfo, Options
+from tileir.runtime.interface import Backend, Compiler, DeviceInfo, Executor, Options
 from tileir.runtime.offers import executor_mistakes
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.resources import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
-    from types import TracebackType
 
     from tileir.runtime.devices.home import Home
-    from tileir.runtime.interface import Backend, Compiler, Executor
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
 """Environment variable with the id of the device to use where neither the caller nor the context names one."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.runtime.events import PendingEvent, all_ended, failure_of
+from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.runtime.events import Failure
     from tileir.runtime.interface import Event
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.ops import merges
+from tileir.core.ops import Aggregation, merges
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement
 from tileir.schedule.emitter import write
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.core.dtype import DType
-    from tileir.core.ops import Aggregation
 
 _SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
 

@@ -14,7 +14,19 @@ import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Leaf, Loop, Replaced, leaves, map_leaves, map_uses, tree_of, walk, with_names
+from tileir.schedule.tree import (
+    Item,
+    Leaf,
+    Loop,
+    Replaced,
+    Tree,
+    leaves,
+    map_leaves,
+    map_uses,
+    tree_of,
+    walk,
+    with_names,
+)
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -22,7 +34,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.names import NameScope
     from tileir.schedule.nest import Use
-    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen(repr=False)

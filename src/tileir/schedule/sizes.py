@@ -15,16 +15,15 @@ from tileir.core.targets.template_expressions import (
     ExhaustedError,
     ExpressionError,
     MissingError,
+    Value,
     evaluate,
     parse,
 )
-from tileir.schedule.remarks import refused
+from tileir.schedule.remarks import Refused, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.targets.template_expressions import Value
-    from tileir.schedule.remarks import Refused
     from tileir.schedule.tree import Tree
     from tileir.stripe import ir as stripe
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.poly.affine import Affine
-from tileir.schedule.nest import Use, analyse
+from tileir.poly.affine import Affine, Rational
+from tileir.schedule.nest import Nest, Use, analyse
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
@@ -26,8 +26,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tileir.poly.affine import Rational
-    from tileir.schedule.nest import Nest
     from tileir.stripe.bindings import Binding
 
 

@@ -12,7 +12,7 @@ from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core.fragments import FRAGMENTS, NOTHING, Where
+from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
@@ -30,14 +30,17 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     Exchange,
+    Expr,
     For,
     GridIndex,
     GridLevel,
     If,
     Instruction,
+    KernelFunction,
     MatrixMultiply,
     MatrixOperand,
     Region,
+    Stmt,
     Subscript,
     Type,
     Var,
@@ -49,8 +52,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tileir.core.fragments import Layout
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 PLAIN: Final = (0, 0, 0)
 """The fold of arrays that lie row by row."""

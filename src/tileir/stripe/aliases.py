@@ -17,13 +17,12 @@ from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
 from tileir.stripe.check.views import same_axes
-from tileir.stripe.ir import Block, Direction, Load, Special, Store
+from tileir.stripe.ir import Block, Device, Direction, Load, Location, Refinement, Special, Statement, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.stripe.check.scope import Scope
-    from tileir.stripe.ir import Device, Location, Refinement, Statement
 
 MemoryKey: TypeAlias = tuple[int, str]
 """The depth of the block that allocates, or of the outermost one that is known, and the name there."""

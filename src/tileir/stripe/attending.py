@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.fragments import FRAGMENTS
-from tileir.stripe.blocks import Special
+from tileir.core.fragments import FRAGMENTS, Fragment
+from tileir.stripe.blocks import Block, Refinement, Special
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.dtype import DType
-    from tileir.core.fragments import Fragment
-    from tileir.stripe.blocks import Block, Refinement
     from tileir.stripe.tags import TagValue
 
 ATTEND: Final = "attend"

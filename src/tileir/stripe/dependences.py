@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.stripe.aliases import Aliases, Overlap, PlacedReach, compare, contains
-from tileir.stripe.ir import scalar_inputs, scalar_output
+from tileir.stripe.aliases import Aliases, AnyReach, MemoryKey, Overlap, PlacedReach, compare, contains
+from tileir.stripe.ir import Statement, scalar_inputs, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tileir.stripe.aliases import AnyReach, MemoryKey
     from tileir.stripe.check.scope import Scope
-    from tileir.stripe.ir import Statement
 
 WINDOW: Final = 4096
 """How many statements back transitivity is known exactly: the cost of each is one bit for each statement."""

@@ -13,15 +13,28 @@ import attrs
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
-from tileir.stripe.ir import Block, Branch, Carry, Direction, Launch, Loop, Program, Special, While
+from tileir.stripe.ir import (
+    Block,
+    Branch,
+    Buffer,
+    Carry,
+    Direction,
+    Kernel,
+    Launch,
+    Loop,
+    Program,
+    Refinement,
+    Special,
+    Statement,
+    While,
+    Work,
+)
 from tileir.stripe.lower.kernel_table import KernelTable, is_laid_out
 from tileir.stripe.tags import BRANCH, ELSE, LIFETIMES, LOOP, PROGRAM, THEN, WHILE
 from tileir.stripe.works import MAX_LOOPS, parts, sorted_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from tileir.stripe.ir import Buffer, Kernel, Refinement, Statement, Work
 
 
 def flattened(entry: Block, inputs: Iterable[str], outputs: Iterable[str], buffers: Iterable[Buffer] = ()) -> Program:

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.stripe.aliases import byte_size, same_place
-from tileir.stripe.dependences import order_of
-from tileir.stripe.ir import Block, Direction, views_read, views_written
+from tileir.stripe.dependences import Order, order_of
+from tileir.stripe.ir import Block, Direction, Refinement, views_read, views_written
 from tileir.stripe.tags import LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
-
-    from tileir.stripe.dependences import Order
-    from tileir.stripe.ir import Refinement
 
 
 @attrs.frozen(eq=False)

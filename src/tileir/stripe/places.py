@@ -10,12 +10,11 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.stripe.lower.kernel_builder import axis_index
-from tileir.typed.ir import Cast, Constant, Coordinate, Elementwise, Reshape
+from tileir.typed.ir import Cast, Constant, Coordinate, Elementwise, Operation, Reshape, Shape, Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.typed.ir import Operation, Shape, Value
 
 _DEPTH: Final = 24
 """Places are computed in a few operations; longer chains are not looked through."""

@@ -11,7 +11,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind, split, tensor_types
-from tileir.driver.differentiation import chosen_for, is_even
+from tileir.driver.differentiation import Names, Ties, chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
@@ -23,7 +23,6 @@ from tileir.typed.simplify.preparation import prepared
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tileir.driver.differentiation import Names, Ties
     from tileir.runtime.interface import DeviceInfo
     from tileir.tile import ir as tile
 

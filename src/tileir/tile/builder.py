@@ -35,13 +35,12 @@ from tileir.tile.building.recording import Recorder, check_index_name, check_ten
 from tileir.tile.building.results import ContractionOptions, Indices, Sizes, contraction, declared
 from tileir.tile.building.tensors import Operand, Tensor, value_of
 from tileir.tile.checks.verifier import verify
-from tileir.tile.ir import Attribute, Constant, Constraint, IndexName, Input, Name
+from tileir.tile.ir import Attribute, Constant, Constraint, Function, IndexName, Input, Name
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tileir.core.array_value import Array
-    from tileir.tile.ir import Function
 
 __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index", "Operand", "Polynomial", "Tensor"]
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.tile.ir import Assignment, Attribute, Call, Function, Input, IntLiteral, Name, Output
+from tileir.tile.ir import Assignment, Attribute, Call, Expr, Function, Input, IntLiteral, Name, Output, Statement
 from tileir.tile.traversal import dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from tileir.tile.ir import Expr, Statement
 
 
 @attrs.frozen

@@ -18,14 +18,12 @@ from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.inference.elementwise import tensor
-from tileir.typed.inference.values import Stream
-from tileir.typed.ir import Access, Contraction, Coordinate
+from tileir.typed.inference.values import Operand, Stream, Tensor
+from tileir.typed.ir import Access, Contraction, Coordinate, Shape
 
 if TYPE_CHECKING:
     from tileir.core.text.span import Span
     from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Operand, Tensor
-    from tileir.typed.ir import Shape
 
 ROUNDS: Final = 10
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)

@@ -15,11 +15,11 @@ import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
-from tileir.poly.inside import axes_of, culprits, is_empty, left, mismatches
+from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
 from tileir.tile.checks.unused import allowed, in_order
 from tileir.typed.inference.inference import infer
-from tileir.typed.inference.values import Number, Tensor
+from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.magnitude import magnitude
 from tileir.typed.numbers import arguments_of
 
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from tileir.core.text.span import Span
-    from tileir.poly.inside import Axis, Mismatch
     from tileir.typed.inference.emission import Emission
-    from tileir.typed.inference.values import Known, Scalar
     from tileir.typed.ir import Contraction, Function, Shape, TensorType
 
 

@@ -6,18 +6,15 @@ import enum
 import math
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from fractions import Fraction
 from functools import cache, cached_property
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Final, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Final, TypeAlias, get_args, get_origin, get_type_hints
 
 import attrs
 
 from tileir.core.json.encoder import field_names
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
 
 Decoder: TypeAlias = Callable[[object], object]
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.targets.hardware import REGISTER
+from tileir.core.targets.hardware import REGISTER, HardwareModel
 from tileir.core.targets.template_expressions import power_of_two_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.json.plain import Reader
-    from tileir.core.targets.hardware import HardwareModel
     from tileir.core.targets.target import Target
 
 _GROUP: Final = 256

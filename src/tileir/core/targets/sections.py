@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import fail
+from tileir.core.errors import TileError, fail
 from tileir.core.json.brackets import misplaced
-from tileir.core.json.plain import places_of, read_json
+from tileir.core.json.plain import Path, places_of, read_json
 from tileir.core.targets.template import Filled, filled
 from tileir.core.targets.template_parser import TAG
 from tileir.core.text.span import Source, Span
@@ -18,8 +18,6 @@ from tileir.core.text.span import Source, Span
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.errors import TileError
-    from tileir.core.json.plain import Path
     from tileir.core.targets.template_expressions import Value
 
 _TOKEN: Final = re.compile(

@@ -25,7 +25,7 @@ import attrs
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.json.decoder import FormatError, decoder_of
-from tileir.core.json.plain import Reader
+from tileir.core.json.plain import Path, Reader
 from tileir.core.targets.generic_hardware import generic_hardware
 from tileir.core.targets.hardware_json import from_value
 from tileir.core.targets.kernel_settings import facts_from, read_settings
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
-    from tileir.core.json.plain import Path
     from tileir.core.targets.hardware import HardwareModel
     from tileir.core.targets.template_expressions import Value
     from tileir.core.text.span import Span

@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.targets.template_expressions import Budget, ExhaustedError, ExpressionError, MissingError, evaluate
-from tileir.core.targets.template_parser import Choice, Loop, Output, Setting, Text, parse_template
+from tileir.core.targets.template_expressions import (
+    Budget,
+    ExhaustedError,
+    ExpressionError,
+    MissingError,
+    Value,
+    evaluate,
+)
+from tileir.core.targets.template_parser import Choice, Loop, Output, Part, Setting, Text, parse_template
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
 
@@ -26,8 +33,6 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Mapping, Sequence
 
-    from tileir.core.targets.template_expressions import Value
-    from tileir.core.targets.template_parser import Part
 
 _MOST_CHARACTERS: Final = 1 << 20
 """By how much a template may grow."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
+from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import launches as launches_of
 from tileir.stripe import works as stripe
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.runtime.plans.plan import Plan
-    from tileir.semtree.ir import Program, Work
     from tileir.stripe.ir import Program as StripeProgram
 
 

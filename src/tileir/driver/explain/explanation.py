@@ -14,24 +14,18 @@ from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
-from tileir.driver.programs import program_of, types_of
-from tileir.driver.targets import choice_of, scheduling_target
+from tileir.driver.programs import Source, program_of, types_of
+from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
-from tileir.passes.base import names_of, run
-from tileir.runtime.context import owner_of
-from tileir.schedule.remarks import Remarks, listening
+from tileir.passes.base import Pass, names_of, run
+from tileir.runtime.context import Context, owner_of
+from tileir.schedule.remarks import Remark, Remarks, listening
 from tileir.semtree.ir import Program as SemProgram
-from tileir.stripe.ir import Launch
+from tileir.stripe.ir import Launch, Program
 
 if TYPE_CHECKING:
-    from tileir.driver.programs import Source
-    from tileir.driver.targets import Named
-    from tileir.passes.base import Pass
     from tileir.passes.cost.prediction import KernelCost
-    from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
-    from tileir.schedule.remarks import Remark
-    from tileir.stripe.ir import Program
 
 
 @attrs.frozen

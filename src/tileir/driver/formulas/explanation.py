@@ -15,7 +15,7 @@ from tileir.formula.editing.edits import elements
 from tileir.formula.ir import Step
 from tileir.formula.text.printer import step_text
 from tileir.passes.rewrites.immediates import REMARK
-from tileir.typed.ir import Scan
+from tileir.typed.ir import Function, Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.driver.formulas.function import FormulaFunction
     from tileir.formula.lower.lowering import Crafted
-    from tileir.typed.ir import Function
 
 WIDTH: Final = 120
 """Columns of the text."""

@@ -11,12 +11,11 @@ from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import stripe_of
 from tileir.driver.tuning.tuner import Tuner
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.pipelines.drawn_scripts import ScriptSearch
+from tileir.passes.pipelines.drawn_scripts import Drawn, ScriptSearch
 
 if TYPE_CHECKING:
     from tileir.driver.tuning.contest import Contest
     from tileir.driver.tuning.winners import Trial
-    from tileir.passes.pipelines.drawn_scripts import Drawn
 
 
 @attrs.define

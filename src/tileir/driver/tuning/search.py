@@ -19,18 +19,15 @@ from tileir.driver.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.given_passes import refuse_functions
-from tileir.driver.programs import program_of, refuse_semtree, types_of
-from tileir.driver.targets import choice_of, scheduling_target
-from tileir.runtime.context import owner_of
+from tileir.driver.programs import Source, program_of, refuse_semtree, types_of
+from tileir.driver.targets import Named, choice_of, scheduling_target
+from tileir.runtime.context import Context, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.driver.programs import Source
-    from tileir.driver.targets import Named
     from tileir.driver.tuning.winners import Trial
     from tileir.passes.base import Pass
-    from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
 
 TIME_LIMIT: Final = 60.0

@@ -28,7 +28,7 @@ from tileir.driver.tuning.winners import (
     winner_key,
 )
 from tileir.passes.cost.machine import machine_of
-from tileir.passes.pipelines.candidates import Search, chosen
+from tileir.passes.pipelines.candidates import Candidate, Search, chosen
 from tileir.passes.pipelines.pipeline import to_json as pipeline_json
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from tileir.driver.compilation import Request
     from tileir.passes.base import Pass
-    from tileir.passes.pipelines.candidates import Candidate
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo
 

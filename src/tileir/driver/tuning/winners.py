@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.runtime.caches.disk_cache import digest_of
+from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.source_digest import source_digest
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tileir.driver.compilation import Request
     from tileir.passes.base import Pass
-    from tileir.runtime.caches.disk_cache import DiskCache
     from tileir.runtime.interface import Compiler, DeviceInfo
 
 WINNER: Final = "winner"

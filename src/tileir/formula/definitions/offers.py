@@ -9,16 +9,14 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.formula.definitions.bodies import keeps_size
-from tileir.formula.ir import Formula, Step
-from tileir.formula.references import places_of
+from tileir.formula.ir import Formula, Repeat, Step
+from tileir.formula.references import Scope, places_of
 from tileir.formula.text.reading import PREVIOUS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.ir import Repeat
-    from tileir.formula.references import Scope
 
 MOST_SOURCES: Final = 100
 """Earlier steps that are offered to be read, the nearest ones."""

@@ -13,10 +13,10 @@ from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION
 from tileir.formula.definitions.parameters import NO, YES
 from tileir.formula.editing.changes import BLANKS, Change, with_argument_changed, without_arguments
-from tileir.formula.editing.edits import check_steps, check_value, elements, extents, no_element
-from tileir.formula.ir import Formula, Near, Repeat, Step
+from tileir.formula.editing.edits import Element, check_steps, check_value, elements, extents, no_element
+from tileir.formula.ir import Argument, Formula, Near, Repeat, Step
 from tileir.formula.references import places_of, references_of
-from tileir.formula.text.layout import Call, layout_of
+from tileir.formula.text.layout import Call, Extent, Layout, layout_of
 from tileir.formula.text.parser import (
     parse_argument,
     parse_condition,
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.editing.edits import Element
-    from tileir.formula.ir import Argument
-    from tileir.formula.text.layout import Extent, Layout
 
 _PATH: Final = re.compile(r"(?P<step>(?:steps\[\d+\]\.)*steps\[\d+\])(?:\.(?P<part>.+))?|results\[(?P<result>\d+)\]")
 _NEW_COLOUR: Final = "#808080"

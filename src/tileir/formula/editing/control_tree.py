@@ -32,7 +32,21 @@ from tileir.formula.editing.controls import (
     WeightsControl,
 )
 from tileir.formula.editing.edits import extents
-from tileir.formula.ir import Argument, Boundary, Formula, Mask, Near, Region, Repeat, Step, Subject, Weights
+from tileir.formula.ir import (
+    Argument,
+    Boundary,
+    Condition,
+    Formula,
+    Mask,
+    Merge,
+    Near,
+    Region,
+    Repeat,
+    Step,
+    Subject,
+    Value,
+    Weights,
+)
 from tileir.formula.references import places_of
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import source_text, to_text, value_text
@@ -42,7 +56,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.ir import Condition, Merge, Value
     from tileir.formula.text.layout import Extent
 
 _SIDE: Final = float(1 << 30)

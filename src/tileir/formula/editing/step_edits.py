@@ -10,8 +10,8 @@ import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.formula.editing.changes import BLANKS, Change, Edited, changed, edited
 from tileir.formula.editing.edits import check_steps, element_at, elements, no_element
-from tileir.formula.ir import Repeat, Source, Step
-from tileir.formula.references import places_of, references_of
+from tileir.formula.ir import Formula, Repeat, Source, Step
+from tileir.formula.references import Reference, Scope, places_of, references_of
 from tileir.formula.text.layout import layout_of
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import INDENT, source_text
@@ -19,8 +19,6 @@ from tileir.formula.text.printer import INDENT, source_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.formula.ir import Formula
-    from tileir.formula.references import Reference, Scope
 
 _NUMBERS: Final = re.compile(r"steps\[(\d+)\]")
 

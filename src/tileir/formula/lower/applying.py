@@ -11,11 +11,11 @@ from tileir.core.errors import VerifyError
 from tileir.formula.editing.changes import Edited, composed, edited
 from tileir.formula.editing.control_edits import ControlEdits
 from tileir.formula.editing.control_tree import controls_of
-from tileir.formula.editing.controls import each_control
+from tileir.formula.editing.controls import Control, FormulaControls, each_control
 from tileir.formula.editing.edits import elements
-from tileir.formula.editing.given_values import given_text
+from tileir.formula.editing.given_values import GivenValue, given_text
 from tileir.formula.editing.step_edits import moved_path, removed
-from tileir.formula.ir import Repeat, Step
+from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.text.parser import parse
 from tileir.formula.verifier import faults_of
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.editing.controls import Control, FormulaControls
-    from tileir.formula.editing.given_values import GivenValue
-    from tileir.formula.ir import Formula
 
 
 @attrs.frozen

@@ -9,14 +9,13 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.formula.definitions.parameters import channels
-from tileir.formula.ir import Colour, Near, Region, Repeat
+from tileir.formula.ir import Argument, Colour, Condition, Formula, Near, Number, Region, Repeat, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.formula.definitions.functions import Function
     from tileir.formula.definitions.parameters import Operand
-    from tileir.formula.ir import Argument, Condition, Formula, Number, Step
 
 
 @attrs.frozen

@@ -15,7 +15,9 @@ from tileir.core.text.lexing import END, AbandonError, everything
 from tileir.core.text.span import Source as Text
 from tileir.core.text.span import Span
 from tileir.formula.ir import (
+    Argument,
     Boundary,
+    Condition,
     Formula,
     Mask,
     Merge,
@@ -26,6 +28,7 @@ from tileir.formula.ir import (
     Source,
     Step,
     Subject,
+    Value,
     Weights,
 )
 from tileir.formula.references import sources_of
@@ -36,7 +39,6 @@ from tileir.formula.text.reading import PREVIOUS, WORDS, Reader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.formula.ir import Argument, Condition, Value
 
 SIGNS: Final = "=(){}[],;%:<>~?!&"
 """What the form is made of, besides names, numbers and colours."""

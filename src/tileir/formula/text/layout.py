@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.core.text.lexing import END, Faults
+from tileir.core.text.lexing import END, Faults, Token
 from tileir.core.text.span import Source as Text
-from tileir.formula.ir import Near
+from tileir.formula.ir import Condition, Near, Step
 from tileir.formula.text.lexer import NAME, Lexer, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.text.lexing import Token
-    from tileir.formula.ir import Condition, Step
 
 Extent: TypeAlias = tuple[int, int]
 """The characters from the first offset to before the second."""

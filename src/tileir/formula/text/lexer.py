@@ -10,12 +10,11 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text import lexing
-from tileir.core.text.lexing import END
+from tileir.core.text.lexing import END, Faults, Token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.text.lexing import Faults, Token
     from tileir.core.text.span import Source
 
 NAME: Final = "name"

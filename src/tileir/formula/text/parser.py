@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from tileir.core.text.lexing import END, AbandonError, everything
+from tileir.core.text.lexing import END, AbandonError, Token, everything
 from tileir.core.text.span import Source as Text
 from tileir.core.text.span import Span
 from tileir.formula.ir import (
     Argument,
     Boundary,
+    Condition,
     Formula,
     Mask,
     Merge,
@@ -22,6 +23,7 @@ from tileir.formula.ir import (
     Source,
     Step,
     Subject,
+    Value,
 )
 from tileir.formula.text.lexer import COMMENT, LINE, NAME
 from tileir.formula.text.reading import PREVIOUS, WORDS, Reader
@@ -30,8 +32,6 @@ from tileir.formula.text.spelling import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.core.text.lexing import Token
-    from tileir.formula.ir import Condition, Value
 
 T = TypeVar("T")
 

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import attrs
 
-from tileir.core.text.lexing import END, AbandonError, Cursor
+from tileir.core.text.lexing import END, AbandonError, Cursor, Faults, Token
 from tileir.core.text.names import nearest
-from tileir.formula.ir import Argument, Colour, Number, Weights, Word
+from tileir.formula.ir import Argument, Colour, Number, Value, Weights, Word
 from tileir.formula.text.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, SIGNS, Lexer
 
 if TYPE_CHECKING:
-    from tileir.core.text.lexing import Faults, Token
     from tileir.core.text.span import Source
-    from tileir.formula.ir import Value
 
 PREVIOUS: Final = "previous"
 """The source, inside of a repeated group, that is the result of its last round."""

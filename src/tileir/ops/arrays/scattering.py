@@ -21,6 +21,8 @@ import attrs
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Dim,
+    Operand,
     Tensor,
     aggregate,
     axis_of,
@@ -37,7 +39,6 @@ from tileir.tile import builder_functions as tf
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.ops.shared.foundation import Dim, Operand
 
 MODES: Final = ("add", "mul", "max", "min", "set")
 BOUNDS: Final = ("clamp", "drop", "wrap")

@@ -18,6 +18,8 @@ import attrs
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Dim,
+    Tensor,
     call,
     cast_to,
     chosen,
@@ -30,13 +32,11 @@ from tileir.ops.shared.foundation import (
     rank_of,
 )
 from tileir.ops.shared.layouts import Axis, joined, layout_of, read, written
-from tileir.ops.shared.windows import per_axis, sizes_per_axis
+from tileir.ops.shared.windows import PerAxis, Sizes, per_axis, sizes_per_axis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.ops.shared.foundation import Dim, Tensor
-    from tileir.ops.shared.windows import PerAxis, Sizes
 
 MODES: Final = ("nearest", "nearest_exact", "linear", "cubic")
 _LARGEST: Final = 10_000  # denominator of a scale

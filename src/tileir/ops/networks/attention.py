@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.ops.arithmetic import reductions
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Axes,
+    Dim,
+    Operand,
+    Tensor,
     aggregate,
     axes_of,
     call,
@@ -32,9 +36,6 @@ from tileir.ops.shared.foundation import (
 from tileir.ops.shared.layouts import Axis, joined, read, written
 from tileir.ops.shared.windows import is_integer
 from tileir.tile.building.recording import mistake
-
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Axes, Dim, Operand, Tensor
 
 _NOTHING: Final = float("-inf")  # the score of what is not seen
 

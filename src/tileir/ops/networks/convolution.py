@@ -24,16 +24,32 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.ops.shared.foundation import Aggregation, chosen, dim_like, dims_of, index_of, mistaken
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Dim,
+    Polynomial,
+    Tensor,
+    chosen,
+    dim_like,
+    dims_of,
+    index_of,
+    mistaken,
+)
 from tileir.ops.shared.layouts import Axis, Layout, beside, layout_of, read, written
-from tileir.ops.shared.windows import is_integer, sizes_per_axis, transposed_windows_of, windows_of
+from tileir.ops.shared.windows import (
+    Padding,
+    PerAxis,
+    Sizes,
+    Window,
+    is_integer,
+    sizes_per_axis,
+    transposed_windows_of,
+    windows_of,
+)
 from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tileir.ops.shared.foundation import Dim, Polynomial, Tensor
-    from tileir.ops.shared.windows import Padding, PerAxis, Sizes, Window
 
 
 def conv(

@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
-from tileir.ops.shared.foundation import Aggregation, aggregate, call, dims_of, mistaken, rank_of
+from tileir.ops.shared.foundation import (
+    Aggregation,
+    Combined,
+    Constraint,
+    Dim,
+    Polynomial,
+    Tensor,
+    aggregate,
+    call,
+    dims_of,
+    mistaken,
+    rank_of,
+)
 from tileir.tile.building.recording import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.ops.shared.foundation import Combined, Constraint, Dim, Polynomial, Tensor
 
 T = TypeVar("T")
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.ops.shared.foundation import Dim, dim_like, mistaken
+from tileir.ops.shared.foundation import Dim, Polynomial, Tensor, dim_like, mistaken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.ops.shared.foundation import Polynomial, Tensor
 
 PerAxis: TypeAlias = "int | Sequence[int]"
 Sizes: TypeAlias = "Dim | int | Sequence[Dim | int]"

@@ -24,7 +24,9 @@ from tileir.stripe.ir import (
     Intrinsic,
     Load,
     LoadIndex,
+    Program,
     Refinement,
+    Statement,
     Store,
     TensorShape,
     scalar_output,
@@ -33,8 +35,6 @@ from tileir.stripe.ir import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.running import running
+from tileir.passes.analysis.running import Running, running
 from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.replacement import Replacement, replaced
@@ -21,7 +21,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.passes.analysis.running import Running
     from tileir.passes.schedules.groups.scan import GroupPlan
 
 

@@ -11,12 +11,22 @@ from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
-from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Refinement, scalar_inputs, scalar_output
+from tileir.stripe.ir import (
+    Buffer,
+    Constant,
+    Convert,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Refinement,
+    Statement,
+    scalar_inputs,
+    scalar_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.stripe.ir import Buffer, Statement
 
 Known: TypeAlias = np.generic | np.ndarray[Any, Any]
 """A scalar known when compiling, of the NumPy dtype of its dtype."""

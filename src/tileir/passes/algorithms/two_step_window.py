@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
-from tileir.passes.analysis.running import terms_of
+from tileir.passes.analysis.running import Terms, terms_of
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
-from tileir.stripe.ir import Block, Dim, Direction, Load, Refinement, Store, TensorShape
-
-if TYPE_CHECKING:
-    from tileir.passes.analysis.running import Terms
-    from tileir.stripe.ir import Index, Program
+from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Program, Refinement, Store, TensorShape
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.passes.analysis.running import running, terms_of
+from tileir.passes.analysis.running import Terms, running, terms_of
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
@@ -17,8 +17,6 @@ from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.passes.analysis.running import Terms
 
 
 @attrs.frozen

@@ -8,14 +8,13 @@ import attrs
 import numpy as np
 
 from tileir.core.ops import Op
-from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, scalar_output
+from tileir.stripe.ir import Buffer, Constant, Convert, Intrinsic, Load, LoadIndex, Refinement, Statement, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.core.dtype import DType
     from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Buffer, Refinement, Statement
 
 Range: TypeAlias = tuple[int, int]
 """The least and the greatest value that is possible."""

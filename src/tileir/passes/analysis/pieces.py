@@ -15,12 +15,11 @@ import numpy as np
 
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Constant, Direction, Load, Store
+from tileir.stripe.ir import Block, Constant, Direction, Load, Refinement, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.stripe.ir import Refinement
 
 _LONGEST: Final = 1 << 20
 """Axes with more elements, and groups of indices with more values, are not looked at."""

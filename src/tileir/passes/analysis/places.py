@@ -7,17 +7,12 @@ hand outer ones on: they are collected in :attr:`Level.passed`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.stripe.check.views import same_axes
-from tileir.stripe.ir import Direction, Index
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Block, Refinement
+from tileir.stripe.ir import Block, Direction, Index, Refinement
 
 
 def keeps_axes(block: Block, view: Refinement, source: Refinement) -> bool:

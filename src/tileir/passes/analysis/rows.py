@@ -11,12 +11,10 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.rewrites.decided import bounds_of_scalars
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
-from tileir.stripe.ir import Block, Direction, Load, Special, Store
+from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Special, Statement, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from tileir.stripe.ir import Index, Refinement, Statement
 
 
 @attrs.frozen

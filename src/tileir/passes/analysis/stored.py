@@ -11,12 +11,10 @@ from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.check.scope import enter
 from tileir.stripe.check.views import same_axes
-from tileir.stripe.ir import Block, Special, Store
+from tileir.stripe.ir import Block, Special, Statement, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.stripe.ir import Statement
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.analysis.places import Level, keeps_axes
-from tileir.poly.affine import movement
+from tileir.poly.affine import Affine, movement
 from tileir.stripe.ir import Block, Direction, Load, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from tileir.poly.affine import Affine
 
 
 @attrs.frozen

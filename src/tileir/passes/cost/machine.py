@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.targets.hardware import LOCAL
+from tileir.core.targets.hardware import LOCAL, ExecutionUnit, HardwareModel, MemoryUnit
 
 if TYPE_CHECKING:
-    from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, MemoryUnit
     from tileir.core.targets.target import Target
 
 

@@ -15,9 +15,9 @@ import attrs
 
 from tileir.core.targets.hardware import REGISTER
 from tileir.passes.cost.core import Cycles, cycles_of, issues_of
-from tileir.passes.cost.operations import operations_of
-from tileir.passes.cost.points import count_points
-from tileir.passes.cost.scopes import scope_of
+from tileir.passes.cost.operations import Kind, operations_of
+from tileir.passes.cost.points import Constraint, Count, count_points
+from tileir.passes.cost.scopes import Scope, scope_of
 from tileir.passes.cost.traffic import Moved, Traffic
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine, Storage
-    from tileir.passes.cost.operations import Kind
-    from tileir.passes.cost.points import Constraint, Count
-    from tileir.passes.cost.scopes import Scope
 
 COMPUTE: Final = "compute"
 LOCAL: Final = "local memory"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.ops import Aggregation
-from tileir.passes.cost.points import Constraint
+from tileir.passes.cost.points import Constraint, Terms
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.core.dtype import DType
-    from tileir.passes.cost.points import Terms
     from tileir.poly.affine import Affine
 
 

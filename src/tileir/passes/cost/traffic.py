@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.targets.hardware import LOCAL, REGISTER
-from tileir.passes.cost.regions import distinct, lines_of, region_of
+from tileir.passes.cost.regions import Region, distinct, lines_of, region_of
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.passes.cost.machine import Storage
-    from tileir.passes.cost.regions import Region
     from tileir.passes.cost.scopes import Access, Loop, Scope
 
 APART: Final = frozenset({REGISTER, LOCAL})

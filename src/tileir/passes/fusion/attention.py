@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.fragments import FRAGMENTS, Where, usable
+from tileir.core.fragments import FRAGMENTS, Fragment, Where, usable
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.fusion.attention_match import attentions
+from tileir.passes.fusion.attention_match import Attention, attentions
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.passes.kernels.expansion import called_block
 from tileir.poly.affine import Affine
@@ -23,8 +23,6 @@ from tileir.stripe.attending import ATTEND, Attending
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tileir.core.fragments import Fragment
-    from tileir.passes.fusion.attention_match import Attention
 
 _TILES: Final = (
     (64, 32, 2, 64),

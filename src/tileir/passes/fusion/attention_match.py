@@ -15,6 +15,7 @@ from tileir.core.ops import Aggregation, Op
 from tileir.passes.fusion.row_expressions import (
     ALONG,
     Call,
+    Element,
     Elements,
     Number,
     Place,
@@ -30,7 +31,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.passes.fusion.row_expressions import Element
 
 _BLIND: Final = Number(-math.inf)
 _COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op.CMP_GT: (-1, 1)}

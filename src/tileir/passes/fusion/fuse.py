@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -12,11 +12,8 @@ from tileir.passes.fusion.hoist import hoisted
 from tileir.passes.fusion.scan import FusionScan
 from tileir.passes.kernels.expansion import called_block, left
 from tileir.schedule.remarks import listener, refused, remark
-from tileir.stripe.ir import Block, Direction
+from tileir.stripe.ir import Block, Direction, Program, Statement
 from tileir.stripe.tags import KERNEL
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

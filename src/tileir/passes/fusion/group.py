@@ -19,6 +19,8 @@ from tileir.stripe.ir import (
     Direction,
     Index,
     Load,
+    Refinement,
+    Statement,
     Store,
     Tags,
     scalar_output,
@@ -29,7 +31,6 @@ from tileir.stripe.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.stripe.ir import Refinement, Statement
 
 Place: TypeAlias = tuple[str, "Affine"]
 """A source, and the address in it of an element."""

@@ -16,14 +16,17 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
 from tileir.passes.kernels.expansion import called_block
 from tileir.schedule.reindex import reindexed, renamed
-from tileir.schedule.remarks import refused, remark
+from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe.ir import (
     Block,
     Convert,
     Direction,
     Intrinsic,
     Load,
+    Program,
+    Refinement,
     Special,
+    Statement,
     Store,
     scalar_output,
     views_read,
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.poly.affine import Affine
-    from tileir.schedule.remarks import Refused
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than to load an element from memory."""

@@ -12,13 +12,12 @@ from tileir.passes.base import with_kernels
 from tileir.passes.kernels.expansion import called_block
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.schedule.remarks import Refused, remark
-from tileir.stripe.ir import Block, views_read, views_written
+from tileir.stripe.ir import Block, Program, Statement, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tileir.schedule.sizes import Producers
-    from tileir.stripe.ir import Program, Statement
 
 
 def expanded_with_makers(

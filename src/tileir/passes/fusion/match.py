@@ -18,13 +18,12 @@ from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.fusion.sink import owns, part_over
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Direction, Index
+from tileir.stripe.ir import Direction, Index, Refinement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.passes.fusion.group import FusionGroup, Place
-    from tileir.stripe.ir import Refinement
 
 _Corner: TypeAlias = tuple[str, tuple[Affine, ...], tuple[int, ...]]
 """The tensor, where a view of it begins, and its strides."""

@@ -15,7 +15,9 @@ from tileir.stripe.ir import (
     Direction,
     Load,
     LoadIndex,
+    Refinement,
     Special,
+    Statement,
     Store,
     views_read,
     views_written,
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.passes.schedules.vectors.near_places import NearPlaces
-    from tileir.stripe.ir import Refinement, Statement
 
 _MOST_STATEMENTS: Final = 48
 """Loads and computations, for each element of a row, that take no longer than storing the element and loading it."""

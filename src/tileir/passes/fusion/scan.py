@@ -27,13 +27,12 @@ from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.sink import is_direct
 from tileir.schedule.remarks import Refused, refused, strongest
 from tileir.stripe.aliases import byte_size
-from tileir.stripe.ir import Block, Index, views_read, views_written
+from tileir.stripe.ir import Block, Index, Statement, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.passes.fusion.fuse import Fuse
-    from tileir.stripe.ir import Statement
 
 _MOST_CANDIDATES = 16
 """Groups that are tried for one block; keeps the scan linear."""

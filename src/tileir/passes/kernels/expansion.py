@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.schedule.remarks import Done, Refused, listener, refused, remark
-from tileir.stripe.ir import Block, Direction, Launch
+from tileir.schedule.remarks import Done, Refused, Remarks, listener, refused, remark
+from tileir.stripe.ir import Block, Direction, Launch, Program, Refinement, Statement
 from tileir.stripe.lower.kernel_table import KernelTable, launched
 from tileir.stripe.works import in_order, launches, map_launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.schedule.remarks import Remarks
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 Outcome: TypeAlias = "tuple[Statement, ...] | Done | Refused"
 """What becomes of a kernel: none or more kernels, perhaps with facts, or itself with a reason."""

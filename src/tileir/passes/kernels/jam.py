@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.poly.affine import total
-from tileir.schedule.nest import Segment, leaf
+from tileir.poly.affine import Affine, total
+from tileir.schedule.nest import Segment, Use, leaf
 from tileir.schedule.reindex import renamed
-from tileir.stripe.ir import Intrinsic, Store, Tags, scalar_inputs, scalar_output
+from tileir.stripe.ir import Intrinsic, Statement, Store, Tags, scalar_inputs, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from tileir.poly.affine import Affine
-    from tileir.schedule.nest import Use
-    from tileir.stripe.ir import Statement
 
 MERGES = Tags.of("merges")
 """Marks operations that merge the terms of an aggregate, whose order is free."""

@@ -12,7 +12,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Segment
+from tileir.schedule.nest import Nest, Segment, Use
 from tileir.schedule.reindex import renamed, with_values
 from tileir.stripe import ir as stripe
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.schedule.nest import Use
 
 
 def staggered(nest: Nest, rows: int) -> Nest:

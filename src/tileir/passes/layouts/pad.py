@@ -25,7 +25,9 @@ from tileir.stripe.ir import (
     Index,
     Intrinsic,
     Load,
+    Program,
     Refinement,
+    Statement,
     Store,
     Tags,
     TensorShape,
@@ -33,8 +35,6 @@ from tileir.stripe.ir import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

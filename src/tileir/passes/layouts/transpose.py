@@ -19,12 +19,22 @@ from tileir.passes.layouts.factors import factor_axis
 from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
-from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Refinement, Store, Tags, TensorShape
+from tileir.stripe.ir import (
+    Block,
+    Dim,
+    Direction,
+    Index,
+    Load,
+    Program,
+    Refinement,
+    Statement,
+    Store,
+    Tags,
+    TensorShape,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

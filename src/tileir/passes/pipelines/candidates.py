@@ -7,20 +7,17 @@ difference to a program costs a prediction and no more.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.passes.base import applied
+from tileir.passes.base import Pass, applied
 from tileir.passes.cost.prediction import predict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tileir.passes.base import Pass
     from tileir.passes.cost.machine import Machine
     from tileir.stripe.ir import Block, Program
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.text.lexing import END, AbandonError, Cursor, Lexer, everything, source_of
-from tileir.passes.pipelines.options import WORDS
+from tileir.core.text.lexing import END, AbandonError, Cursor, Faults, Lexer, Token, everything, source_of
+from tileir.passes.pipelines.options import WORDS, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.text.lexing import Faults, Token
     from tileir.core.text.span import Span
-    from tileir.passes.pipelines.options import Written
 
 _TOKEN: Final = re.compile(
     r"""

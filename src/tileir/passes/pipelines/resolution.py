@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import TileError, fail
-from tileir.core.targets.target_file import file_of, passes_places, passes_value, target_called
-from tileir.passes.base import for_target
+from tileir.core.targets.target_file import TargetFile, file_of, passes_places, passes_value, target_called
+from tileir.passes.base import Pass, for_target
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.files import FILES
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from tileir.core.json.plain import Path as Way
     from tileir.core.targets.target import Target
-    from tileir.core.targets.target_file import TargetFile
     from tileir.core.text.span import Span
-    from tileir.passes.base import Pass
 
 _MOST_DEPTH: Final = 8
 """Targets that include one another."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -13,10 +13,17 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, Index, TensorShape, views_read, views_written
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Program, Refinement, Statement
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Index,
+    Program,
+    Refinement,
+    Statement,
+    TensorShape,
+    views_read,
+    views_written,
+)
 
 
 @attrs.frozen

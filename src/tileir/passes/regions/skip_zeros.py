@@ -26,7 +26,10 @@ from tileir.stripe.ir import (
     Intrinsic,
     Load,
     LoadIndex,
+    Program,
+    Refinement,
     Special,
+    Statement,
     Store,
     scalar_output,
     views_written,
@@ -35,7 +38,6 @@ from tileir.stripe.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 _FINITE: Final = "finite"
 

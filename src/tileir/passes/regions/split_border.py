@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -13,11 +13,7 @@ from tileir.passes.regions.inside import divided, inside
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.schedule.remarks import Done, Refused, refused
-from tileir.stripe.ir import Block
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program
-
+from tileir.stripe.ir import Block, Index, Program
 
 _MANY: Final = 16
 """With so many times as many rows as are computed together, a few more at the border take no time beside them."""

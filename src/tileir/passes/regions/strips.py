@@ -25,12 +25,23 @@ from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe.aliases import byte_size
-from tileir.stripe.ir import Block, Dim, Direction, Index, Refinement, Tags, TensorShape, views_read, views_written
+from tileir.stripe.ir import (
+    Block,
+    Dim,
+    Direction,
+    Index,
+    Program,
+    Refinement,
+    Statement,
+    Tags,
+    TensorShape,
+    views_read,
+    views_written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tileir.stripe.ir import Program, Statement
 
 STRIP: Final = "strip"
 """The tag of the index that counts strips, and of kernels over strips, whose value tells chains of them apart."""

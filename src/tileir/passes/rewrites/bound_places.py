@@ -10,12 +10,11 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.integer_ranges import Range, ScalarRanges, affine_range, both, held
 from tileir.passes.base import with_kernels
-from tileir.stripe.ir import INSIDE, Block, Direction, Load, Store, views_written
+from tileir.stripe.ir import INSIDE, Block, Direction, Index, Load, Program, Refinement, Statement, Store, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.stripe.ir import Index, Program, Refinement, Statement
 
 _Memory: TypeAlias = str | int
 """A tensor of the program by its name, or what kernels allocate, numbered in order."""

@@ -10,17 +10,26 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.passes.regions.narrowing import narrowed
-from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine, Rational
 from tileir.poly.coverage import tightened
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.check.views import is_dense
-from tileir.stripe.ir import Block, Dim, Direction, LoadIndex, Special, TensorShape
+from tileir.stripe.ir import (
+    Block,
+    Dim,
+    Direction,
+    Index,
+    LoadIndex,
+    Program,
+    Refinement,
+    Special,
+    Statement,
+    TensorShape,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.poly.affine import Rational
-    from tileir.stripe.ir import Index, Program, Refinement, Statement
 
 Bounds: TypeAlias = dict[str, tuple[int, int]]
 """Least and greatest value of each index."""

@@ -10,12 +10,10 @@ import attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.inline import CHEAP
-from tileir.stripe.ir import Block, Buffer, Intrinsic, Special, views_read, views_written
+from tileir.stripe.ir import Block, Buffer, Intrinsic, Program, Special, Statement, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

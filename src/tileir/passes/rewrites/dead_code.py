@@ -12,7 +12,10 @@ from tileir.passes.regions.narrowing import narrowed
 from tileir.stripe.ir import (
     Block,
     Direction,
+    Program,
+    Refinement,
     Special,
+    Statement,
     Store,
     scalar_inputs,
     scalar_output,
@@ -23,8 +26,6 @@ from tileir.stripe.works import launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 @attrs.frozen

@@ -12,13 +12,24 @@ from tileir.core.text.names import NameScope
 from tileir.passes.rewrites.dead_code import pruned
 from tileir.poly.affine import Affine, total
 from tileir.schedule.reindex import renamed
-from tileir.stripe.ir import Constant, Convert, Dim, Intrinsic, Load, LoadIndex, TensorShape, scalar_output
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Dim,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Refinement,
+    Statement,
+    TensorShape,
+    scalar_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tileir.core.dtype import DType
-    from tileir.stripe.ir import Block, Refinement, Statement
 
 _COMPARISONS: Final = {
     Op.CMP_LT: (-1, -1),

@@ -12,12 +12,21 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.pieces import Pieces, is_copy, pieces
 from tileir.passes.base import at_least, with_kernels
 from tileir.passes.rewrites.through import axes_seen, reading_through
-from tileir.stripe.ir import Block, Direction, Load, Special, TensorShape, views_read, views_written
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Load,
+    Program,
+    Refinement,
+    Special,
+    Statement,
+    TensorShape,
+    views_read,
+    views_written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 @attrs.frozen

@@ -18,13 +18,18 @@ from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved
 from tileir.stripe.ir import (
     Block,
+    Buffer,
     Constant,
     Convert,
     Direction,
+    Index,
     Intrinsic,
     Load,
     LoadIndex,
+    Program,
+    Refinement,
     Special,
+    Statement,
     Store,
     scalar_output,
     views_read,
@@ -33,7 +38,6 @@ from tileir.stripe.ir import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.stripe.ir import Buffer, Index, Program, Refinement, Statement
 
 _AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
 _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")

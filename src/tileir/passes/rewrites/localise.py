@@ -13,12 +13,20 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import map_kernels, means_all, selected_kernel, unordered, with_temporaries
 from tileir.passes.kernels.schedule import REGISTER
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Dim, Direction, TensorShape, views_read, views_written
+from tileir.stripe.ir import (
+    Block,
+    Dim,
+    Direction,
+    Program,
+    Refinement,
+    Statement,
+    TensorShape,
+    views_read,
+    views_written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 @attrs.frozen

@@ -16,15 +16,12 @@ from tileir.passes.base import expand_kernels
 from tileir.passes.regions.narrowing import narrowed
 from tileir.poly.affine import Affine
 from tileir.poly.box import enclose, feasible
-from tileir.poly.constraint import system
+from tileir.poly.constraint import Span, System, system
 from tileir.schedule.reindex import reindexed
-from tileir.stripe.ir import Block
+from tileir.stripe.ir import Block, Index, Program, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tileir.poly.constraint import Span, System
-    from tileir.stripe.ir import Index, Program, Statement
 
 
 @attrs.frozen

@@ -10,18 +10,27 @@ from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
 from tileir.core.ops import Op
-from tileir.core.patterns import MOST_CHANGES, Changes, Law
+from tileir.core.patterns import MOST_CHANGES, Changes, Law, Scalar
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import map_kernels
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
-from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, scalar_inputs, scalar_output
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Program,
+    Statement,
+    scalar_inputs,
+    scalar_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.core.patterns import Scalar
-    from tileir.stripe.ir import Program, Statement
 
 _PURE = (Constant, Convert, Intrinsic, Load, LoadIndex)
 """Statements that nobody misses where nothing reads their scalar."""

@@ -9,12 +9,10 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import map_kernels
 from tileir.schedule.reindex import renamed
-from tileir.stripe.ir import Block, Direction, Load, Store, views_read, views_written
+from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Statement, Store, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 @attrs.frozen

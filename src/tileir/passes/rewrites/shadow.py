@@ -18,8 +18,10 @@ from tileir.stripe.ir import (
     Dim,
     Direction,
     Load,
+    Program,
     Refinement,
     Special,
+    Statement,
     Store,
     TensorShape,
     views_read,
@@ -28,8 +30,6 @@ from tileir.stripe.ir import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

@@ -19,6 +19,7 @@ from tileir.stripe.ir import (
     Load,
     LoadIndex,
     Refinement,
+    Statement,
     TensorShape,
     scalar_output,
     views_read,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.passes.analysis.pieces import Pieces
-    from tileir.stripe.ir import Statement
 
 
 @attrs.frozen(repr=False)

@@ -10,12 +10,10 @@ import attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Dim, Direction, Load, Store
+from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, Statement, Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tileir.stripe.ir import Program, Refinement, Statement
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.targets.quantities import facts
-from tileir.passes.base import expand_kernels, unnamed
+from tileir.passes.base import Pass, expand_kernels, unnamed
 from tileir.passes.fusion.makers import expanded_with_makers
 from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
@@ -19,7 +19,6 @@ from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from tileir.core.targets.target import Target
-    from tileir.passes.base import Pass
     from tileir.stripe import ir as stripe
 
 _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")

@@ -8,16 +8,13 @@ nested by falling cost. The points of a Stripe block are unordered, so every ord
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks
-from tileir.stripe.ir import Block, Direction
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program, Refinement
+from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
 
 
 @attrs.frozen

@@ -13,12 +13,10 @@ import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels, selected, selected_kernel
-from tileir.stripe.ir import Block, Direction, Special
+from tileir.stripe.ir import Block, Direction, Index, Program, Special, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tileir.stripe.ir import Index, Program, Statement
 
 
 @attrs.frozen

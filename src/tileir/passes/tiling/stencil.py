@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.analysis.accesses import address
-from tileir.stripe.ir import Direction
+from tileir.stripe.ir import Block, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tileir.stripe.ir import Block
 
 MOST_INDICES: Final = 8
 """A stencil has no more indices than this: all assignments of them are tried."""

@@ -7,18 +7,14 @@ it needs there; for all others it is a block as any other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
 from tileir.passes.base import at_least, free_tags, map_blocks
-from tileir.passes.tiling.stencil import Stencil, StencilIndex, best_match
+from tileir.passes.tiling.stencil import Match, Stencil, StencilIndex, best_match
 from tileir.passes.tiling.tile import tiled
-from tileir.stripe.ir import Block, Tags
-
-if TYPE_CHECKING:
-    from tileir.passes.tiling.stencil import Match
-    from tileir.stripe.ir import Program
+from tileir.stripe.ir import Block, Program, Tags
 
 MATRIX_MULTIPLY: Final = Stencil(
     (

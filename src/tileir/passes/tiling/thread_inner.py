@@ -13,11 +13,10 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.vectors.thread import independent_indices
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction
+from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
 
 if TYPE_CHECKING:
     from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Index, Program, Refinement
 
 
 @attrs.frozen

@@ -18,12 +18,10 @@ from tileir.core.text.names import NameScope
 from tileir.passes.base import free_tags, map_blocks
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed
-from tileir.stripe.ir import Block, Dim, Direction, Index, LoadIndex, Tags
+from tileir.stripe.ir import Block, Dim, Direction, Index, LoadIndex, Program, Refinement, Tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.stripe.ir import Program, Refinement
 
 
 def _positive(_: object, __: attrs.Attribute[tuple[int, ...]], sizes: tuple[int, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -12,10 +12,7 @@ from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed, renamed
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, scalar_output
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program, Refinement, Statement
+from tileir.stripe.ir import Block, Direction, Index, Program, Refinement, Statement, scalar_output
 
 _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
 """Indices with these tags have a meaning of their own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -13,10 +13,7 @@ from tileir.passes.base import at_least, map_inside, map_kernels, selected_kerne
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, LoadIndex, Special, Store
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program
+from tileir.stripe.ir import Block, Convert, Direction, Index, Intrinsic, Load, LoadIndex, Program, Special, Store
 
 
 @attrs.frozen

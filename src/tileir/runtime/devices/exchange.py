@@ -8,19 +8,17 @@ header of DLPack 1.3.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakKeyDictionary
 
 import attrs
 
-from tileir.runtime.devices.dlpack import VERSION, Tensor, knows_versions, release, taken
+from tileir.runtime.devices.dlpack import VERSION, Place, Tensor, knows_versions, release, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
 
     from tileir.runtime.arrays import Array
-    from tileir.runtime.devices.dlpack import Place
 
 ATTRIBUTE: Final = "__dlpack_c_exchange_api__"
 """What a type has that offers the functions: a capsule with their table."""

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.forking import renew_in_children
-from tileir.runtime.devices.overlap import overlap
-from tileir.runtime.events import all_ended, ended_in_queue
+from tileir.runtime.devices.overlap import Footprint, overlap
+from tileir.runtime.events import PendingEvent, all_ended, ended_in_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.runtime.devices.overlap import Footprint
-    from tileir.runtime.events import PendingEvent
     from tileir.runtime.interface import Event
 
 

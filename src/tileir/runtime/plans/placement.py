@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.runtime.plans.dependencies import ancestors
-from tileir.semtree.ir import BufferRole
+from tileir.semtree.ir import BufferRole, Program
 from tileir.semtree.launches import used_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.semtree.ir import Program
 
 ALIGNMENT: Final = 128
 """Offsets are multiples of this many bytes: two cache lines, as processors fetch lines in pairs."""

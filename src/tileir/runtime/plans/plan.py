@@ -11,39 +11,35 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
 import attrs
 import numpy as np
 
-from tileir.runtime.arrays import fit_as_they_are, formats_of
-from tileir.runtime.events import PendingEvent, all_ended, ends_of
-from tileir.runtime.interface import Condition, PartingExecutor, SequencingExecutor
+from tileir.runtime.arrays import Array, Format, fit_as_they_are, formats_of
+from tileir.runtime.events import Failure, PendingEvent, all_ended, ends_of
+from tileir.runtime.interface import Condition, Event, Kernel, Library, PartingExecutor, SequencingExecutor
 from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
-from tileir.runtime.plans.placement import place
+from tileir.runtime.plans.placement import Placement, place
 from tileir.runtime.plans.running import RunningEvent
-from tileir.runtime.plans.submission import SubmittingWorkspace
+from tileir.runtime.plans.submission import Submission, SubmittingWorkspace
 from tileir.runtime.plans.workspace import (
+    AnyStep,
     BranchStep,
     ClosableWorkspace,
     Layout,
     LoopStep,
+    Operand,
     SequencedWorkspace,
     Slot,
     Step,
     SteppingWorkspace,
+    Workspace,
     copied,
 )
-from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
+from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import has_conditions, launches, used_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tileir.runtime.arrays import Array, Format
-    from tileir.runtime.events import Failure
-    from tileir.runtime.interface import Event, Kernel, Library
-    from tileir.runtime.plans.placement import Placement
     from tileir.runtime.plans.resources import Resources
-    from tileir.runtime.plans.submission import Submission
-    from tileir.runtime.plans.workspace import AnyStep, Operand, Workspace
-    from tileir.semtree.ir import Buffer, Program, Work
 
 
 SHORT_OPERATIONS: Final = 100_000

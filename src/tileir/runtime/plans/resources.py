@@ -12,7 +12,7 @@ import attrs
 
 from tileir.core.forking import renew_in_children
 from tileir.runtime.events import PendingEvent, Scheduler
-from tileir.runtime.interface import PartingExecutor
+from tileir.runtime.interface import Executor, PartingExecutor
 from tileir.runtime.offers import StreamingExecutor, is_asynchronous
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.placement import ALIGNMENT
@@ -20,7 +20,6 @@ from tileir.runtime.plans.placement import ALIGNMENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.runtime.interface import Executor
 
 SPARE_BYTES: Final = 256 * 2**20
 """How much memory plans may keep for their next runs, all together."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from tileir.runtime.events import PendingEvent, all_ended, failure_of
+from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Self
 
-    from tileir.runtime.events import Failure
     from tileir.runtime.interface import Event
     from tileir.runtime.plans.submission import Submission
 

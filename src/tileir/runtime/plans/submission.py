@@ -8,16 +8,14 @@ import attrs
 import numpy as np
 
 from tileir.runtime.events import all_ended
-from tileir.runtime.interface import BatchingExecutor, BindingKernel
-from tileir.runtime.plans.workspace import Step, all_of_host, executed, unrolled
+from tileir.runtime.interface import BatchingExecutor, BindingKernel, BoundKernel, Event, Executor
+from tileir.runtime.interface import Buffer as Memory
+from tileir.runtime.plans.workspace import Layout, Operand, Slot, Step, all_of_host, executed, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.arrays import Array
-    from tileir.runtime.interface import BoundKernel, Event, Executor
-    from tileir.runtime.interface import Buffer as Memory
-    from tileir.runtime.plans.workspace import Layout, Operand, Slot
 
 
 @attrs.frozen(eq=False)

@@ -9,17 +9,24 @@ import numpy as np
 
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.runtime.arrays import address_of
-from tileir.runtime.interface import Choice, Condition, PartingExecutor, Repetition
+from tileir.runtime.arrays import Array, address_of
+from tileir.runtime.interface import Buffer as Memory
+from tileir.runtime.interface import (
+    Choice,
+    Condition,
+    Executor,
+    Kernel,
+    KernelSequence,
+    PartingExecutor,
+    Repetition,
+    SequencingExecutor,
+)
 from tileir.runtime.offers import RepeatingExecutor
 from tileir.semtree.launches import counted_turns, turns_while
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tileir.runtime.arrays import Array
-    from tileir.runtime.interface import Buffer as Memory
-    from tileir.runtime.interface import Executor, Kernel, KernelSequence, SequencingExecutor
     from tileir.runtime.plans.placement import Place
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.schedule.search.sketches import Sketch, inner_of, outputs_of
-from tileir.schedule.tree import Tail, leaves, own_memory
+from tileir.schedule.tree import Loop, Tail, Tree, leaves, own_memory
 
 if TYPE_CHECKING:
     from random import Random
 
-    from tileir.schedule.tree import Loop, Tree
 
 _ROWS: Final = (1, 1, 1, 2, 2, 3, 4, 4, 5, 6, 6, 8, 12, 16, 32, 64)
 _VECTORS: Final = (1, 1, 2, 2, 3, 4, 4, 6, 8, 12, 16)

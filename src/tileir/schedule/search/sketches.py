@@ -8,22 +8,16 @@ find out; a sketch that does not fit a kernel is refused by the step that does n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.schedule.remarks import Refused
-from tileir.schedule.script import applied
+from tileir.schedule.script import Step, applied
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.steps.memory import Stage
 from tileir.schedule.steps.reductions import RFactor
-from tileir.schedule.tree import Loop, Tail, leaves, walk
+from tileir.schedule.tree import Item, Loop, Tail, Tree, leaves, walk
 from tileir.stripe.bindings import Binding
-
-if TYPE_CHECKING:
-    from tileir.schedule.script import Step
-    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen

@@ -11,17 +11,26 @@ from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.sizes import Size
+from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import chain_of, expanded, in_array, shared_merge
-from tileir.schedule.tree import Leaf, Loop, Replaced, map_leaves, map_uses, taken, walk, with_loops_replaced
+from tileir.schedule.tree import (
+    Item,
+    Leaf,
+    Loop,
+    Replaced,
+    Tree,
+    map_leaves,
+    map_uses,
+    taken,
+    walk,
+    with_loops_replaced,
+)
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.schedule.nest import Use
-    from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen

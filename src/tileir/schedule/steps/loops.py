@@ -16,13 +16,15 @@ import attrs
 
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.sizes import Size
+from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.memory import Level
 from tileir.schedule.tree import (
+    Item,
     Leaf,
     Loop,
     Replaced,
     Tail,
+    Tree,
     in_place,
     leaves,
     map_leaves,
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.schedule.nest import Use
-    from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen

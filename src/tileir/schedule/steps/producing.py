@@ -9,14 +9,13 @@ import attrs
 from tileir.schedule.producers import Producer, with_one_root
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.steps.memory import Level, Stage
-from tileir.schedule.tree import Leaf, Replaced, leaves
+from tileir.schedule.tree import Item, Leaf, Replaced, Tree, leaves
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen

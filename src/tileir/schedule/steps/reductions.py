@@ -10,11 +10,10 @@ from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.steps.loops import expanded, in_array
 from tileir.schedule.steps.memory import Accumulate, Level
-from tileir.schedule.tree import Loop, Replaced, map_leaves, map_uses, with_loops_replaced
+from tileir.schedule.tree import Item, Loop, Replaced, Tree, map_leaves, map_uses, with_loops_replaced
 
 if TYPE_CHECKING:
     from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen

@@ -21,10 +21,13 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Declare,
+    Expr,
     For,
     GridIndex,
     GridLevel,
+    KernelFunction,
     Ramp,
+    Stmt,
     Subscript,
     Var,
 )
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.core.dtype import DType
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 Loops: TypeAlias = tuple[For, ...]
 Term: TypeAlias = str | tuple[GridLevel, int]

@@ -18,12 +18,15 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Declare,
+    Expr,
     For,
     GridIndex,
     GridLevel,
+    KernelFunction,
     Ramp,
     Reduce,
     Shuffle,
+    Stmt,
     Var,
 )
 
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tileir.core.dtype import DType
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
 @attrs.frozen

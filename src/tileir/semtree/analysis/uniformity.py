@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.semtree.analysis.effects import meets, sets, writes
 from tileir.semtree.ir import (
     DeclareArray,
+    Expr,
     For,
     GridIndex,
     GridLevel,
     If,
+    KernelFunction,
     Region,
+    Stmt,
     Subscript,
     Var,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
 def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:

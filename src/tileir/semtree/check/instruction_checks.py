@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
-from tileir.core.fragments import FRAGMENTS, Swizzle, Where
+from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
 from tileir.semtree.ir import (
     WARP,
     AsyncCopy,
@@ -18,6 +18,7 @@ from tileir.semtree.ir import (
     DeclareArray,
     Exchange,
     MatrixMultiply,
+    MatrixOperand,
     Param,
     ParamAccess,
     Prefetch,
@@ -29,9 +30,7 @@ from tileir.semtree.matrices import COPIED_BYTES, PLAIN, held, held_of_left
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.fragments import Fragment, Operand
     from tileir.semtree.check.scopes import Scoped, Survey
-    from tileir.semtree.ir import MatrixOperand
 
 
 def check_copies(survey: Survey) -> Iterator[Diagnostic]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from tileir.core import schema
-from tileir.semtree.ir import Const, Declare, DeclareArray, For, Param, Subscript, Var
+from tileir.semtree.ir import Const, Declare, DeclareArray, Expr, For, KernelFunction, Param, Stmt, Subscript, Var
 from tileir.semtree.rewrite import statements
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 Declared: TypeAlias = Param | DeclareArray | Declare | For
 """What introduces a name; a loop introduces its counter."""

@@ -36,14 +36,24 @@ from tileir.semtree.check.structure_checks import (
     check_spelling,
     unspellable,
 )
-from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess
+from tileir.semtree.ir import (
+    Branch,
+    Buffer,
+    BufferRole,
+    KernelFunction,
+    Launch,
+    Loop,
+    Param,
+    ParamAccess,
+    Program,
+    Work,
+)
 from tileir.semtree.launches import MAX_NESTED_WORKS, launches
 from tileir.semtree.text.syntax import is_spellable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tileir.semtree.ir import Buffer, KernelFunction, Param, Program, Work
 
 _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]] = (
     (check_nesting,),

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.dtype import accumulator
+from tileir.core.dtype import DType, accumulator
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
-from tileir.semtree.cost.nest import THREADS, addressing, outside_offsets
+from tileir.semtree.cost.nest import THREADS, Nest, addressing, outside_offsets
 from tileir.semtree.ir import (
     Apply,
     Assign,
@@ -25,10 +25,12 @@ from tileir.semtree.ir import (
     Dot,
     Expr,
     Hint,
+    KernelFunction,
     MatrixMultiply,
     Reduce,
     Region,
     Shuffle,
+    Stmt,
     Subscript,
 )
 from tileir.semtree.rewrite import mentions, statements
@@ -36,10 +38,7 @@ from tileir.semtree.rewrite import mentions, statements
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine
-    from tileir.semtree.cost.nest import Nest
-    from tileir.semtree.ir import KernelFunction, Stmt
 
 _VALUES: Final = (Apply, Cast, Reduce, Dot, Shuffle)
 

@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.semtree.analysis.ranges import Ranges
-from tileir.semtree.ir import Declare, For, GridIndex, GridLevel, If, LoopKind, Subscript, Var
+from tileir.semtree.ir import (
+    Declare,
+    Expr,
+    For,
+    GridIndex,
+    GridLevel,
+    If,
+    KernelFunction,
+    LoopKind,
+    Stmt,
+    Subscript,
+    Var,
+)
 from tileir.semtree.rewrite import children, mentions, statements, trip_values, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 GRID: Final = 0
 THREADS: Final = 1

@@ -14,11 +14,11 @@ import attrs
 
 from tileir.passes.cost.core import ITERATION_CYCLES, Cycles
 from tileir.passes.cost.operations import Kind
-from tileir.passes.cost.prediction import BlockCost, Operations, ProgramCost, bounded, works_cost
+from tileir.passes.cost.prediction import BlockCost, KernelCost, Operations, ProgramCost, bounded, works_cost
 from tileir.passes.cost.traffic import Moved
 from tileir.semtree import ir as sem
-from tileir.semtree.cost.counting import Counter
-from tileir.semtree.cost.nest import GRID, THREADS, Nest
+from tileir.semtree.cost.counting import Counter, Transfer
+from tileir.semtree.cost.nest import GRID, THREADS, Loop, Nest
 from tileir.semtree.rewrite import distinct_nodes, statements
 from tileir.stripe import works as stripe
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine, Storage
-    from tileir.passes.cost.prediction import KernelCost
-    from tileir.semtree.cost.counting import Transfer
-    from tileir.semtree.cost.nest import Loop
 
 
 def predict(program: sem.Program, machine: Machine) -> ProgramCost:

@@ -8,13 +8,12 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Var
+from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Expr, Stmt, Type, Var
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tileir.core.text.names import NameScope
-    from tileir.semtree.ir import Expr, Stmt, Type
 
 
 @attrs.frozen(order=False)

@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from tileir.core.errors import fail
-from tileir.semtree.interpret.evaluation import AGENT, SHARED, STEPS
-from tileir.semtree.interpret.memory import COPIER, poisoned
-from tileir.semtree.ir import ChannelStep
+from tileir.core.errors import TileError, fail
+from tileir.semtree.interpret.evaluation import AGENT, SHARED, STEPS, ExpressionCompiler, Frame
+from tileir.semtree.interpret.memory import COPIER, Agent, Array, Memory, poisoned
+from tileir.semtree.ir import BulkCopy, Channel, ChannelStep, Stmt
 from tileir.semtree.matrices import folded_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from tileir.core.errors import TileError
-    from tileir.semtree.interpret.evaluation import ExpressionCompiler, Frame
     from tileir.semtree.interpret.instructions import Action, Steps
-    from tileir.semtree.interpret.memory import Agent, Array, Memory
-    from tileir.semtree.ir import BulkCopy, Channel, Stmt
 
 
 @attrs.define(eq=False)

@@ -24,6 +24,7 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Dot,
+    Expr,
     GridIndex,
     GridLevel,
     Ramp,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from tileir.core.number_system import NumberSystem
     from tileir.semtree.interpret.memory import Memory
-    from tileir.semtree.ir import Expr
 
 Frame: TypeAlias = list[Any]
 """The state of one thread: its coordinates, then a slot for each name of the kernel."""

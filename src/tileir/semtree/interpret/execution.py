@@ -24,11 +24,14 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     Exchange,
+    Expr,
     For,
     Hint,
     If,
+    KernelFunction,
     MatrixMultiply,
     Region,
+    Stmt,
     Var,
 )
 from tileir.semtree.matrices import waits
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from tileir.core.number_system import NumberSystem
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
 @attrs.define

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tileir.core.fragments import FRAGMENTS
+from tileir.core.fragments import FRAGMENTS, Fragment, Layout
 from tileir.core.ops import Op
-from tileir.semtree.interpret.evaluation import AGENT, COPIES
-from tileir.semtree.interpret.memory import poisoned
+from tileir.semtree.interpret.evaluation import AGENT, COPIES, ExpressionCompiler, Frame
+from tileir.semtree.interpret.memory import Array, Memory, poisoned
 from tileir.semtree.matrices import folded_place, held, held_of_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from tileir.core.fragments import Fragment, Layout
-    from tileir.semtree.interpret.evaluation import ExpressionCompiler, Frame
-    from tileir.semtree.interpret.memory import Array, Memory
     from tileir.semtree.ir import AsyncCopy, Exchange, KernelFunction, MatrixMultiply, MatrixOperand, Stmt
 
 Action: TypeAlias = "Callable[[Frame], None]"

@@ -14,12 +14,12 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic, fail
-from tileir.core.number_system import REAL
+from tileir.core.number_system import REAL, NumberSystem
 from tileir.semtree.check.verifier import verify, verify_program
-from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS
+from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS, Frame
 from tileir.semtree.interpret.execution import StatementCompiler
-from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Checks, Clock, Memory, WatchedMemory, poisoned
-from tileir.semtree.ir import Barrier, BufferRole, ParamAccess
+from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Clock, Memory, WatchedMemory, poisoned
+from tileir.semtree.ir import Barrier, Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, Stmt
 from tileir.semtree.launches import executed
 from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
@@ -27,11 +27,7 @@ from tileir.semtree.rewrite import statements
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from tileir.core.number_system import NumberSystem
-    from tileir.semtree.interpret.evaluation import Frame
     from tileir.semtree.interpret.instructions import Action, Steps
-    from tileir.semtree.interpret.memory import Array
-    from tileir.semtree.ir import Buffer, KernelFunction, Param, Program, Stmt
 
 
 def run(kernel: KernelFunction, arrays: Sequence[Array], checks: Checks = NO_CHECKS) -> None:

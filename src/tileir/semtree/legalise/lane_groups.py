@@ -12,23 +12,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.semtree.analysis.effects import reads, writes
-from tileir.semtree.ir import (
-    Assign,
-    Declare,
-    DeclareArray,
-    Reduce,
-    Shuffle,
-    Subscript,
-    Var,
-)
-from tileir.semtree.legalise.offsets import offset_of
+from tileir.semtree.ir import Assign, Declare, DeclareArray, Reduce, Shuffle, Stmt, Subscript, Var
+from tileir.semtree.legalise.offsets import Sum, offset_of
 from tileir.semtree.rewrite import expressions, mentions, statements, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.semtree.ir import Stmt
-    from tileir.semtree.legalise.offsets import Sum
 
 _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""

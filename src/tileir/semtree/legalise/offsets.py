@@ -12,13 +12,12 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Ramp, Type
+from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, Ramp, Subscript, Type
 from tileir.semtree.rewrite import children, with_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tileir.semtree.ir import Expr, Subscript
 
 LANE: Final = "lane"
 """Stands among the terms for the number of the lane."""

@@ -5,8 +5,6 @@ A variable with lanes becomes an array, or a scalar where one loop holds all its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.core import schema
@@ -21,10 +19,13 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Expr,
     For,
+    KernelFunction,
     Ramp,
     Reduce,
     Shuffle,
+    Stmt,
     Subscript,
     Type,
     Var,
@@ -32,9 +33,6 @@ from tileir.semtree.ir import (
 from tileir.semtree.legalise.lane_groups import LaneGroup, lanes_of, last_mentions
 from tileir.semtree.legalise.offsets import OFFSET, offset_of
 from tileir.semtree.rewrite import children, expressions, kernel_names, walk, with_body, with_children
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
 def scalarised(kernel: KernelFunction) -> KernelFunction:

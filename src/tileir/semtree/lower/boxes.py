@@ -7,21 +7,19 @@ of which tensor these are: here that is looked up again in what the block does, 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from tileir.core.errors import fail
+from tileir.core.errors import TileError, fail
 from tileir.poly.affine import Affine, total
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
-    from tileir.core.errors import TileError
     from tileir.semtree.lower.block import BlockLowering
     from tileir.semtree.lower.views import View
 

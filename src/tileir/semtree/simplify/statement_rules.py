@@ -12,16 +12,7 @@ from tileir.core.rewrite import rewritten
 from tileir.core.schema import map_operands, operands
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import assigned_variables, introduces, meets, targets
-from tileir.semtree.ir import (
-    Apply,
-    Const,
-    Declare,
-    DeclareArray,
-    For,
-    If,
-    Subscript,
-    Var,
-)
+from tileir.semtree.ir import Apply, Const, Declare, DeclareArray, Expr, For, If, KernelFunction, Stmt, Subscript, Var
 from tileir.semtree.rewrite import (
     bodies,
     expressions,
@@ -40,7 +31,6 @@ from tileir.semtree.rewrite import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 Names: TypeAlias = frozenset[str]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 import attrs
 
 from tileir.core.text import lexing
-from tileir.core.text.lexing import AbandonError
+from tileir.core.text.lexing import AbandonError, Faults, Token
 from tileir.core.text.writer import bytes_of_text
 from tileir.semtree.ir import Type
 from tileir.semtree.text.lexer import NAME, NUMBER, STRING, WORD, comments_between, lexer_of
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.dtype import DType
-    from tileir.core.text.lexing import Faults, Token
     from tileir.core.text.span import Source, Span
 
 _MAX_DIGITS: Final = 40

@@ -12,15 +12,7 @@ from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
-from tileir.semtree.ir import (
-    Apply,
-    Const,
-    Expr,
-    GridIndex,
-    Subscript,
-    Type,
-    Var,
-)
+from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
 from tileir.semtree.text.form_parser import FormParser
 from tileir.semtree.text.forms import EXPRESSIONS
 from tileir.semtree.text.lexer import NAME, NUMBER, WORD
@@ -31,7 +23,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.lexing import Token
     from tileir.core.text.span import Span
-    from tileir.semtree.ir import KernelFunction
     from tileir.semtree.text.cursor import Cursor
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2

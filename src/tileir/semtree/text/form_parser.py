@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core import schema
 from tileir.semtree.ir import Expr, Subscript, Type
-from tileir.semtree.text.forms import Field, Literal, pieces
+from tileir.semtree.text.forms import Field, Literal, Piece, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tileir.core.text.span import Span
     from tileir.semtree.text.cursor import Cursor
     from tileir.semtree.text.expression_parser import ExpressionParser, Parsed
-    from tileir.semtree.text.forms import Piece
 
 _BRACKETS: Final = 2
 """How much deeper an expression is whose operands stand between brackets."""

@@ -31,6 +31,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    Work,
 )
 from tileir.semtree.text.cursor import Cursor, HopelessError
 from tileir.semtree.text.expression_parser import ExpressionParser
@@ -43,7 +44,6 @@ from tileir.semtree.text.work_parser import WORDS, parse_work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.semtree.ir import Work
 
 T = TypeVar("T")
 

@@ -40,14 +40,13 @@ from tileir.semtree.ir import (
     Type,
     Var,
     While,
+    Work,
 )
-from tileir.semtree.text.forms import Field, Literal, pieces
+from tileir.semtree.text.forms import Field, Literal, Piece, pieces
 from tileir.semtree.text.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import Work
     from tileir.semtree.node import Node
-    from tileir.semtree.text.forms import Piece
 
 
 def to_text(value: KernelFunction | Program) -> str:

@@ -9,14 +9,27 @@ those that are read.
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import assigns, is_plain, reads, writes
-from tileir.semtree.ir import Apply, Assign, Const, Declare, Ramp, Shuffle, Subscript, Type, Var
+from tileir.semtree.ir import (
+    Apply,
+    Assign,
+    Const,
+    Declare,
+    Expr,
+    KernelFunction,
+    Ramp,
+    Shuffle,
+    Stmt,
+    Subscript,
+    Type,
+    Var,
+)
 from tileir.semtree.rewrite import (
     bodies,
     kernel_names,
@@ -25,9 +38,6 @@ from tileir.semtree.rewrite import (
     with_body,
 )
 from tileir.semtree.simplify.simplifier import simplify_expr
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 _STRIDE: Final = 4
 """Up to so many elements apart lanes may be; and up to half as many as there are of them."""

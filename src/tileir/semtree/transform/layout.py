@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.semtree.ir import DeclareArray, Region
+from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.rewrite import statements
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tileir.semtree.ir import KernelFunction
 
 ALIGNMENT: Final = 64
 """Alignment in bytes of scratch memory and of every array in it; more would gain nothing on any processor."""

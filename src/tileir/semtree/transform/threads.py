@@ -24,11 +24,14 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     DeclareArray,
+    Expr,
     For,
     GridIndex,
     GridLevel,
     If,
+    KernelFunction,
     Region,
+    Stmt,
     Subscript,
     Type,
     Var,
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.dtype import DType
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
 
 
 def one_thread(kernel: KernelFunction) -> KernelFunction:

@@ -8,12 +8,11 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import fail
-from tileir.core.number_system import REAL
+from tileir.core.number_system import REAL, NumberSystem
 from tileir.core.ops import Aggregation
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
-    from tileir.core.number_system import NumberSystem
     from tileir.stripe.ir import TensorShape
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from tileir.poly.affine import total
-from tileir.stripe.ir import Block, Direction, LoadIndex, Special, views_read
+from tileir.poly.affine import Affine, total
+from tileir.stripe.ir import Block, Direction, LoadIndex, Refinement, Special, views_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Refinement
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.arithmetic import rounded
-from tileir.core.ops import Op
+from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import intrinsic_dtype
@@ -23,19 +23,17 @@ from tileir.stripe.ir import (
     LoadIndex,
     Refinement,
     Special,
+    Statement,
     Store,
     Tags,
     TensorShape,
 )
-from tileir.stripe.lower.storage import NO_TAGS, ZERO
+from tileir.stripe.lower.storage import NO_TAGS, ZERO, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.core.dtype import DType
-    from tileir.core.ops import Aggregation
-    from tileir.stripe.ir import Statement
-    from tileir.stripe.lower.storage import Tensor
     from tileir.typed.ir import Shape
 
 

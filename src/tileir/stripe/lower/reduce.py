@@ -28,23 +28,21 @@ from tileir.stripe.ir import (
     LoadIndex,
     Reduction,
     Refinement,
+    Statement,
     Store,
     Tags,
     TensorShape,
 )
 from tileir.stripe.lower.kernel_builder import KernelBuilder, element
-from tileir.stripe.lower.storage import ZERO
+from tileir.stripe.lower.storage import ZERO, Tensor
 from tileir.stripe.reductions import statements_of
-from tileir.typed.ir import Cast, Elementwise, operands
+from tileir.typed.ir import Cast, Elementwise, Reduce, Shape, operands
 from tileir.typed.reductions import positions_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tileir.stripe.ir import Statement
     from tileir.stripe.lower.program_builder import ProgramBuilder
-    from tileir.stripe.lower.storage import Tensor
-    from tileir.typed.ir import Reduce, Shape
 
 _REGISTER: Final = (Device(hardware.REGISTER),)
 _MOST_STATEMENTS: Final = 32

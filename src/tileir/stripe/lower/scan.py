@@ -15,17 +15,14 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.stripe.ir import Block, Direction, Index, Special, Tags
-from tileir.stripe.lower.kernel_builder import KernelBuilder, element
+from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.storage import ZERO, Storage, Tensor
 from tileir.stripe.tags import ADVANCE, LOOP
-from tileir.typed.ir import Marker, ScanPart, ScanResult
+from tileir.typed.ir import Computation, Marker, Scan, ScanPart, ScanResult, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tileir.stripe.lower.kernel_builder import Scalar
-    from tileir.typed.ir import Computation, Scan, Value
 
 
 def lower_scan(

@@ -10,12 +10,11 @@ from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
 from tileir.stripe.lower.overwriting import overwriters
-from tileir.typed.ir import ArrayConstant, Constant, Reshape
+from tileir.typed.ir import ArrayConstant, Constant, Contraction, Function, Reshape, Shape
 
 if TYPE_CHECKING:
     from tileir.core.array_value import ArrayValue
     from tileir.core.dtype import DType
-    from tileir.typed.ir import Contraction, Function, Shape
 
 
 ZERO: Final = Affine()

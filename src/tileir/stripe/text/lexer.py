@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.text import lexing
-from tileir.core.text.lexing import END, Token
+from tileir.core.text.lexing import END, Faults, Token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.text.lexing import Faults
     from tileir.core.text.span import Source
 
 MAX_CHARACTERS: Final = 1 << 28

@@ -29,9 +29,13 @@ from tileir.stripe.ir import (
     Intrinsic,
     Load,
     LoadIndex,
+    Location,
     Program,
     Special,
+    Statement,
     Store,
+    Tags,
+    TagValue,
     scalar_output,
 )
 from tileir.stripe.nesting import parameters_of
@@ -43,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.stripe.blocks import Index
-    from tileir.stripe.ir import Location, Statement, Tags, TagValue
 
 T = TypeVar("T")
 

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
 import attrs
 
 from tileir.core.text import lexing
-from tileir.core.text.lexing import AbandonError
+from tileir.core.text.lexing import AbandonError, Faults, Token
 from tileir.poly.reading import read_affine
 from tileir.stripe.dtypes import DTYPES
-from tileir.stripe.ir import Device, Tags
+from tileir.stripe.ir import Device, Location, Tags, TagValue
 from tileir.stripe.text.lexer import NAME, NUMBER, SCALAR, STRING, TAG, Lexer, after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.core.dtype import DType
-    from tileir.core.text.lexing import Faults, Token
     from tileir.core.text.span import Source
     from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Location, TagValue
 
 T = TypeVar("T")
 

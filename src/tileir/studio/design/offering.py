@@ -9,7 +9,7 @@ import attrs
 
 from tileir.formula.definitions.offers import offered
 from tileir.formula.diagrams.diagram import Legend, Node, diagram_of
-from tileir.formula.ir import Step
+from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.references import places_of
 from tileir.formula.text.parser import parse
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.ir import Formula, Repeat
 
 _NUMBER: Final = re.compile(r"\[(\d+)\]")
 

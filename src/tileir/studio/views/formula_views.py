@@ -14,7 +14,7 @@ from tileir.core.json.codec import to_json
 from tileir.core.text.span import Source
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.ir import Formula, Repeat, Step
-from tileir.formula.references import places_of, references_of
+from tileir.formula.references import Scope, places_of, references_of
 from tileir.formula.text.parser import parse
 from tileir.formula.text.reading import PREVIOUS
 from tileir.formula.verifier import faults_of as rules_broken
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tileir.formula.definitions.functions import Function
     from tileir.formula.editing.controls import FormulaControls
-    from tileir.formula.references import Scope
 
 RESULTS = "results"
 """The node of what the formula returns."""

@@ -12,15 +12,12 @@ import sys
 import time
 import traceback
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
-from tileir.testing.fuzz.area import Refused
+from tileir.testing.fuzz.area import Area, Case, Refused
 from tileir.testing.fuzz.recording import Recorded, shrunk
-
-if TYPE_CHECKING:
-    from tileir.testing.fuzz.area import Area, Case
 
 _VARIABLE: Final = re.compile(r"'[^']*'|\b(?!TIL|\w*Error)[A-Z]\w*\b|-?\b\d[\d.e+-]*|-?\b(nan|inf|True|False)\b")
 """What is not the same in equal findings: quoted names, names of tensors, and numbers that are no part of a code."""

@@ -17,8 +17,8 @@ import numpy as np
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.testing.generated.bounds import differences
-from tileir.testing.generated.choices import Seeded
-from tileir.testing.generated.exact import LARGEST
+from tileir.testing.generated.choices import Choices, Seeded
+from tileir.testing.generated.exact import LARGEST, Array
 from tileir.testing.generated.program import Program
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -28,8 +28,6 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.testing.generated.choices import Choices
-    from tileir.testing.generated.exact import Array
     from tileir.tile.ir import Function
     from tileir.typed import ir as typed
 

@@ -16,6 +16,7 @@ from tileir.semtree.ir import (
     Const,
     DeclareArray,
     Dot,
+    Expr,
     GridIndex,
     GridLevel,
     Param,
@@ -30,7 +31,6 @@ from tileir.semtree.ir import (
 from tileir.testing.generated.kernel_values import COMPARISONS, EXACT_OPS, constants, nonzero_constants
 
 if TYPE_CHECKING:
-    from tileir.semtree.ir import Expr
     from tileir.testing.generated.choices import Choices
 
 ROOM: Final = 32

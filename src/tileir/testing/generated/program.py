@@ -11,7 +11,7 @@ from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import FUNCTIONS
-from tileir.testing.generated.exact import allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
+from tileir.testing.generated.exact import Array, allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
 from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference.inference import infer
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tileir.testing.generated.choices import Choices
-    from tileir.testing.generated.exact import Array
 
 _ATTEMPTS: Final = 3
 _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0)

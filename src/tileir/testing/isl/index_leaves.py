@@ -9,12 +9,11 @@ import islpy as isl
 
 from tileir.core.ops import Aggregation
 from tileir.poly.affine import Affine, total
-from tileir.stripe.ir import Block, Direction, Load, Special, Store, scalar_inputs, scalar_output
+from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Special, Store, scalar_inputs, scalar_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.stripe.ir import Program, Refinement
 
 _COPYING: Final = ("copy", "transpose")
 

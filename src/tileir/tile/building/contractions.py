@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import attrs
 
@@ -10,10 +10,7 @@ from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.indices import Dim, Polynomial
-from tileir.tile.building.recording import Recorded, Recorder, foreign, mistake, named, same
-
-if TYPE_CHECKING:
-    from tileir.tile.building.recording import Target
+from tileir.tile.building.recording import Recorded, Recorder, Target, foreign, mistake, named, same
 
 _ELEMENTS: Final = "a contraction reads elements of tensors, as in A[i, k], and combines them with + * or =="
 

@@ -17,6 +17,7 @@ from tileir.tile.ir import (
     BinaryOperator,
     Call,
     Constraint,
+    Expr,
     FloatLiteral,
     IndexName,
     IntLiteral,
@@ -30,7 +31,6 @@ from tileir.tile.traversal import index_names, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.tile.ir import Expr
 
 _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
 _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes

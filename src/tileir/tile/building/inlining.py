@@ -12,16 +12,24 @@ from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.building.assembly import substitute
 from tileir.tile.building.indices import Dim
-from tileir.tile.building.recording import mistake
-from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
-from tileir.tile.ir import Assignment, Call, Constant, Contraction, IntLiteral, Name
+from tileir.tile.building.recording import Recorder, mistake
+from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
+from tileir.tile.ir import (
+    Assignment,
+    Call,
+    Constant,
+    Contraction,
+    Expr,
+    Function,
+    Input,
+    IntLiteral,
+    Name,
+    Scan,
+    Statement,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from tileir.tile.building.recording import Recorder
-    from tileir.tile.building.tensors import Operand
-    from tileir.tile.ir import Expr, Function, Input, Scan, Statement
 
 
 @attrs.frozen

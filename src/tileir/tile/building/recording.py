@@ -15,13 +15,14 @@ import numpy as np
 from tileir.core.errors import TileError, fail
 from tileir.core.text.advice import ELSEWHERE
 from tileir.core.text.names import NameScope
-from tileir.core.text.span import call_site
+from tileir.core.text.span import Span, call_site
 from tileir.core.tracebacks import methods_at_the_call
 from tileir.tile.ir import (
     Attribute,
     Call,
     Constant,
     Contraction,
+    Expr,
     FloatLiteral,
     Input,
     IntLiteral,
@@ -35,9 +36,7 @@ from tileir.tile.text.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.text.span import Span
     from tileir.tile.building.indices import Dim
-    from tileir.tile.ir import Expr
 
 
 def mistake(code: str, message: str, *notes: str) -> TileError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 import attrs
 
@@ -15,10 +15,7 @@ from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of,
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, named, same
 from tileir.tile.building.sizes import sizes_of
 from tileir.tile.functions import advice, builtin
-from tileir.tile.ir import BinaryOperator, UnaryOperator
-
-if TYPE_CHECKING:
-    from tileir.tile.ir import Expr
+from tileir.tile.ir import BinaryOperator, Expr, UnaryOperator
 
 Key: TypeAlias = Polynomial | Dim | int | tuple[Polynomial | Dim | int, ...]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.errors import Diagnostic
-from tileir.tile.ir import Call, FloatLiteral, IndexName, IntLiteral, Name
+from tileir.tile.ir import Call, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.traversal import Place, expressions, walk_with_depth
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.text.span import Span
-    from tileir.tile.ir import Function
 
 
 @attrs.frozen

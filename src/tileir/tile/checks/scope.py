@@ -15,11 +15,14 @@ from tileir.tile.ir import (
     Conditional,
     Constant,
     Contraction,
+    Expr,
     FloatLiteral,
+    Function,
     IndexName,
     IntLiteral,
     Name,
     Scan,
+    Statement,
     Unary,
 )
 from tileir.tile.traversal import walk
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.text.span import Span
-    from tileir.tile.ir import Expr, Function, Statement
 
 
 class Kind(enum.Enum):

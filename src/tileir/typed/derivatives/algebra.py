@@ -13,18 +13,15 @@ from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant
-from tileir.typed.inference.emission import broadcast_shape
+from tileir.typed.inference.emission import Emission, broadcast_shape
 from tileir.typed.inference.values import Tensor
-from tileir.typed.ir import Access, Constant, Contraction, Elementwise, Reshape
+from tileir.typed.ir import Access, Constant, Contraction, Elementwise, Operation, Reshape, Shape, Value
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
-
-    from tileir.typed.inference.emission import Emission
-    from tileir.typed.ir import Operation, Shape, Value
 
 
 @attrs.define(eq=False)

@@ -17,13 +17,12 @@ from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.contraction import build
 from tileir.passes.schedules.groups.group_reduction import is_product_of_panels, power_of_two_from
 from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
-from tileir.schedule.nest import emit, product
+from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, refused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from tileir.schedule.nest import Nest, Use
     from tileir.stripe import ir as stripe
 
 

@@ -12,9 +12,9 @@ from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwis
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.script import scheduled
+from tileir.schedule.script import Rearrangement, scheduled
 from tileir.schedule.steps.loops import Bind, Reorder, Split
-from tileir.schedule.tree import Loop, Replaced, map_leaves, with_loops_replaced
+from tileir.schedule.tree import Loop, Replaced, Tree, map_leaves, with_loops_replaced
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
     from tileir.core.text.names import NameScope
     from tileir.schedule.nest import Nest
-    from tileir.schedule.script import Rearrangement
     from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Tree
     from tileir.stripe import ir as stripe
 
 

@@ -14,13 +14,12 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.reduction import Plan, build
-from tileir.schedule.nest import emit, product
+from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tileir.schedule.nest import Nest, Use
     from tileir.stripe import ir as stripe
 
 

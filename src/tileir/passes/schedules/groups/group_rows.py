@@ -12,14 +12,12 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, unscheduled_reduction
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.rows import ELEMENT, Plan, Row, build, row_of
-from tileir.schedule.nest import emit, product
+from tileir.schedule.nest import Nest, Segment, emit, product
 from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from tileir.schedule.nest import Nest, Segment
 
 
 @attrs.frozen

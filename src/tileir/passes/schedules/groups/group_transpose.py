@@ -16,14 +16,13 @@ from tileir.passes.kernels.forms import (
 )
 from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.groups.staging import Staging, TileShape
-from tileir.schedule.nest import Nest, Node, emit, leaf
+from tileir.schedule.nest import Nest, Node, Use, emit, leaf
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
     from tileir.poly.affine import Affine
-    from tileir.schedule.nest import Use
     from tileir.stripe import ir as stripe
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.passes.schedules.groups.matrix_plan import piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, piece_of, swizzle_of
 from tileir.stripe.instructions import Copy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.passes.schedules.groups.matrix_plan import Panel, Plan
 
 _UNIT: Final = 16
 """Bytes of which all distances in a tensor are multiples, but that of neighbours."""

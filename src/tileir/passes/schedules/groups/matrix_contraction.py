@@ -19,18 +19,16 @@ from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix import build
 from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes
 from tileir.passes.schedules.groups.matrix_panels import panels, tops
-from tileir.passes.schedules.groups.matrix_plan import Plan, groups_of, is_readable, reads_local, tallest
+from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, groups_of, is_readable, reads_local, tallest
 from tileir.passes.schedules.groups.matrix_results import staged_bytes
 from tileir.poly.affine import total
-from tileir.schedule.nest import emit, product
+from tileir.schedule.nest import Nest, Segment, emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tileir.passes.schedules.groups.matrix_plan import Panel
-    from tileir.schedule.nest import Nest, Segment
     from tileir.stripe.instructions import Copy
 
 

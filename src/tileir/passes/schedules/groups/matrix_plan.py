@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.fragments import Swizzle, Where
+from tileir.core.fragments import Fragment, Run, Swizzle, Where
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import product
+from tileir.schedule.nest import Nest, Use, product
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.core.fragments import Fragment, Run
-    from tileir.schedule.nest import Nest, Use
     from tileir.stripe import ir as stripe
     from tileir.stripe.instructions import Copy
 

@@ -15,7 +15,7 @@ from tileir.core.fragments import Where
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import allocation
-from tileir.schedule.nest import Node, Use
+from tileir.schedule.nest import Nest, Node, Use
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 from tileir.stripe.tags import SWIZZLE_MASK, SWIZZLE_SHIFT
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tileir.core.text.names import NameScope
     from tileir.passes.schedules.groups.matrix_plan import Plan
-    from tileir.schedule.nest import Nest
 
 _LINE: Final = 128
 """Bytes of the rows that lie in local memory at a time: those of all banks."""

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.schedule.nest import product
+from tileir.schedule.nest import Nest, Segment, Use, product
 
 if TYPE_CHECKING:
-    from tileir.schedule.nest import Nest, Segment, Use
     from tileir.stripe.ir import Index
 
 _LEAST_ROWS: Final = 24

@@ -14,7 +14,7 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.registers.cost import overlapping
+from tileir.passes.schedules.registers.cost import Plan, overlapping
 from tileir.passes.schedules.registers.edges import Edges
 from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, unrolled
 from tileir.passes.schedules.registers.selected import selecting, tests_of_tile
@@ -27,7 +27,6 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.passes.schedules.registers.cost import Plan
 
 _GROUPS: Final = 4
 """Groups for each thread, so that one which starts late leaves others more to do."""

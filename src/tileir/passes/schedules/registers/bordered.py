@@ -32,7 +32,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.inside import inside
 from tileir.passes.schedules.registers.blocks import nested
-from tileir.passes.schedules.registers.cost import choose, may_overlap
+from tileir.passes.schedules.registers.cost import Limits, Plan, choose, may_overlap
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
@@ -44,7 +44,6 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.passes.schedules.registers.cost import Limits, Plan
 
 _LEAST_GROUPS: Final = 8
 """Fewest groups, each of which copies planes of its own: fewer would leave threads without work."""

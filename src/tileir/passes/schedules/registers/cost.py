@@ -13,13 +13,12 @@ import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import is_dense, whole_uses
-from tileir.passes.schedules.registers.steps import LATENCY, Step
+from tileir.passes.schedules.registers.steps import LATENCY, Rate, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from tileir.passes.schedules.registers.steps import Rate
     from tileir.stripe.ir import Index
 
 _PIECE: Final = 0.04

@@ -8,13 +8,12 @@ import attrs
 
 from tileir.poly.affine import Affine, total
 from tileir.poly.box import feasible
-from tileir.poly.constraint import system
+from tileir.poly.constraint import Span, system
 from tileir.stripe.check.views import is_compact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tileir.poly.constraint import Span
     from tileir.schedule.nest import Nest, Segment, Use
     from tileir.stripe.ir import Index, TensorShape
 

@@ -17,9 +17,9 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit
-from tileir.passes.schedules.registers.blocks import Builder, column_pieces
-from tileir.passes.schedules.registers.cost import panel_uses
-from tileir.passes.schedules.registers.panels import ordered_loops, panel
+from tileir.passes.schedules.registers.blocks import Builder, Chunk, Piece, Split, column_pieces
+from tileir.passes.schedules.registers.cost import Limits, Plan, panel_uses
+from tileir.passes.schedules.registers.panels import Columns, ordered_loops, panel
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
@@ -28,9 +28,6 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tileir.passes.schedules.registers.blocks import Chunk, Piece, Split
-    from tileir.passes.schedules.registers.cost import Limits, Plan
-    from tileir.passes.schedules.registers.panels import Columns
 
 _STEPS: Final = 16
 """Steps of the reduction in one visit of a tile: so many runs through memory cores prefetch at the same time. Adding

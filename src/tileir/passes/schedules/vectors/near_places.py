@@ -10,13 +10,12 @@ import numpy as np
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.forms import against_flat
 from tileir.schedule.remarks import Refused, refused
-from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Store, scalar_inputs
+from tileir.stripe.ir import Block, Direction, Index, Load, LoadIndex, Refinement, Store, scalar_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tileir.core.arithmetic import Array
-    from tileir.stripe.ir import Index, Refinement
 
 
 @attrs.frozen(eq=False)

@@ -17,12 +17,11 @@ from tileir.passes.schedules.vectors.near_places import NearPlaces
 from tileir.passes.schedules.vectors.permuted import Permuted
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused, remark
-from tileir.stripe.ir import Block, Buffer, Direction, Refinement, TensorShape
+from tileir.stripe.ir import Block, Buffer, Direction, Program, Refinement, Statement, TensorShape
 
 if TYPE_CHECKING:
     from tileir.core.arithmetic import Array
     from tileir.core.dtype import DType
-    from tileir.stripe.ir import Program, Statement
 
 
 @attrs.frozen

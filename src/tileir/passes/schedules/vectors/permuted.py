@@ -14,7 +14,19 @@ from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Constant, Direction, Intrinsic, Load, Refinement, Store, TensorShape, scalar_output
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Direction,
+    Index,
+    Intrinsic,
+    Load,
+    Refinement,
+    Statement,
+    Store,
+    TensorShape,
+    scalar_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +34,6 @@ if TYPE_CHECKING:
     from tileir.core.arithmetic import Array
     from tileir.passes.fusion.row_producers import RowProducer
     from tileir.passes.schedules.vectors.near_places import NearPlaces, Neighbours
-    from tileir.stripe.ir import Block, Index, Statement
 
 
 @attrs.define

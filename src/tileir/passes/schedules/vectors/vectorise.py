@@ -14,11 +14,11 @@ from tileir.passes.kernels.jam import is_merge, jammed
 from tileir.passes.regions.strips import STRIP
 from tileir.passes.schedules.vectors.untested import untested
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import product
+from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.schedule.remarks import Done, Refused, done, refused
-from tileir.schedule.script import in_turn
+from tileir.schedule.script import Rearrangement, in_turn
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
-from tileir.schedule.tree import Leaf, Loop, Replaced, Tail, with_loops_replaced
+from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from tileir.core.text.names import NameScope
-    from tileir.schedule.nest import Nest, Segment, Use
-    from tileir.schedule.script import Rearrangement
     from tileir.schedule.sizes import Known
-    from tileir.schedule.tree import Item, Tree
 
 
 @attrs.frozen

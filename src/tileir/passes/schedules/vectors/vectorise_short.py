@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -13,10 +13,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import chosen_by_data
 from tileir.schedule.remarks import Refused, refused, strongest
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, Load, Special, Store
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Index, Program, Statement
+from tileir.stripe.ir import Block, Direction, Index, Load, Program, Special, Statement, Store
 
 
 @attrs.frozen
