@@ -23,6 +23,8 @@ napoleon_use_ivar = True
 myst_enable_extensions = ["deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
 myst_substitutions = {
+    "changes_of_passes": tables.changes("passes"),
+    "changes_of_steps": tables.changes("steps"),
     "codes": tables.codes(),
     "dtypes": tables.dtypes(),
     "emitter": tables.emitter(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -122,6 +123,20 @@ def passes() -> str:
         first_sentence = (step.__doc__ or "").partition(".")[0]
         rows.append((f"`{step.name}`", " ".join(first_sentence.split()), ", ".join(options)))
     return _table(("pass", "what it does", "options"), rows)
+
+
+CHANGES = Path(__file__).parent / "changes"
+
+
+def changes(kind: str) -> str:
+    """Return what each of the ``passes``, or of the ``steps`` of schedules, changes in a small program."""
+    sections = []
+    for path in sorted((CHANGES / kind).glob("*.diff")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        said = "\n".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
+        changed = "\n".join(line for line in lines if not line.startswith("#"))
+        sections.append(f"**{path.stem}**\n\n```text\n{said}\n```\n\n```diff\n{changed}\n```")
+    return "\n\n".join(sections)
 
 
 def _default(value: object) -> str:
