@@ -14,8 +14,8 @@ from tileir.runtime.arrays import (
     check_outputs,
     fit_as_they_are,
     formats_of,
-    separated,
     to_array,
+    unaliased,
 )
 
 MATRIX = TensorSpec("A", DType.F32, (2, 3))
@@ -264,7 +264,7 @@ def test_outputs_must_not_overlap() -> None:
 
 def test_inputs_that_share_memory_with_an_output_are_copied() -> None:
     shared, alone = ones(), ones()
-    first, second = separated([shared, alone], [shared])
+    first, second = unaliased([shared, alone], [shared])
     assert not np.shares_memory(first, shared)
     assert second is alone
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tileir.core.dtype import DType
 from tileir.runtime.plans.dependencies import ancestors
-from tileir.runtime.plans.placement import SORTED_TEMPORARIES, Place, Placement, _best_gap, place
+from tileir.runtime.plans.placement import SORTED_TEMPORARIES, Offset, Placement, _best_gap, place
 from tileir.semtree.ir import Buffer, BufferRole, Launch, Program
 
 
@@ -73,14 +73,14 @@ def test_only_temporaries_that_are_used_are_placed() -> None:
         ),
         (Launch(0, ("in", "used")),),
     )
-    assert place(whole).places == {"used": Place(0, 0, 40)}
+    assert place(whole).places == {"used": Offset(0, 0, 40)}
     assert place(whole).sizes == (40,)
     assert place(program({}, [])).sizes == ()
 
 
 def test_empty_temporaries_have_a_place_too() -> None:
     assert place(program({"a": 0, "b": 0}, [("a", "b")])) == Placement(
-        (0,), {"a": Place(0, 0, 0), "b": Place(0, 0, 0)}, 0
+        (0,), {"a": Offset(0, 0, 0), "b": Offset(0, 0, 0)}, 0
     )
 
 
@@ -127,7 +127,7 @@ def test_what_may_run_at_one_time_never_shares(launches: list[list[int]], edges:
             assert in_order or reversed_order
 
 
-def shared_bytes(one: Place, other: Place) -> int:
+def shared_bytes(one: Offset, other: Offset) -> int:
     if one.block != other.block:
         return 0
     return min(one.offset + one.nbytes, other.offset + other.nbytes) - max(one.offset, other.offset)

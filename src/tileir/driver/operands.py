@@ -18,8 +18,8 @@ from tileir.runtime.arrays import (
     check_inputs,
     check_outputs,
     misfits,
-    separated,
     to_array,
+    unaliased,
 )
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.overlap import Footprint, footprint, overlap
@@ -262,7 +262,7 @@ def _of_host(plan: Plan, given: Sequence[Any], out: Sequence[Any] | None) -> Ope
         results = plan.fresh_outputs()
         return Operands(values, results, values, results, tuple(results), copied=copied)
     results = check_outputs(plan.outputs, out)
-    apart = separated(values, results)
+    apart = unaliased(values, results)
     copied = copied or any(value is not one for value, one in zip(apart, values, strict=True))
     return Operands(apart, results, apart, results, tuple(out), copied=copied)
 

@@ -272,7 +272,7 @@ def _fresh_one(tensor: Tensor) -> str:
     return f"pass one that numpy.empty(..., {str(tensor.dtype.numpy)!r}) makes"
 
 
-def separated(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
+def unaliased(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[Array]:
     """Return the inputs, with a copy of each one that shares memory with an output.
 
     All arrays are contiguous, so that comparing the ends of their memory is exact.

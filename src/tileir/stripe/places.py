@@ -21,7 +21,7 @@ _DEPTH: Final = 24
 
 
 @attrs.frozen
-class Place:
+class IndirectIndex:
     """The sum of an affine in the indices of a kernel, and of the elements of a tensor, from 0 to ``high``, if any."""
 
     affine: Affine
@@ -46,7 +46,7 @@ class Places:
     _affines: dict[str, Affine | None] = attrs.field(factory=dict, init=False)
     _ranges: dict[str, tuple[int, int]] = attrs.field(factory=dict, init=False)
 
-    def place(self, name: str, size: int) -> Place | None:
+    def place(self, name: str, size: int) -> IndirectIndex | None:
         """Return a value as a place that is surely one of ``size``; None where it is not, or only data say."""
         whole = self._affine(name, _DEPTH)
         if whole is not None:
@@ -61,12 +61,12 @@ class Places:
                 return self._inside(affine, other, high, size) if low >= 0 else None
         return None
 
-    def _inside(self, affine: Affine, rest: str | None, high: int, size: int) -> Place | None:
+    def _inside(self, affine: Affine, rest: str | None, high: int, size: int) -> IndirectIndex | None:
         low, most = _bounds(affine, self.target)
         if low < 0 or most + high >= size:
             return None
         axes = {f"a{number}": axis_index(len(self.target) - 1 - number) for number in range(len(self.target))}
-        return Place(affine.substitute(axes), rest, high)
+        return IndirectIndex(affine.substitute(axes), rest, high)
 
     def _affine(self, name: str, depth: int) -> Affine | None:
         """Return a value that coordinates alone decide as an affine of its axes; None for others."""

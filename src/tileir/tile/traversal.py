@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Place(enum.Enum):
+class Role(enum.Enum):
     """Where an expression stands, which says what it may hold."""
 
     VALUE = "value"  # elementwise: tensors, dimensions, numbers, functions
@@ -65,27 +65,27 @@ def walk_with_depth(root: Expr) -> Iterator[tuple[Expr, int]]:
             pending.extend([(child, depth + 1) for child in reversed(children(node))])
 
 
-def expressions(statement: Statement) -> Iterator[tuple[Place, Expr]]:
+def expressions(statement: Statement) -> Iterator[tuple[Role, Expr]]:
     """Yield the outermost expressions of a statement in the order of the text; not those of a step inside it."""
     match statement:
         case Assignment(value=value):
-            yield Place.VALUE, value
+            yield Role.VALUE, value
         case Contraction():
             for index in statement.indices:
-                yield Place.POLYNOMIAL, index
+                yield Role.POLYNOMIAL, index
             for size in statement.sizes:
-                yield Place.CONSTANT, size
+                yield Role.CONSTANT, size
             for access in statement.inputs:
                 for index in access.indices:
-                    yield Place.POLYNOMIAL, index
+                    yield Role.POLYNOMIAL, index
             for constraint in statement.constraints:
-                yield Place.POLYNOMIAL, constraint.polynomial
-                yield Place.CONSTANT, constraint.bound
+                yield Role.POLYNOMIAL, constraint.polynomial
+                yield Role.CONSTANT, constraint.bound
         case Scan():
             for operand in statement.operands:
-                yield Place.VALUE, operand
+                yield Role.VALUE, operand
             if statement.count is not None:
-                yield Place.CONSTANT, statement.count
+                yield Role.CONSTANT, statement.count
         case Constant():
             return
         case _:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from tileir.passes.placement.residency import ALL_BANKS, Item, Memory, Shortage, Slot, Stay, Use, plan
+from tileir.passes.placement.residency import ALL_BANKS, Item, LiveRange, Memory, Shortage, Slot, Use, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,44 +37,44 @@ def items(draw: st.DrawFn) -> tuple[Item, ...]:
     return tuple(made)
 
 
-def _run(items: Sequence[Item], stays: Sequence[Stay]) -> None:
+def _run(items: Sequence[Item], ranges: Sequence[LiveRange]) -> None:
     """Follow the versions of each item through a plan: what is read must be what was written last."""
     for item in items:
-        own = [stay for stay in stays if stay.item is item]
-        version = outside = 0 if item.given else -1
+        own = [live for live in ranges if live.item is item]
+        version = outside = 0 if item.live_in else -1
         inside: dict[int, int] = {}
         for number in range(COUNT):
-            for stay in own:
-                if stay.load_before == number:
-                    inside[id(stay)] = outside
+            for live in own:
+                if live.load_before == number:
+                    inside[id(live)] = outside
             use = item.uses.get(number)
             if use is not None and not use.inside:
                 assert not use.reads or outside == version, f"{item.name} is stale outside at {number}"
                 if use.writes:
                     version = outside = number
             elif use is not None:
-                (stay,) = (stay for stay in own if number in stay.uses)
-                assert not use.reads or inside.get(id(stay), -1) == version, f"{item.name} is stale inside at {number}"
+                (live,) = (live for live in own if number in live.uses)
+                assert not use.reads or inside.get(id(live), -1) == version, f"{item.name} is stale inside at {number}"
                 if use.writes:
-                    version = inside[id(stay)] = number
-            for stay in own:
-                if stay.store_after == number:
-                    outside = inside[id(stay)]
-        assert not item.escapes or outside == version, f"{item.name} is not brought out"
+                    version = inside[id(live)] = number
+            for live in own:
+                if live.store_after == number:
+                    outside = inside[id(live)]
+        assert not item.live_out or outside == version, f"{item.name} is not brought out"
 
 
-def _last(stay: Stay) -> int:
-    return max(stay.uses)
+def _last(live: LiveRange) -> int:
+    return max(live.uses)
 
 
 @given(items(), st.sampled_from((0, 48, 64, 128)), st.integers(1, 3), st.integers(0, 3))
 @examples(300)
 def test_plans_move_what_is_needed(drawn: tuple[Item, ...], size: int, banks: int, window: int) -> None:
     memory = Memory(size, banks, 4)
-    stays = plan(drawn, COUNT, memory, window, {})
-    if isinstance(stays[0], Shortage) if stays else False:
+    ranges = plan(drawn, COUNT, memory, window, {})
+    if isinstance(ranges[0], Shortage) if ranges else False:
         return
-    found = [stay for stay in stays if isinstance(stay, Stay)]
+    found = [live for live in ranges if isinstance(live, LiveRange)]
     _run(drawn, found)
     for position, one in enumerate(found):
         assert one.slot.offset % 4 == 0
@@ -86,8 +86,8 @@ def test_plans_move_what_is_needed(drawn: tuple[Item, ...], size: int, banks: in
 
 def test_what_does_not_fit_is_told() -> None:
     uses = {0: Use(reads=True, writes=False)}
-    large = Item("large", 50, uses, given=True, escapes=False)
-    small = Item("small", 20, uses, given=True, escapes=False)
+    large = Item("large", 50, uses, live_in=True, live_out=False)
+    small = Item("small", 20, uses, live_in=True, live_out=False)
     assert plan((large,), 1, Memory(48), 1, {}) == (Shortage(0, 50, large),)
     assert plan((large, small), 1, Memory(64), 1, {}) == (Shortage(0, 70, large),)
     assert len(plan((large, small), 1, Memory(64, banks=2), 1, {})) == 2
@@ -95,28 +95,30 @@ def test_what_does_not_fit_is_told() -> None:
 
 @pytest.mark.parametrize(("window", "load"), [(0, 3), (1, 2), (2, 1), (9, 0)])
 def test_loads_come_ahead_of_their_use(window: int, load: int) -> None:
-    item = Item("v", 4, {3: Use(reads=True, writes=False)}, given=True, escapes=False)
-    (stay,) = plan((item,), 5, Memory(0), window, {})
-    assert isinstance(stay, Stay)
-    assert stay.load_before == load
+    item = Item("v", 4, {3: Use(reads=True, writes=False)}, live_in=True, live_out=False)
+    (live,) = plan((item,), 5, Memory(0), window, {})
+    assert isinstance(live, LiveRange)
+    assert live.load_before == load
 
 
 def test_what_is_spread_lies_in_all_banks() -> None:
     uses = {0: Use(reads=True, writes=False)}
-    wide = Item("wide", 16, uses, given=True, escapes=False, spread=True)
-    small = Item("small", 8, uses, given=True, escapes=False)
-    slots = {stay.item.name: stay.slot for stay in _stays(plan((wide, small), 1, Memory(32, banks=2), 1, {}))}
+    wide = Item("wide", 16, uses, live_in=True, live_out=False, spread=True)
+    small = Item("small", 8, uses, live_in=True, live_out=False)
+    slots = {live.item.name: live.slot for live in _live_ranges(plan((wide, small), 1, Memory(32, banks=2), 1, {}))}
     assert slots["wide"] == Slot(ALL_BANKS, 0, 16)
     assert slots["small"].offset == 16
     assert plan((wide, small), 1, Memory(16, banks=2), 1, {}) == (Shortage(0, 40, wide),)
 
 
-def _stays(planned: Sequence[Stay | Shortage]) -> list[Stay]:
-    return [stay for stay in planned if isinstance(stay, Stay)]
+def _live_ranges(planned: Sequence[LiveRange | Shortage]) -> list[LiveRange]:
+    return [live for live in planned if isinstance(live, LiveRange)]
 
 
 def test_what_statements_keep_for_themselves_is_told_as_a_shortage() -> None:
     uses = {0: Use(reads=True, writes=False)}
-    large, small = (Item(name, size, uses, given=True, escapes=False) for name, size in (("large", 24), ("small", 8)))
-    assert len(_stays(plan((small, large), 1, Memory(48), 1, {0: (Slot(0, 32, 16),)}))) == 2
+    large, small = (
+        Item(name, size, uses, live_in=True, live_out=False) for name, size in (("large", 24), ("small", 8))
+    )
+    assert len(_live_ranges(plan((small, large), 1, Memory(48), 1, {0: (Slot(0, 32, 16),)}))) == 2
     assert plan((small, large), 1, Memory(48), 1, {0: (Slot(0, 16, 16),)}) == (Shortage(0, 32, large),)

@@ -47,13 +47,13 @@ def test_banks_are_taken_in_turns() -> None:
 def test_items_know_where_they_are_used() -> None:
     read, written = Use(reads=True, writes=False), Use(reads=False, writes=True)
     outside = Use(reads=True, writes=False, inside=False)
-    item = Item("v", 4, {7: read, 1: read, 3: written, 5: outside, 2: outside}, given=False, escapes=False)
+    item = Item("v", 4, {7: read, 1: read, 3: written, 5: outside, 2: outside}, live_in=False, live_out=False)
     assert [item.splits(number) for number in range(8)] == [False] * 5 + [True, False, False]
     assert [item.exists_before(number) for number in (0, 3, 4)] == [False, False, True]
     assert [item.used_before(number) for number in range(9)] == [-1, -1, 1, 1, 3, 3, 5, 5, 7]
     assert item.between(1, 5) == (2, 3)
     assert item.between(1, None) == (2, 3, 5, 7)
     assert item.between(0, 1) == ()
-    given = Item("w", 4, {3: Use(reads=False, writes=True, inside=False)}, given=True, escapes=False)
+    given = Item("w", 4, {3: Use(reads=False, writes=True, inside=False)}, live_in=True, live_out=False)
     assert given.exists_before(0)
     assert given.splits(3)

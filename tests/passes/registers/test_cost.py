@@ -14,8 +14,8 @@ from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.regions.separate import Separate
 from tileir.passes.schedules.registers.cost import (
     Limits,
-    Plan,
     Rows,
+    Tiling,
     against_vector,
     choose,
     may_overlap,
@@ -40,7 +40,7 @@ POOL = "function (X[H, W, C]) -> (O) { O[y, x, c : H / 2, W / 2, C] = >(X[2*y + 
 
 def plan(
     text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE, dtype: DType = DType.F32
-) -> Plan | Refused:
+) -> Tiling | Refused:
     program = run((Accumulate(), Separate()), Case(text, dtype, shapes).program())
     nest = reduction_nest(program.main.blocks[0])
     assert isinstance(nest, Nest)
@@ -49,7 +49,7 @@ def plan(
 
 def tile(text: str, shapes: dict[str, tuple[int, ...]], limits: Limits = WIDE) -> tuple[dict[str, int], int]:
     chosen = plan(text, shapes, limits)
-    assert isinstance(chosen, Plan)
+    assert isinstance(chosen, Tiling)
     return {r.index.name: r.height for r in chosen.rows}, chosen.columns
 
 
@@ -100,8 +100,8 @@ def test_a_strided_operand_is_packed_and_a_dense_one_is_not() -> None:
     text = "function (A[M, K], B[N, K]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[n, k]); }"
     strided = plan(text, {"A": (600, 64), "B": (64, 64)})
     dense = plan(PRODUCT, product(6000, 600, 64))
-    assert isinstance(strided, Plan)
-    assert isinstance(dense, Plan)
+    assert isinstance(strided, Tiling)
+    assert isinstance(dense, Tiling)
     assert [use.root for use in strided.packed] == [strided.packed[0].root]
     assert dense.packed == ()
 
@@ -115,7 +115,7 @@ def test_lanes_run_across_the_result_where_its_rows_do_not_fill_vectors(
         "{ O[d, y, x : D, H - I + 1, W - J + 1] = +(X[c, y + i, x + j] * F[d, c, i, j]); }"
     )
     chosen = plan(text, {"X": (channels, 50, width), "F": (64, channels, 3, 3)})
-    assert isinstance(chosen, Plan)
+    assert isinstance(chosen, Tiling)
     assert chosen.vector.name == expected
 
 
@@ -179,7 +179,7 @@ def test_columns_that_overlap_cost_less_than_narrower_tiles() -> None:
     nest = reduction_nest(program.main.blocks[0])
     assert isinstance(nest, Nest)
     plans = [choose(nest, WIDE, {}, overlaps=overlaps) for overlaps in (False, True)]
-    (apart, overlapped) = (each for each in plans if isinstance(each, Plan))
+    (apart, overlapped) = (each for each in plans if isinstance(each, Tiling))
     assert not apart.overlaps
     assert overlapped.overlaps
     assert overlapped.cost < apart.cost

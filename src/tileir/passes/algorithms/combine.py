@@ -8,7 +8,7 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
-from tileir.passes.algorithms.extrema import separated
+from tileir.passes.algorithms.extrema import extremum_and_position
 from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.replacement import Replacement, replaced
@@ -71,7 +71,7 @@ class Combine:
         lanes = sch.vector_lanes(self.vector_bytes, found.widest_itemsize, self.max_lanes)
         along = next((i for i in found.inner if found.is_contiguous(i.name)), None)
         if self.least is None or (0 if along is None else along.range) < self.least:
-            apart = separated(found, names)
+            apart = extremum_and_position(found, names)
             if apart is not None:
                 return apart
         builder = CombineKernels(found)

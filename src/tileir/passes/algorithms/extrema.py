@@ -24,7 +24,7 @@ _MAXIMA = (Combine.ARGMAX, Combine.LAST_ARGMAX)
 _LAST = (Combine.LAST_ARGMAX, Combine.LAST_ARGMIN)
 
 
-def separated(
+def extremum_and_position(
     found: TupleReduction, temporaries: NameScope
 ) -> tuple[list[stripe.Block], list[stripe.Refinement]] | None:
     """Return flat kernels that find an extremum and its position; None where a state is something else.

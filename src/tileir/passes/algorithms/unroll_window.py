@@ -14,8 +14,8 @@ from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_kernels, selected_kernel
-from tileir.passes.kernels.jam import MERGES
 from tileir.passes.kernels.merge import made_once
+from tileir.passes.kernels.unroll_and_jam import MERGES
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule.reindex import moved, reindexed, renamed
 from tileir.schedule.remarks import Refused, refused

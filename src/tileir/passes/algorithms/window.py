@@ -87,7 +87,7 @@ class Window:
         terms = terms_of(kernel)
         if terms is None or terms.low is None or terms.high is None or not self._is_window(terms):
             return (kernel,), ()
-        builder = _Builder(kernel, terms, terms.high[1] - terms.low[1] + 1, names)
+        builder = _WindowKernels(kernel, terms, terms.high[1] - terms.low[1] + 1, names)
         return builder.kernels(), (builder.ends, builder.starts)
 
 
@@ -102,7 +102,7 @@ def _piece(kernel: stripe.Block, along: stripe.Index, start: int, count: int) ->
 
 
 @attrs.define(repr=False)
-class _Builder:
+class _WindowKernels:
     """Builds the kernels of one window.
 
     ``ends`` holds for each term what it and the rest of its block give, ``starts`` what those before it there do.

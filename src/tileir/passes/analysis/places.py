@@ -85,16 +85,16 @@ class Level:
             return -1, view.source
         return self.parent.root(self.parent.view(view.source))
 
-    def place(self, view: Refinement) -> Place | None:
+    def place(self, view: Refinement) -> Origin | None:
         """Return where a view is in the tensor or allocation behind it; None where axes change on the way."""
         access = tuple(affine.substitute(self.values) for affine in view.access)
         if view.direction is Direction.NONE or self.parent is None:
-            return Place((Affine(),) * len(view.access), view.shape.sizes)
+            return Origin((Affine(),) * len(view.access), view.shape.sizes)
         source = self.parent.view(view.source)
         outer = self.parent.place(source)
         if outer is None or not keeps_axes(self.block, view, source):
             return None
-        return Place(tuple(a + b for a, b in zip(outer.access, access, strict=True)), outer.sizes)
+        return Origin(tuple(a + b for a, b in zip(outer.access, access, strict=True)), outer.sizes)
 
     def local(self, value: Affine) -> Affine:
         """Return an absolute value in the indices of this block."""
@@ -116,7 +116,7 @@ class Level:
 
 
 @attrs.frozen
-class Place:
+class Origin:
     """Where a view begins along each axis of a tensor, in counters, and how large that tensor is."""
 
     access: tuple[Affine, ...]

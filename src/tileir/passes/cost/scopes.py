@@ -119,7 +119,7 @@ class Scope:
 
 def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> Scope:
     """Return a kernel as a scope; ``tensors`` holds the memory that it sees, by name."""
-    builder = _Builder()
+    builder = _Numbering()
     views = {
         name: Access(builder.root(name, refinement, inside=False), (), 0, refinement.shape.dtype)
         for name, refinement in tensors.items()
@@ -128,7 +128,7 @@ def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> 
 
 
 @attrs.define(repr=False)
-class _Builder:
+class _Numbering:
     """Numbers loops and roots while it goes down."""
 
     loops: int = 0

@@ -15,10 +15,10 @@ from tileir.core.ops import Aggregation, Op
 from tileir.passes.fusion.row_expressions import (
     ALONG,
     Call,
+    Coordinate,
     Element,
     Elements,
     Number,
-    Place,
     Reduced,
     Sum,
     index_values,
@@ -187,10 +187,10 @@ def _scaled(scores: Scores | None, factor: float) -> Scores | None:
 def _tests(element: Element) -> tuple[Affine, ...] | None:
     """Return affines that are 0 or more exactly where an element is true."""
     match element:
-        case Call(op=op, args=(Place(left), Place(right))) if op in _COMPARED:
+        case Call(op=op, args=(Coordinate(left), Coordinate(right))) if op in _COMPARED:
             sign, step = _COMPARED[op]
             return ((right - left) * sign - step,)
-        case Call(op=op, args=(Place(left), Number(value))) if op in _COMPARED:
+        case Call(op=op, args=(Coordinate(left), Number(value))) if op in _COMPARED:
             sign, step = _COMPARED[op]
             return ((left * -1 + int(value)) * sign - step,) if value == int(value) else None
         case Call(op=Op.BIT_AND, args=(left, right)):

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-Place: TypeAlias = tuple[str, "Affine"]
+Element: TypeAlias = tuple[str, "Affine"]
 """A source, and the address in it of an element."""
 
-_Seen: TypeAlias = "Place | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
+_Seen: TypeAlias = "Element | tuple[str, tuple[Affine, ...], tuple[int, ...]]"
 
 _LONGEST_NAME = 80
 
@@ -76,7 +76,7 @@ class FusionGroup:
     computations: int = attrs.field(init=False)
     reductions: int = attrs.field(init=False)
     nested: list[Block] = attrs.field(init=False)
-    _places: dict[str, Place | None] = attrs.field(init=False)
+    _places: dict[str, Element | None] = attrs.field(init=False)
     _known: dict[_Seen, str] = attrs.field(init=False)
     _partial: set[str] = attrs.field(factory=set, init=False)
     _by_root: dict[str, list[str]] = attrs.field(init=False)
@@ -108,7 +108,7 @@ class FusionGroup:
         for refinement in self.views.values():
             self._register(refinement, _place_of(refinement))
 
-    def _register(self, refinement: Refinement, place: Place | None) -> None:
+    def _register(self, refinement: Refinement, place: Element | None) -> None:
         name = refinement.name
         self._places[name] = place
         if refinement.direction is Direction.NONE:
@@ -138,7 +138,7 @@ class FusionGroup:
         """Whether the box is free to be enumerated in another way: no schedule has marked it."""
         return all(i.is_plain for i in self.indices) and not self.block.location
 
-    def places(self, root: str) -> list[Place | None]:
+    def places(self, root: str) -> list[Element | None]:
         """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""
         return [self._places[name] for name in self._by_root.get(root, ())]
 
@@ -257,14 +257,14 @@ class FusionGroup:
         return name
 
 
-def _place_of(view: Refinement) -> Place | None:
+def _place_of(view: Refinement) -> Element | None:
     """Return what a view shows, if that is one element of the parent that stores overwrite."""
     if view.direction is Direction.NONE or not is_element(view) or view.merges:
         return None
     return view.source, address(view)
 
 
-def _seen_by(view: Refinement, place: Place | None) -> _Seen | None:
+def _seen_by(view: Refinement, place: Element | None) -> _Seen | None:
     """Return what identifies a view but for its extents; None for allocations, and for views that merge.
 
     Of two views of the same tile, one may reach farther over the edge of the tensor than the other.

@@ -23,7 +23,7 @@ from tileir.stripe.ir import Direction, Index, Refinement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tileir.passes.fusion.group import FusionGroup, Place
+    from tileir.passes.fusion.group import Element, FusionGroup
 
 _Corner: TypeAlias = tuple[str, tuple[Affine, ...], tuple[int, ...]]
 """The tensor, where a view of it begins, and its strides."""
@@ -76,7 +76,7 @@ def meet(
     return not sibling or same_layout(first, second, values)
 
 
-def _apart(places: Sequence[Place]) -> bool:
+def _apart(places: Sequence[Element]) -> bool:
     """Return whether no point reaches by one of several places what another point reaches by another one.
 
     So it is where they are some elements apart, as the channels of a pixel are, and the steps of all indices are
@@ -94,7 +94,7 @@ def _substituted(group: FusionGroup, values: Mapping[str, Affine]) -> set[Affine
     return {constraint.substitute(values) for constraint in group.block.constraints}
 
 
-def _moved(place: Place | None, values: Mapping[str, Affine]) -> Place | None:
+def _moved(place: Element | None, values: Mapping[str, Affine]) -> Element | None:
     """Return a place in terms of the indices of the joined box."""
     return None if place is None else (place[0], place[1].substitute(values))
 

@@ -25,7 +25,7 @@ class Number:
 
 
 @attrs.frozen
-class Place:
+class Coordinate:
     """A coordinate."""
 
     affine: Affine
@@ -63,7 +63,7 @@ class Unknown:
     coordinates: tuple[Affine, ...]
 
 
-Element: TypeAlias = Number | Place | Call | Reduced | Sum | Unknown
+Element: TypeAlias = Number | Coordinate | Call | Reduced | Sum | Unknown
 
 _MOST: Final = 64
 """So many elements are looked at for one expression; what is larger is no row of scores."""
@@ -150,7 +150,7 @@ class Elements:
                     scalars[into] = self.at(view.source, tuple(each.substitute(values) for each in view.access))
                     dtypes[into] = view.shape.dtype.is_float
                 case stripe.LoadIndex(affine=affine, into=into, dtype=dtype):
-                    scalars[into], dtypes[into] = Place(affine.substitute(values)), dtype.is_float
+                    scalars[into], dtypes[into] = Coordinate(affine.substitute(values)), dtype.is_float
                 case stripe.Constant(into=into, value=value, dtype=dtype):
                     scalars[into], dtypes[into] = Number(float(value)), dtype.is_float
                 case stripe.Convert(input=name, into=into, dtype=dtype) if dtypes[name] and dtype.is_float:
@@ -166,12 +166,12 @@ class Elements:
         return None
 
 
-def _moved(op: Op, args: tuple[Element, ...]) -> Place | None:
+def _moved(op: Op, args: tuple[Element, ...]) -> Coordinate | None:
     """Return a sum or difference of coordinates and whole numbers as one coordinate; None for anything else."""
     affines = []
     for arg in args:
         match arg:
-            case Place(affine):
+            case Coordinate(affine):
                 affines.append(affine)
             case Number(value) if value == int(value):
                 affines.append(Affine.constant(int(value)))
@@ -179,9 +179,9 @@ def _moved(op: Op, args: tuple[Element, ...]) -> Place | None:
                 return None
     match op, affines:
         case Op.ADD, [left, right]:
-            return Place(left + right)
+            return Coordinate(left + right)
         case Op.SUB, [left, right]:
-            return Place(left - right)
+            return Coordinate(left - right)
         case _:
             return None
 

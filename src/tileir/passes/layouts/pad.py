@@ -77,7 +77,7 @@ class Pad:
             return program
         return with_temporaries(program, statements, added)
 
-    def _plan(self, kernel: Block, sizes: dict[str, TensorShape], written: set[str]) -> _Plan | None:
+    def _plan(self, kernel: Block, sizes: dict[str, TensorShape], written: set[str]) -> _Padding | None:
         """Return how to pad a kernel; None where its meaning would change, or nothing would be gained."""
         term = _Term.of(kernel)
         if term is None or not all(i.is_plain for i in kernel.indices):
@@ -90,7 +90,7 @@ class Pad:
         needless = [*kernel.constraints, *ends]
         if not needless or not all(self._is_neutral(c, term, sizes) for c in needless):
             return None
-        plan = _Plan(ranges, term)
+        plan = _Padding(ranges, term)
         return plan if plan.fits(term.output, sizes) and all(view.shape.elements for view in term.factors) else None
 
     def _rounded(self, kernel: Block, term: _Term) -> tuple[dict[str, int], list[Affine]]:
@@ -158,7 +158,7 @@ class _Term:
 
 
 @attrs.frozen(repr=False)
-class _Plan:
+class _Padding:
     """Ranges of the indices after padding, and the term that is merged at each point."""
 
     ranges: dict[str, int]
@@ -189,7 +189,7 @@ class _Copy:
     neutral: bool | int | float
 
     @classmethod
-    def of(cls, view: Refinement, plan: _Plan, original: TensorShape, names: NameScope) -> _Copy:
+    def of(cls, view: Refinement, plan: _Padding, original: TensorShape, names: NameScope) -> _Copy:
         """Return the tensor that a view needs: all places that it touches, and the whole of the original."""
         reach = plan.reach(view)
         low = [min(0, least) for least, _ in reach]
@@ -230,7 +230,7 @@ class _Copy:
         return fill, copy
 
 
-def _rebased(kernel: Block, plan: _Plan, copies: list[_Copy]) -> Block:
+def _rebased(kernel: Block, plan: _Padding, copies: list[_Copy]) -> Block:
     """Return the kernel over padded tensors, without constraints."""
     moved = {copy.view: copy for copy in copies}
     refinements = []

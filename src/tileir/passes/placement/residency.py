@@ -2,7 +2,7 @@
 
 The scan goes from the last statement to the first. What a statement needs gets a slot there if it has none, and keeps
 it up to the statement that makes it, or up to where it is brought in. Where memory is short, what is needed again
-farthest back gives way and is brought in later. Slots that have become free are used again. This is linear-scan
+farthest back is spilled and brought in later. Slots that have become free are used again. This is linear-scan
 register allocation (Poletto and Sarkar, 1999) with Belady's choice of victims, in the direction in which PlaidML's
 SchedulePass goes: uses are met before definitions, so that only what is needed holds memory.
 
@@ -45,8 +45,8 @@ class Item:
         name: What it is called.
         size: Bytes that it takes, in each bank where it is spread.
         uses: How each statement that touches it does so, by number, rising.
-        given: Whether it has content before the first statement.
-        escapes: Whether its content is needed after the last one.
+        live_in: Whether it has content before the first statement.
+        live_out: Whether its content is needed after the last one.
         merges: Whether it is brought out by merging: then each statement makes a part of its own.
         spread: Whether it lies in all banks.
 
@@ -55,8 +55,8 @@ class Item:
     name: str
     size: int
     uses: Mapping[int, Use]
-    given: bool
-    escapes: bool
+    live_in: bool
+    live_out: bool
     merges: bool = False
     spread: bool = False
     _numbers: tuple[int, ...] = attrs.field(init=False)
@@ -76,19 +76,19 @@ class Item:
         return tuple(number for number in self._numbers if self.uses[number].inside or self.splits(number))
 
     def splits(self, number: int) -> bool:
-        """Return whether no stay lasts over a statement that changes the item outside, or reads changes there.
+        """Return whether no live range goes over a statement that changes the item outside, or reads changes there.
 
-        Where it reads outside what nothing has changed yet, a stay lasts.
+        Where it reads outside what nothing has changed yet, a live range goes on.
         """
         use = self.uses.get(number)
         return use is not None and not use.inside and self._made is not None and self._made <= number
 
     def exists_before(self, number: int) -> bool:
         """Return whether there is content before statement ``number``."""
-        return self.given or (self._made is not None and self._made < number)
+        return self.live_in or (self._made is not None and self._made < number)
 
     def used_before(self, number: int) -> int:
-        """Return the last statement before ``number`` that uses the item inside, or splits its stays; -1 for none."""
+        """Return the last statement before ``number`` that uses the item inside, or splits its range; -1 for none."""
         place = bisect_left(self._shared, number)
         return self._shared[place - 1] if place else -1
 
@@ -99,8 +99,8 @@ class Item:
 
 
 @attrs.define(eq=False)
-class Stay:
-    """A stretch of statements over which an item is in one slot.
+class LiveRange:
+    """A live range: statements over which an item is in one slot.
 
     Attributes:
         item: What is there.
@@ -134,7 +134,7 @@ class Shortage:
 
 def plan(
     items: Sequence[Item], count: int, memory: Memory, window: int, reserved: Mapping[int, Sequence[Slot]]
-) -> tuple[Stay, ...] | tuple[Shortage, ...]:
+) -> tuple[LiveRange, ...] | tuple[Shortage, ...]:
     """Return when and where items are in the inner memory, in the order in which they come there.
 
     Args:
@@ -146,7 +146,7 @@ def plan(
         reserved: Slots that statements use for themselves.
 
     Returns:
-        The stays; or, where statements need more than there is, all of these.
+        The live ranges; or, where statements need more than there is, all of these.
 
     """
     shortages = tuple(_shortages(items, count, memory))
@@ -157,11 +157,11 @@ def plan(
         shortage = scan.visit(number)
         if shortage is not None:
             return (shortage,)
-    stays = sorted(scan.done, key=lambda stay: (stay.first, stay.item.name))
-    for stay in stays:
-        stay.uses.sort()
-    _store(stays)
-    return tuple(stays)
+    ranges = sorted(scan.done, key=lambda live: (live.first, live.item.name))
+    for live in ranges:
+        live.uses.sort()
+    _store(ranges)
+    return tuple(ranges)
 
 
 def _shortages(items: Sequence[Item], count: int, memory: Memory) -> Iterable[Shortage]:
@@ -188,8 +188,8 @@ class _Scan:
     memory: Memory
     window: int
     reserved: Mapping[int, Sequence[Slot]]
-    done: list[Stay] = attrs.field(factory=list, init=False)
-    _live: dict[str, Stay] = attrs.field(factory=dict, init=False)
+    done: list[LiveRange] = attrs.field(factory=list, init=False)
+    _live: dict[str, LiveRange] = attrs.field(factory=dict, init=False)
     _by_statement: dict[int, list[Item]] = attrs.field(factory=dict, init=False)
     _bank: int = attrs.field(default=0, init=False)
 
@@ -203,32 +203,32 @@ class _Scan:
         used = self._by_statement.get(number, [])
         wanted = [item for item in used if item.uses[number].inside]
         held = self.reserved.get(number, ())
-        for stay in tuple(self._live.values()):
-            if stay.item.splits(number) or any(stay.slot.meets(slot) for slot in held):
-                self._close(stay, number + 1)
+        for live in tuple(self._live.values()):
+            if live.item.splits(number) or any(live.slot.meets(slot) for slot in held):
+                self._close(live, number + 1)
         if not self._admit(wanted, number):
             total = sum(item.size for item in wanted)
             return Shortage(number, total, max(wanted, key=lambda item: item.size))
         for item in wanted:
-            stay = self._live[item.name]
-            stay.uses.append(number)
+            live = self._live[item.name]
+            live.uses.append(number)
             if item.merges or not item.uses[number].reads or not item.exists_before(number):
-                self._close(stay, None)
+                self._close(live, None)
         self._bring_in(number)
         return None
 
     def _bring_in(self, number: int) -> None:
-        """End, going back, the stays that no earlier statement shares and that have begun early enough."""
-        for stay in tuple(self._live.values()):
-            before = stay.item.used_before(number)
-            shared = before >= 0 and stay.item.uses[before].inside
-            if number == 0 or (not shared and (stay.uses[-1] - number >= self.window or before == number - 1)):
-                self._close(stay, number)
+        """End, going back, the live ranges that no earlier statement shares and that have begun early enough."""
+        for live in tuple(self._live.values()):
+            before = live.item.used_before(number)
+            shared = before >= 0 and live.item.uses[before].inside
+            if number == 0 or (not shared and (live.uses[-1] - number >= self.window or before == number - 1)):
+                self._close(live, number)
 
-    def _close(self, stay: Stay, load_before: int | None) -> None:
-        del self._live[stay.item.name]
-        stay.load_before = load_before
-        self.done.append(stay)
+    def _close(self, live: LiveRange, load_before: int | None) -> None:
+        del self._live[live.item.name]
+        live.load_before = load_before
+        self.done.append(live)
 
     def _admit(self, wanted: Sequence[Item], number: int) -> bool:
         """Give a slot to all items that a statement wants; False where that is not possible."""
@@ -244,20 +244,20 @@ class _Scan:
 
     def _admit_anew(self, wanted: Sequence[Item], number: int) -> bool:
         """Give slots in an empty memory: what later statements share has its place by chance in the way."""
-        for stay in tuple(self._live.values()):
-            if stay.uses:
-                self._close(stay, number + 1)
+        for live in tuple(self._live.values()):
+            if live.uses:
+                self._close(live, number + 1)
             else:
-                del self._live[stay.item.name]
+                del self._live[live.item.name]
         ordered = sorted(wanted, key=lambda item: (-item.size, item.name))
         return all(self._open(item, number) for item in ordered)
 
     def _open(self, item: Item, number: int) -> bool:
-        """Begin a stay, if there is room, preferably where nothing has just been or is about to be."""
-        taken = [stay.slot for stay in self._live.values()]
+        """Begin a live range, if there is room, preferably where nothing has just been or is about to be."""
+        taken = [live.slot for live in self._live.values()]
         taken.extend(self.reserved.get(number, ()))
-        latest = takewhile(lambda stay: stay.first <= number + self.window + 1, reversed(self.done))
-        recent = [stay.slot for stay in latest if stay.first <= number + self.window]
+        latest = takewhile(lambda live: live.first <= number + self.window + 1, reversed(self.done))
+        recent = [live.slot for live in latest if live.first <= number + self.window]
         for before in range(max(0, number - self.window), number):
             recent.extend(self.reserved.get(before, ()))
         slot = None
@@ -266,33 +266,33 @@ class _Scan:
         if slot is None:
             return False
         self._bank = (slot.bank + 1) % self.memory.banks
-        self._live[item.name] = Stay(item, slot)
+        self._live[item.name] = LiveRange(item, slot)
         return True
 
-    def _victim(self, number: int, kept: set[str]) -> Stay | None:
-        """Return the stay that costs least to end: one that is brought in anyway, or is used farthest back."""
-        others = [stay for stay in self._live.values() if stay.item.name not in kept]
-        return min(others, key=lambda stay: (stay.item.used_before(number), stay.item.name), default=None)
+    def _victim(self, number: int, kept: set[str]) -> LiveRange | None:
+        """Return the live range to spill, at least cost: one that is brought in anyway, or is used farthest back."""
+        others = [live for live in self._live.values() if live.item.name not in kept]
+        return min(others, key=lambda live: (live.item.used_before(number), live.item.name), default=None)
 
 
-def _store(stays: Iterable[Stay]) -> None:
-    """Decide after which statement each stay is brought out: where what it made is needed outside."""
-    by_item: dict[str, list[Stay]] = {}
-    for stay in stays:
-        by_item.setdefault(stay.item.name, []).append(stay)
+def _store(ranges: Iterable[LiveRange]) -> None:
+    """Decide after which statement each live range is spilled: where what it made is needed outside."""
+    by_item: dict[str, list[LiveRange]] = {}
+    for live in ranges:
+        by_item.setdefault(live.item.name, []).append(live)
     for own in by_item.values():
-        for stay, following in zip(own, [*own[1:], None], strict=True):
-            written = [number for number in stay.uses if stay.item.uses[number].writes]
-            if written and (stay.item.merges or _is_needed(stay, written[-1], following)):
-                stay.store_after = written[-1]
+        for live, following in zip(own, [*own[1:], None], strict=True):
+            written = [number for number in live.uses if live.item.uses[number].writes]
+            if written and (live.item.merges or _is_needed(live, written[-1], following)):
+                live.store_after = written[-1]
 
 
-def _is_needed(stay: Stay, written: int, following: Stay | None) -> bool:
-    """Return whether what a stay made is needed where it comes from."""
+def _is_needed(live: LiveRange, written: int, following: LiveRange | None) -> bool:
+    """Return whether what a live range made is needed where it comes from."""
     end = following.uses[0] if following is not None else None
-    if any(not stay.item.uses[number].inside for number in stay.item.between(written, end)):
+    if any(not live.item.uses[number].inside for number in live.item.between(written, end)):
         return True
-    return stay.item.escapes if following is None else following.load_before is not None
+    return live.item.live_out if following is None else following.load_before is not None
 
 
 ALL_BANKS: Final = -1

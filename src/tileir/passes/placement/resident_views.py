@@ -186,8 +186,8 @@ def _resident(
         return None
     spread = view.bank_dim is not None and banks > 1
     slot = slot_for(view, banks if spread else 1)
-    escapes = _escapes(aliases, view, lasting)
-    item = Item(view.name, byte_size(slot), uses, view.direction.reads, escapes, merging, spread)
+    live_out = _live_out(aliases, view, lasting)
+    item = Item(view.name, byte_size(slot), uses, view.direction.reads, live_out, merging, spread)
     return Resident(view, slot, item, filled)
 
 
@@ -245,7 +245,7 @@ def _merged(aliases: Aliases, view: Refinement) -> Iterator[str]:
             yield symbol
 
 
-def _escapes(aliases: Aliases, view: Refinement, lasting: Container[str]) -> bool:
+def _live_out(aliases: Aliases, view: Refinement, lasting: Container[str]) -> bool:
     """Return whether what is written to a view is needed behind the block."""
     behind = aliases.view(view.name)
     if _is_main(aliases) and behind is not None:  # nothing runs behind it: only results are needed

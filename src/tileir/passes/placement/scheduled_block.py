@@ -12,7 +12,7 @@ from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.placement.locate import is_at, location, with_views_at
-from tileir.passes.placement.residency import ALL_BANKS, Item, Memory, Shortage, Slot, Stay, Use, plan
+from tileir.passes.placement.residency import ALL_BANKS, Item, LiveRange, Memory, Shortage, Slot, Use, plan
 from tileir.passes.placement.resident_views import Resident, identity, locals_of, residents
 from tileir.passes.placement.transfers import Transfers, redirected, slot_for
 from tileir.poly.affine import Affine
@@ -42,7 +42,7 @@ class ScheduledBlock:
     aliases: Aliases
     lasting: frozenset[str]
     faults: list[Diagnostic]
-    _slots: dict[int, Refinement] = attrs.field(factory=dict, init=False)  # by identity of the stay
+    _slots: dict[int, Refinement] = attrs.field(factory=dict, init=False)  # by identity of the live range
     _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of what statements allocate
 
     def build(self) -> Block:
@@ -57,17 +57,17 @@ class ScheduledBlock:
             return block
         views = {resident.item.name: resident for resident in found}
         items = [*(resident.item for resident in found), *self._items_of_locals()]
-        stays = plan(items, len(block.statements), self._memory, options.window, self._reserved())
-        kept = [stay for stay in stays if isinstance(stay, Stay)]
-        if len(kept) < len(stays) or not kept:
-            self.faults.extend(self._fault(stay) for stay in stays if isinstance(stay, Shortage))
+        ranges = plan(items, len(block.statements), self._memory, options.window, self._reserved())
+        kept = [live for live in ranges if isinstance(live, LiveRange)]
+        if len(kept) < len(ranges) or not kept:
+            self.faults.extend(self._fault(live) for live in ranges if isinstance(live, Shortage))
             return block
         names = NameScope.of(r.name for r in block.refinements)
-        for stay in kept:
-            if stay.item.name in views:
-                self._slots[id(stay)] = self._slot(views[stay.item.name], stay.slot, names)
-        self._places = {stay.item.name: self._placed(stay.slot) for stay in kept if stay.item.name not in views}
-        statements = self._statements([stay for stay in kept if stay.item.name in views], views)
+        for live in kept:
+            if live.item.name in views:
+                self._slots[id(live)] = self._slot(views[live.item.name], live.slot, names)
+        self._places = {live.item.name: self._placed(live.slot) for live in kept if live.item.name not in views}
+        statements = self._statements([live for live in kept if live.item.name in views], views)
         used = {name for s in statements for name in (*views_read(s), *views_written(s))}
         homes = tuple(r for r in block.refinements if r.name in used or r.name not in views)
         new = attrs.evolve(block, refinements=(*homes, *self._slots.values()), statements=statements)
@@ -108,7 +108,7 @@ class ScheduledBlock:
         for number, statement in enumerate(self.aliases.scope.block.statements):
             for order, allocation in enumerate(locals_of(statement, self.options.mem_loc)):
                 uses = {number: Use(reads=False, writes=True)}
-                yield Item(_local_name(number, order), byte_size(allocation), uses, given=False, escapes=False)
+                yield Item(_local_name(number, order), byte_size(allocation), uses, live_in=False, live_out=False)
 
     def _placed(self, slot: Slot) -> tuple[Location, int]:
         """Return where a slot is."""
@@ -141,21 +141,21 @@ class ScheduledBlock:
         name = names.fresh(f"{resident.view.name}_{where[-1].name.lower()}")
         return attrs.evolve(resident.slot, name=name, location=where, offset=offset)
 
-    def _statements(self, stays: list[Stay], views: dict[str, Resident]) -> tuple[Statement, ...]:
+    def _statements(self, ranges: list[LiveRange], views: dict[str, Resident]) -> tuple[Statement, ...]:
         """Return the statements in their order, with transfers before and behind them."""
         block = self.aliases.scope.block
         before: dict[int, list[Statement]] = {}
         behind: dict[int, list[Statement]] = {}
-        slots: dict[int, dict[str, Stay]] = {}
-        for stay in stays:
-            view, slot = views[stay.item.name].view, self._slots[id(stay)]
-            if stay.load_before is not None:
-                before.setdefault(stay.load_before, []).append(self._transfers.swap_in(view, slot))
-            if stay.store_after is not None:
-                behind.setdefault(stay.store_after, []).append(self._transfers.swap_out(view, slot))
-            for number in stay.uses:
-                slots.setdefault(number, {})[view.name] = stay
-                if views[stay.item.name].filled:
+        slots: dict[int, dict[str, LiveRange]] = {}
+        for live in ranges:
+            view, slot = views[live.item.name].view, self._slots[id(live)]
+            if live.load_before is not None:
+                before.setdefault(live.load_before, []).append(self._transfers.swap_in(view, slot))
+            if live.store_after is not None:
+                behind.setdefault(live.store_after, []).append(self._transfers.swap_out(view, slot))
+            for number in live.uses:
+                slots.setdefault(number, {})[view.name] = live
+                if views[live.item.name].filled:
                     fill = Special("fill", (), (slot.name,), (("value", identity(view)),))
                     before.setdefault(number, []).append(fill)
         result: list[Statement] = []
@@ -171,11 +171,11 @@ class ScheduledBlock:
         places = {id(allocation): self._places.get(_local_name(number, order)) for order, allocation in found}
         return _with_places(statement, places) if places else statement
 
-    def _statement(self, statement: Statement, stays: dict[str, Stay], views: dict[str, Resident]) -> Statement:
-        if not isinstance(statement, Block) or not stays:
+    def _statement(self, statement: Statement, ranges: dict[str, LiveRange], views: dict[str, Resident]) -> Statement:
+        if not isinstance(statement, Block) or not ranges:
             return statement if not statement.deps else attrs.evolve(statement, deps=())
-        filled = {self._slots[id(stay)].name for name, stay in stays.items() if views[name].filled}
-        moved = {name: (views[name].view, self._slots[id(stay)]) for name, stay in stays.items()}
+        filled = {self._slots[id(live)].name for name, live in ranges.items() if views[name].filled}
+        moved = {name: (views[name].view, self._slots[id(live)]) for name, live in ranges.items()}
         new = redirected(statement, moved)
         return _merging(new, filled)
 

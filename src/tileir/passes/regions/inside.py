@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.text.names import NameScope
+from tileir.passes.analysis.rows import Rows, rows_written
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.rewrites.canonicalise import simplified
+from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, leaf
 from tileir.schedule.reindex import reindexed
@@ -61,6 +64,26 @@ def divided(kernel: stripe.Block, index: stripe.Index, low: int, high: int) -> t
     outside = Affine.of({side.name: size - ends, place.name: 1}, 0 if low else high)
     within = attrs.evolve(index, range=high - low)
     return _over(kernel, index, (within,), Affine.index(name) + low), _over(kernel, index, (side, place), outside)
+
+
+def affine_rows(kernel: stripe.Block, strides: Mapping[str, int]) -> tuple[Rows | None, tuple[stripe.Block, ...]]:
+    """Return the rows of a kernel in which places do not depend on the row, and kernels for the others.
+
+    Those that cut off columns at the border go over all rows.
+    """
+    rows = rows_written(kernel, strides)
+    if rows is None:
+        return None, (kernel,)
+    low, high = inside(rows.index, computed_tests(kernel), kernel.ranges)
+    if (low, high) == (0, rows.index.range):
+        return rows, ()
+    if low >= high:
+        return None, (kernel,)
+    parts = divided(kernel, rows.index, low, high)
+    within, outside = (simplified(decided(part)) for part in parts)
+    left = () if outside is None else (outside,)
+    found = None if within is None else rows_written(within, strides)
+    return (found, left) if found is not None else (None, (kernel,))
 
 
 def _over(kernel: stripe.Block, index: stripe.Index, new: tuple[stripe.Index, ...], value: Affine) -> stripe.Block:

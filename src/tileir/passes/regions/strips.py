@@ -15,12 +15,11 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.analysis.rows import Rows, rows_seen, rows_touched, rows_written, writing
+from tileir.passes.analysis.rows import Rows, rows_seen, rows_touched, writing
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.expansion import called_block
-from tileir.passes.regions.inside import divided, inside
+from tileir.passes.regions.inside import affine_rows, divided
 from tileir.passes.rewrites.canonicalise import simplified
-from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.schedule.remarks import Refused, refused, remark
@@ -200,7 +199,7 @@ class _Scan:
         for number in sorted(numbers):
             kernel = self.statements[number]
             assert isinstance(kernel, Block)  # it writes
-            rows, outside = _affine_rows(kernel, strides)
+            rows, outside = affine_rows(kernel, strides)
             edges.extend(outside)
             if rows is not None:
                 kernels[number] = rows
@@ -284,7 +283,7 @@ class _Scan:
             if stage is not stages[0] and not kept:
                 self.gone.update(stage.strides)
         members = sorted(set[int]().union(*(stage.numbers for stage in stages)))
-        strips = _Builder(stages, cut, self._temporaries(stages, cut), Tags.of(**{STRIP: members[0]}))
+        strips = _StripKernels(stages, cut, self._temporaries(stages, cut), Tags.of(**{STRIP: members[0]}))
         self._replaced.update(dict.fromkeys(members, ()))
         self._replaced[members[0]] = (*before, *strips.kernels())
         self._done.update(members)
@@ -326,26 +325,6 @@ def _rows_of(stage: _Stage, kernel: Block) -> Iterator[tuple[int, int]]:
         yield from rows_touched(kernel, tensor, stride)
 
 
-def _affine_rows(kernel: Block, strides: Mapping[str, int]) -> tuple[Rows | None, tuple[Block, ...]]:
-    """Return the rows of a kernel in which places do not depend on the row, and kernels for the others.
-
-    Those that cut off columns at the border go over all rows.
-    """
-    rows = rows_written(kernel, strides)
-    if rows is None:
-        return None, (kernel,)
-    low, high = inside(rows.index, computed_tests(kernel), kernel.ranges)
-    if (low, high) == (0, rows.index.range):
-        return rows, ()
-    if low >= high:
-        return None, (kernel,)
-    parts = divided(kernel, rows.index, low, high)
-    within, outside = (simplified(decided(part)) for part in parts)
-    left = () if outside is None else (outside,)
-    found = None if within is None else rows_written(within, strides)
-    return (found, left) if found is not None else (None, (kernel,))
-
-
 def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
     """Return which rows of a stage a strip needs, less those of the strip; None where some are not known."""
     low, high = 0, 0
@@ -366,7 +345,7 @@ def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
 
 
 @attrs.frozen(repr=False)
-class _Builder:
+class _StripKernels:
     """Builds the kernels of one group over its strips."""
 
     stages: Sequence[_Stage]

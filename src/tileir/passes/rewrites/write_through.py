@@ -56,7 +56,7 @@ class WriteThrough:
 
 
 @attrs.frozen
-class _Place:
+class _Part:
     """Where in an output a temporary lies."""
 
     output: str
@@ -81,7 +81,7 @@ class _Scan:
     touching: Mapping[str, Sequence[int]]
     temporaries: frozenset[str]
     outputs: frozenset[str]
-    moved: dict[str, _Place] = attrs.field(factory=dict, init=False)
+    moved: dict[str, _Part] = attrs.field(factory=dict, init=False)
     gone: set[int] = attrs.field(factory=set, init=False)
 
     @classmethod
@@ -105,7 +105,7 @@ class _Scan:
             return
         read, written = copy
         offsets = self._offsets(kernel, read, written)
-        place = _Place(written.source, ()) if written.source in self.outputs else self.moved.get(written.source)
+        place = _Part(written.source, ()) if written.source in self.outputs else self.moved.get(written.source)
         touching = self.touching[read.source]
         if offsets is None or place is None or read.source not in self.temporaries or touching[-1] != number:
             return
@@ -117,7 +117,7 @@ class _Scan:
         ):
             return
         outer = place.offsets or (0,) * len(offsets)
-        self.moved[read.source] = _Place(place.output, tuple(a + b for a, b in zip(outer, offsets, strict=True)))
+        self.moved[read.source] = _Part(place.output, tuple(a + b for a, b in zip(outer, offsets, strict=True)))
         self.gone.add(number)
 
     def _offsets(self, kernel: Block, read: Refinement, written: Refinement) -> tuple[int, ...] | None:

@@ -23,7 +23,7 @@ SORTED_TEMPORARIES: Final = 1024
 
 
 @attrs.frozen
-class Place:
+class Offset:
     """Where a temporary lies: ``offset`` bytes into a block."""
 
     block: int
@@ -43,7 +43,7 @@ class Placement:
     """
 
     sizes: tuple[int, ...]
-    places: Mapping[str, Place]
+    places: Mapping[str, Offset]
     temporary_bytes: int
 
     @property
@@ -126,13 +126,13 @@ def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Lif
     return sorted(lives, key=lambda life: (life.first, -life.nbytes, life.name))
 
 
-def _in_one_block(lives: Sequence[_Life], alignment: int) -> tuple[dict[str, Place], int]:
+def _in_one_block(lives: Sequence[_Life], alignment: int) -> tuple[dict[str, Offset], int]:
     """Place the largest ones first, each into the gap between those that live with it that wastes least.
 
     Greedy by size is the better heuristic of Pisarchyk and Lee, "Efficient memory management for deep neural net
     inference" (2020).
     """
-    places: dict[str, Place] = {}
+    places: dict[str, Offset] = {}
     by_size = len(lives) <= SORTED_TEMPORARIES or any(life.uses for life in lives)
     placed: list[_Life] = []
     end = 0
@@ -145,7 +145,7 @@ def _in_one_block(lives: Sequence[_Life], alignment: int) -> tuple[dict[str, Pla
             if other.overlaps(life)
         )
         offset = _best_gap(taken, life.nbytes, alignment)
-        places[life.name] = Place(0, offset, life.nbytes)
+        places[life.name] = Offset(0, offset, life.nbytes)
         placed.append(life)
         end = max(end, offset + life.nbytes)
     return places, end
@@ -170,11 +170,11 @@ class _Block:
     last_use: int
 
 
-def _in_blocks(lives: Sequence[_Life]) -> tuple[tuple[int, ...], dict[str, Place]]:
+def _in_blocks(lives: Sequence[_Life]) -> tuple[tuple[int, ...], dict[str, Offset]]:
     """Give each temporary the free block that wastes least: the smallest that is large enough, else the largest."""
     numbers = count()
     blocks: list[_Block] = []
-    places: dict[str, Place] = {}
+    places: dict[str, Offset] = {}
     for life in lives:
         free = [block for block in blocks if block.last_use < life.first]
         large = [block for block in free if block.size >= life.nbytes]
@@ -186,5 +186,5 @@ def _in_blocks(lives: Sequence[_Life]) -> tuple[tuple[int, ...], dict[str, Place
             block = _Block(next(numbers), life.nbytes, life.last)
             blocks.append(block)
         block.size, block.last_use = max(block.size, life.nbytes), life.last
-        places[life.name] = Place(block.number, 0, life.nbytes)
+        places[life.name] = Offset(block.number, 0, life.nbytes)
     return tuple(block.size for block in blocks), places

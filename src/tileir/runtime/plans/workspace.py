@@ -27,7 +27,7 @@ from tileir.semtree.launches import counted_turns, turns_while
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tileir.runtime.plans.placement import Place
+    from tileir.runtime.plans.placement import Offset
 
 
 @attrs.frozen(eq=False)
@@ -142,7 +142,7 @@ class Layout:
     buffers: int
     constants: Mapping[int, Memory]
     sizes: tuple[int, ...]
-    places: Mapping[int, Place]
+    places: Mapping[int, Offset]
     ends: tuple[int, ...]
     writers: Mapping[int, tuple[int, ...]]
 
@@ -345,7 +345,7 @@ def copied(executor: Executor[Any], array: Operand) -> Memory:
     return memory
 
 
-def _part(executor: Executor[Any], block: Memory, place: Place) -> Memory:
+def _part(executor: Executor[Any], block: Memory, place: Offset) -> Memory:
     """Return the memory of one temporary; plans place several into one block only where that can be divided."""
     if place.nbytes in (0, block.nbytes):  # devices have no empty parts
         return block

@@ -104,7 +104,7 @@ class Fuse:
         if first.size != second.size:
             return refused("TR749", first=first.size, second=second.size)
         for use, leaf, other, other_leaf in _meetings(first, second, sources):
-            if _meets(_Place(use, leaf, first), _Place(other, other_leaf, second), around):
+            if _meets(_LoopUse(use, leaf, first), _LoopUse(other, other_leaf, second), around):
                 return refused("TR750", first=first.name, second=second.name, memory=use.root)
         return None
 
@@ -121,7 +121,7 @@ def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator
 
 
 @attrs.frozen(repr=False)
-class _Place:
+class _LoopUse:
     """A use in a leaf below a loop."""
 
     use: Use
@@ -133,7 +133,7 @@ class _Place:
         return {each.name: each.size for each in walk((self.loop,)) if isinstance(each, Loop)}
 
 
-def _meets(one: _Place, other: _Place, around: tuple[Loop, ...]) -> bool:
+def _meets(one: _LoopUse, other: _LoopUse, around: tuple[Loop, ...]) -> bool:
     """Return whether two uses may touch one element in different iterations of their loops.
 
     Exact for accesses and tests with whole coefficients, by integer programming; True where that is not decided.

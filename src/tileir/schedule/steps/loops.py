@@ -200,9 +200,9 @@ class Jam:
         """Return the tree with the loops around each of the leaves below them."""
         if not self.loops:
             return refused("TR708", loops="")
-        return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._jammed(loop))
+        return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._moved_inwards(loop))
 
-    def _jammed(self, loop: Loop) -> Replaced | Refused:
+    def _moved_inwards(self, loop: Loop) -> Replaced | Refused:
         chain = chain_of(loop, self.loops)
         if isinstance(chain, Refused):
             return chain

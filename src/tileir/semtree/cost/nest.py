@@ -86,7 +86,7 @@ class Nest:
     @classmethod
     def of(cls, kernel: KernelFunction) -> Nest:
         """Return the loops of a kernel that obeys the rules."""
-        builder = _Builder(kernel, Ranges.of(kernel))
+        builder = _LoopCollector(kernel, Ranges.of(kernel))
         grid = builder.kernel()
         return cls(grid, {loop.number: loop.trips for loop in grid.walk()}, builder.depends)
 
@@ -109,7 +109,7 @@ def _moves_with(expr: Expr, depends: Mapping[str, frozenset[int]]) -> frozenset[
 
 
 @attrs.define(repr=False)
-class _Builder:
+class _LoopCollector:
     """Collects loops in the order of the text."""
 
     kernel_: KernelFunction

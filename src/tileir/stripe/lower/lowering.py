@@ -20,7 +20,7 @@ from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.reduce import lower_reduce
 from tileir.stripe.lower.scan import lower_scan
 from tileir.stripe.lower.storage import ZERO, Storage
-from tileir.stripe.places import Place, Places
+from tileir.stripe.places import IndirectIndex, Places
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
     Argsort,
@@ -189,7 +189,7 @@ def _gather(builder: ProgramBuilder, operation: Gather) -> None:
     builder.add(kernel, operation, Tags.of("gather"))
 
 
-def _place(builder: ProgramBuilder, operation: Gather, leading: Shape, size: int) -> Place | None:
+def _place(builder: ProgramBuilder, operation: Gather, leading: Shape, size: int) -> IndirectIndex | None:
     """Return the places of a gather in parts, if coordinates decide more than nothing and all of them are inside."""
     if operation.indices in builder.storage.constants:
         return None

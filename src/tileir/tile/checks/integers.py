@@ -24,7 +24,7 @@ from tileir.tile.ir import (
     Statement,
     Unary,
 )
-from tileir.tile.traversal import Place, expressions, walk
+from tileir.tile.traversal import Role, expressions, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def sizing_inputs(function: Function) -> frozenset[str]:
     found: set[str] = set()
     for statement in reversed(function.statements):
         for place, root in expressions(statement):
-            everything = place is not Place.VALUE or (isinstance(statement, Assignment) and statement.name in found)
+            everything = place is not Role.VALUE or (isinstance(statement, Assignment) and statement.name in found)
             found.update(_names(root) if everything else _in_constant_arguments(root))
         if isinstance(statement, Scan):
             found.update(_passed_on(statement))

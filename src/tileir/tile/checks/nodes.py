@@ -9,7 +9,7 @@ import attrs
 from tileir.core.errors import Diagnostic
 from tileir.tile.ir import Call, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
-from tileir.tile.traversal import Place, expressions, walk_with_depth
+from tileir.tile.traversal import Role, expressions, walk_with_depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,9 @@ class Nodes:
     A name comes with the position of its statement, too.
     """
 
-    names: list[tuple[int, Place, Name]] = attrs.field(factory=list)
-    calls: list[tuple[Place, Call]] = attrs.field(factory=list)
-    indices: list[tuple[Place, IndexName]] = attrs.field(factory=list)
+    names: list[tuple[int, Role, Name]] = attrs.field(factory=list)
+    calls: list[tuple[Role, Call]] = attrs.field(factory=list)
+    indices: list[tuple[Role, IndexName]] = attrs.field(factory=list)
     numbers: list[IntLiteral | FloatLiteral] = attrs.field(factory=list)
     too_deep: list[Span | None] = attrs.field(factory=list)
 

@@ -25,7 +25,7 @@ from tileir.tile.ir import (
     Statement,
     Unary,
 )
-from tileir.tile.traversal import Place, children, expressions, index_names, walk
+from tileir.tile.traversal import Role, children, expressions, index_names, walk
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -138,7 +138,7 @@ def _unused_inputs(
 
 def _cancelled(statement: Contraction) -> Iterator[Diagnostic]:
     for place, root in expressions(statement):
-        if place is Place.POLYNOMIAL and not isinstance(root, IndexName):
+        if place is Role.POLYNOMIAL and not isinstance(root, IndexName):
             for name in dict.fromkeys(index.name for index in index_names(root)):
                 if _coefficient(root, name) == 0:
                     span = next(index.span for index in index_names(root) if index.name == name)

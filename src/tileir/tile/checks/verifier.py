@@ -18,7 +18,7 @@ from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.functions import advice, builtin
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
-from tileir.tile.traversal import Place, dimensions, expressions, index_names
+from tileir.tile.traversal import Role, dimensions, expressions, index_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,7 +152,7 @@ def check_defined(checked: Checked) -> Iterator[Diagnostic]:
                 origin = "a step reads nothing but its inputs: pass it to the scan, and make it an input of the step"
                 yield Diagnostic("TIL201", f"{name!r} is defined around the scan only; {origin}", span)
                 continue
-            if place is not Place.VALUE:
+            if place is not Role.VALUE:
                 origin = f"a dimension is named by an input, as in A[{name}]"
             message = f"{name!r} is not defined; {origin}"
             yield Diagnostic("TIL201", message, span, _similar(name, checked.scope))
@@ -206,13 +206,13 @@ def check_constants(checked: Checked) -> Iterator[Diagnostic]:
     """Check that sizes, bounds, polynomials and the constant arguments of functions are known when compiling."""
     where = "sizes, bounds and index polynomials need"
     for _, place, name in checked.nodes.names:
-        if place is not Place.VALUE and checked.scope.is_tensor(name.name):
+        if place is not Role.VALUE and checked.scope.is_tensor(name.name):
             yield _not_constant(name, where)
     for place, call in checked.nodes.calls:
         function = builtin(call.function)
         if function is None:
             continue
-        if place is Place.CONSTANT and not function.folds:
+        if place is Role.CONSTANT and not function.folds:
             yield _not_constant(call, where)
         if function.constants is not None:
             for argument in call.arguments[function.constants :]:
@@ -236,7 +236,7 @@ def check_calls(checked: Checked) -> Iterator[Diagnostic]:
 def check_index_places(checked: Checked) -> Iterator[Diagnostic]:
     """Check that index variables stand in index polynomials only."""
     for place, index in checked.nodes.indices:
-        if place is not Place.POLYNOMIAL:
+        if place is not Role.POLYNOMIAL:
             message = f"{index.name!r} is an index variable, which stands only in index polynomials"
             yield Diagnostic("TIL203", message, index.span)
 
@@ -245,7 +245,7 @@ def check_polynomials(checked: Checked) -> Iterator[Diagnostic]:
     """Check that index polynomials are affine, with integers, dimensions and indices."""
     for statement in checked.function.statements:
         for place, root in expressions(statement):
-            if place is Place.POLYNOMIAL and not isinstance(root, IndexName):
+            if place is Role.POLYNOMIAL and not isinstance(root, IndexName):
                 yield from check_affine(root)
 
 
@@ -336,16 +336,16 @@ def _tensor_name(name: str, span: Span | None) -> Iterator[Diagnostic]:
         yield Diagnostic("TIL211", f"no tensor or dimension can be called {name!r}: {_SPELLING}", span)
 
 
-def _names(checked: Checked) -> Iterator[tuple[int, Place, str, Span | None]]:
+def _names(checked: Checked) -> Iterator[tuple[int, Role, str, Span | None]]:
     """Yield every use of a tensor or dimension: position of its statement, where in it, name and place."""
     for position, place, node in checked.nodes.names:
         yield position, place, node.name, node.span
     for position, statement in enumerate(checked.function.statements):
         if isinstance(statement, Contraction):
             for access in statement.inputs:
-                yield position, Place.VALUE, access.tensor, _name_of(access)
+                yield position, Role.VALUE, access.tensor, _name_of(access)
             if statement.default is not None:
-                yield position, Place.VALUE, statement.default.name, statement.default.span
+                yield position, Role.VALUE, statement.default.name, statement.default.span
 
 
 def _name_of(access: Access) -> Span | None:

@@ -16,7 +16,16 @@ from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.coverage import covers
 from tileir.typed.derivatives import extrema, products
-from tileir.typed.derivatives.summation import Place, Points, Reading, aggregate, domain_of, incoming, is_bare, spread
+from tileir.typed.derivatives.summation import (
+    Destination,
+    Points,
+    Reading,
+    aggregate,
+    domain_of,
+    incoming,
+    is_bare,
+    spread,
+)
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Access, Constraint, Contraction
 from tileir.typed.rules import contraction_types
@@ -55,9 +64,9 @@ class ContractionSite:
         return cls(algebra, operation, operands, False, Points.of(operation, [t.shape for t in operands]))
 
     @property
-    def result(self) -> Place:
+    def result(self) -> Destination:
         """Where the contraction writes."""
-        return Place(self.operation.output, self.operation.shape)
+        return Destination(self.operation.output, self.operation.shape)
 
     @property
     def is_distinct(self) -> bool:
@@ -68,9 +77,9 @@ class ContractionSite:
         known = {name for access in accesses for polynomial in access for name in polynomial.indices}
         return known == self.points.names and not unbounded_indices(accesses)
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> Destination:
         """Return where it reads an operand."""
-        return Place(self.operation.inputs[position].indices, self.operands[position].shape)
+        return Destination(self.operation.inputs[position].indices, self.operands[position].shape)
 
     def value(self, position: int) -> Tensor:
         """Return the value of an operand."""
@@ -193,7 +202,7 @@ class ContractionSite:
                 return self._terms_of_points()
             (name,) = polynomial.indices
             sizes[name] = min(size, sizes.get(name, size))
-        place = Place(tuple(map(Affine.index, sizes)), tuple(sizes.values()))
+        place = Destination(tuple(map(Affine.index, sizes)), tuple(sizes.values()))
         within = tuple(c for c in operation.constraints if set(c.polynomial.indices) <= sizes.keys())
         accesses = tuple(access.indices for access in operation.inputs)
         return _Terms(place, accesses, within, operation.output, operation.constraints)
@@ -208,7 +217,7 @@ class ContractionSite:
         output, *accesses = domain.accesses
         points = tuple(map(Affine.index, ranges))
         indices = tuple(dict.fromkeys((*(p for p in output if p in points), *points)))
-        place = Place(indices, tuple(ranges[p.indices[0]] for p in indices))
+        place = Destination(indices, tuple(ranges[p.indices[0]] for p in indices))
         return _Terms(place, tuple(accesses), constraints, output, constraints)
 
     def _part(self, operation: Contraction, operands: tuple[Tensor, ...]) -> ContractionSite:
@@ -229,7 +238,7 @@ class _Terms:
 
     """
 
-    place: Place
+    place: Destination
     accesses: tuple[tuple[Affine, ...], ...]
     constraints: tuple[Constraint, ...]
     output: tuple[Affine, ...]

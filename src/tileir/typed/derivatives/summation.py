@@ -48,7 +48,7 @@ class Reading:
 
 
 @attrs.frozen
-class Place:
+class Destination:
     """Where an aggregate goes: one polynomial for each axis of ``shape``."""
 
     indices: tuple[Affine, ...]
@@ -96,7 +96,7 @@ class Points:
         return any(size == 0 or (p.is_constant and not _holds(p, size)) for p, size in self.axes)
 
 
-def incoming(tensor: Tensor, place: Place) -> Reading:
+def incoming(tensor: Tensor, place: Destination) -> Reading:
     """Return how a tensor that broadcasts to the shape of ``place`` is read there: by the axes that it has."""
     lead = len(place.shape) - len(tensor.shape)
     indices = (
@@ -109,7 +109,7 @@ def incoming(tensor: Tensor, place: Place) -> Reading:
 def aggregate(
     algebra: Algebra,
     points: Points,
-    place: Place,
+    place: Destination,
     readings: Sequence[Reading],
     combination: Combination,
     aggregation: Aggregation = Aggregation.SUM,
@@ -196,7 +196,7 @@ def _implied(axis: Axis, present: Iterable[Axis]) -> bool:
     return any(p == axis[0] and size <= axis[1] for p, size in present)
 
 
-def _narrowed(points: Points, place: Place, readings: Sequence[Reading]) -> tuple[Points, Place]:
+def _narrowed(points: Points, place: Destination, readings: Sequence[Reading]) -> tuple[Points, Destination]:
     """Leave out axes of ``place`` along which all elements are equal, since nothing else knows their index."""
     used = [name for reading in readings for p in reading.indices for name in p.indices]
     used.extend(name for p, size in points.axes if (p, size) not in place.axes for name in p.indices)
@@ -208,13 +208,13 @@ def _narrowed(points: Points, place: Place, readings: Sequence[Reading]) -> tupl
     while axes and axes[0] == (Affine(), 1):
         axes.pop(0)
     kept = attrs.evolve(points, axes=tuple(axis for axis in points.axes if axis not in alike))
-    return kept, Place(tuple(p for p, _ in axes), tuple(size for _, size in axes))
+    return kept, Destination(tuple(p for p, _ in axes), tuple(size for _, size in axes))
 
 
 def _elementwise(
     algebra: Algebra,
     points: Points,
-    place: Place,
+    place: Destination,
     readings: Sequence[Reading],
     combination: Combination,
     _: Aggregation,
@@ -256,7 +256,7 @@ def alike(emission: Emission, tensors: Sequence[Tensor]) -> list[Tensor]:
     return [emission.cast(tensor, dtype) for tensor in tensors]
 
 
-def _fitted(reading: Reading, place: Place) -> Shape | None:
+def _fitted(reading: Reading, place: Destination) -> Shape | None:
     """Return the shape in which what is read broadcasts to ``place``: its axes are some of those, in order."""
     shape = [1] * len(place.shape)
     next_axis = 0
@@ -274,7 +274,7 @@ def _fitted(reading: Reading, place: Place) -> Shape | None:
 def _factored(
     algebra: Algebra,
     points: Points,
-    place: Place,
+    place: Destination,
     readings: Sequence[Reading],
     combination: Combination,
     aggregation: Aggregation,
@@ -301,7 +301,7 @@ def _factored(
     return None
 
 
-def _is_covered(points: Points, place: Place) -> bool:
+def _is_covered(points: Points, place: Destination) -> bool:
     """Return whether surely every element of ``place`` has a point."""
     constraints = [(c.polynomial, c.bound) for c in points.constraints]
     accesses = [place.indices, [p for p, _ in points.axes]]

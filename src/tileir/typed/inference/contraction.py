@@ -13,7 +13,7 @@ from tileir.poly.coverage import injective
 from tileir.tile import ir as tile
 from tileir.tile.checks.polynomial_rules import in_polynomial
 from tileir.tile.ir import BinaryOperator, Expr
-from tileir.tile.traversal import Place, children, expressions, index_names
+from tileir.tile.traversal import Role, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import check_storage, common_dtype, scalar
 from tileir.typed.inference.expressions import bottom_up
@@ -156,7 +156,7 @@ def _index_faults(node: Contraction, statement: tile.Contraction) -> Iterator[Di
 
 def _index_variables(statement: tile.Contraction) -> Iterator[tile.IndexName]:
     for place, root in expressions(statement):
-        if place is Place.POLYNOMIAL:
+        if place is Role.POLYNOMIAL:
             yield from index_names(root)
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
     """Return the tree of a kernel; ``elements`` holds the size of the tensor behind each root."""
-    return _Builder.of(nest, tiles, elements).kernel()
+    return _ContractionKernel.of(nest, tiles, elements).kernel()
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Builder:
+class _ContractionKernel:
     """Builds one kernel."""
 
     nest: Nest
@@ -44,7 +44,7 @@ class _Builder:
     inner: stripe.Index  # step of a thread within it
 
     @classmethod
-    def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _Builder:
+    def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _ContractionKernel:
         """Choose names and the grid of a kernel."""
         names = nest.taken_names()
         row = "row" if tiles.row is None else tiles.row.name
@@ -164,8 +164,8 @@ class _Builder:
         extents = (self.tiles.parts, self.tiles.height, self.tiles.width)
         return allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
 
-    def _shared(self, use: Use, found: stripe.Refinement) -> _Place:
-        return _Place(use, found, self._row, self._column)
+    def _shared(self, use: Use, found: stripe.Refinement) -> _Accumulator:
+        return _Accumulator(use, found, self._row, self._column)
 
     def _copied(self, source: Use, target: Use) -> Node:
         return merge_block(source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self.own)
@@ -241,7 +241,7 @@ class _Builder:
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Place:
+class _Accumulator:
     """The elements of local memory in which threads merge one result."""
 
     use: Use

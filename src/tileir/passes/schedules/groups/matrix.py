@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, cut_rows, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, cut_rows, piece_of, swizzle_of
 from tileir.passes.schedules.groups.matrix_results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
@@ -34,13 +34,13 @@ _SWATH: Final = 8
 """So many rows of groups run side by side, column by column: what they read stays in the cache that all share."""
 
 
-def build(nest: Nest, plan: Plan) -> Node:
+def build(nest: Nest, plan: MatrixTiling) -> Node:
     """Return the tree of a kernel."""
-    return _Builder.of(nest, plan).kernel()
+    return _MatrixKernel.of(nest, plan).kernel()
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Builder:
+class _MatrixKernel:
     """Builds one kernel.
 
     ``team`` numbers threads by rows above, rows and columns of tiles, and then by ``lanes``, one index for each run of
@@ -50,7 +50,7 @@ class _Builder:
     """
 
     nest: Nest
-    plan: Plan
+    plan: MatrixTiling
     names: NameScope
     grid: tuple[stripe.Index, ...]
     starts: dict[str, Affine]
@@ -61,7 +61,7 @@ class _Builder:
     step: stripe.Index
 
     @classmethod
-    def of(cls, nest: Nest, plan: Plan) -> _Builder:
+    def of(cls, nest: Nest, plan: MatrixTiling) -> _MatrixKernel:
         """Choose names and the grid of a kernel."""
         names = nest.taken_names()
         row, column = plan.left.index.name, plan.right.index.name
@@ -367,13 +367,13 @@ def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], d
     return Use(name, stage.name, access, stage.shape.strides, use.dtype, direction)
 
 
-def _runs(runs: Iterable[Run], plan: Plan) -> list[Run]:
+def _runs(runs: Iterable[Run], plan: MatrixTiling) -> list[Run]:
     """Return runs of a layout, the highest first, cut where rows of a fragment go on along the index above."""
     bit = plan.across.bit_length() - 1
     return [part for run in reversed(tuple(runs)) for part in reversed(cut_rows(run, bit))]
 
 
-def _is_above(run: Run, plan: Plan) -> bool:
+def _is_above(run: Run, plan: MatrixTiling) -> bool:
     """Return whether a run numbers places along the index above."""
     return run.axis == "m" and 1 << run.bit >= plan.across
 
@@ -387,7 +387,7 @@ def _word(run: Run) -> str:
     return "pair" if _neighbours(run) else "half" if run.count == 1 else "part"
 
 
-def _pairs(nest: Nest, plan: Plan) -> bool:
+def _pairs(nest: Nest, plan: MatrixTiling) -> bool:
     """Return whether what follows the reduction can be done for the neighbours that a thread holds at a time."""
     pair = next((run.extent for run in plan.fragment.sums.element_runs() if _neighbours(run)), 1)
     column = plan.right.index

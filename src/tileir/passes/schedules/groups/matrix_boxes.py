@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
 from tileir.stripe.instructions import Copy
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _Axis:
     box: int
 
 
-def boxes(plan: Plan, ranges: Mapping[str, int]) -> tuple[Copy, Copy] | str:
+def boxes(plan: MatrixTiling, ranges: Mapping[str, int]) -> tuple[Copy, Copy] | str:
     """Return how both inputs are copied as boxes, the left one first; else what keeps one from that, as a word.
 
     ``ranges`` are those of the indices of the kernel and of its reduction.
@@ -51,14 +51,14 @@ def boxes(plan: Plan, ranges: Mapping[str, int]) -> tuple[Copy, Copy] | str:
     return right if isinstance(right, str) else (left, right)
 
 
-def are_whole_lines(plan: Plan) -> bool:
+def are_whole_lines(plan: MatrixTiling) -> bool:
     """Return whether rows of both inputs begin where lines of the cache do, so that a row of a box lies in one."""
     uses = (plan.left.use, plan.right.use)
     steps = [step * use.dtype.itemsize for use in uses for step in use.strides if step != 1]
     return all(step % _LINE == 0 for step in steps)
 
 
-def _box(panel: Panel, plan: Plan, ranges: Mapping[str, int]) -> Copy | str:
+def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> Copy | str:
     if plan.tests(panel):
         return "constraints"
     axes = _axes(panel, plan, ranges)
@@ -79,7 +79,7 @@ def _box(panel: Panel, plan: Plan, ranges: Mapping[str, int]) -> Copy | str:
     return Copy(*(tuple(getattr(axis, name) for axis in axes) for name in ("box", "extent", "stride")))
 
 
-def _axes(panel: Panel, plan: Plan, ranges: Mapping[str, int]) -> list[_Axis] | str:
+def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> list[_Axis] | str:
     """Return the axes of the tensor, the outermost first; the order of those of the tile is that in local memory."""
     sizes = {panel.index.name: plan.columns if panel is plan.right else plan.across, plan.loop.name: plan.depth}
     tile = [panel.index.name]
@@ -103,5 +103,5 @@ def _axes(panel: Panel, plan: Plan, ranges: Mapping[str, int]) -> list[_Axis] | 
     return axes
 
 
-def _own(panel: Panel, plan: Plan) -> int:
+def _own(panel: Panel, plan: MatrixTiling) -> int:
     return plan.columns if panel is plan.right else plan.rows

@@ -19,7 +19,7 @@ from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix import build
 from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes
 from tileir.passes.schedules.groups.matrix_panels import panels, tops
-from tileir.passes.schedules.groups.matrix_plan import Panel, Plan, groups_of, is_readable, reads_local, tallest
+from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, groups_of, is_readable, reads_local, tallest
 from tileir.passes.schedules.groups.matrix_results import staged_bytes
 from tileir.poly.affine import total
 from tileir.schedule.nest import Nest, Segment, emit, product
@@ -90,7 +90,7 @@ class MatrixContraction:
             facts = (*facts, ("no_boxes", found) if isinstance(found, str) else ("boxes", True))
         return Done((emit(build(nest, plan), kernel),), facts)
 
-    def _plan(self, nest: Nest, sizes: Mapping[str, int]) -> Plan | Refused:
+    def _plan(self, nest: Nest, sizes: Mapping[str, int]) -> MatrixTiling | Refused:
         """Choose the indices and the sizes of tiles of a product; refused where instructions do not fit them.
 
         ``sizes`` holds the elements of each input.
@@ -117,7 +117,7 @@ class MatrixContraction:
         repeats = product(i.range for i in segment.loops if i is not loop)
         right = self._with_axes(found[1], loop, constrained)
         plans = [
-            Plan(
+            MatrixTiling(
                 self._with_axes(left, loop, constrained),
                 right,
                 loop,
@@ -131,7 +131,7 @@ class MatrixContraction:
         ]
         said: list[Refused] = []
         plans = _fitting_ones((_against_constraints(nest, plan, sizes) or plan for plan in plans), said)
-        fitting: list[Plan] = []
+        fitting: list[MatrixTiling] = []
         for fragment in fragments:
             if fitting and fragment.a.where is not Where.LOCAL:
                 break  # those that read local memory are faster wherever they fit
@@ -142,14 +142,14 @@ class MatrixContraction:
         best = min(fitting, key=lambda each: self._cost(nest, each), default=None)
         return strongest(said) if best is None else self._far_ahead(nest, best)
 
-    def _far_ahead(self, nest: Nest, plan: Plan) -> Plan:
+    def _far_ahead(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
         """Return the plan with more copies under way where few groups do long sums: these wait for memory alone."""
         if plan.boxes is not None or plan.stages < max(2, self.stages) or groups_of(nest, plan) > _FEW * self.groups:
             return plan
         most = min(_AHEAD_BYTES, self.local_bytes) // plan.stage_bytes
         return attrs.evolve(plan, stages=max(plan.stages, min(most, plan.steps // _LONG)))
 
-    def _fitting(self, nest: Nest, plan: Plan) -> Plan | Refused:
+    def _fitting(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling | Refused:
         """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
         fragment, loop = plan.fragment, plan.loop
         if loop.range * _SHORTEST < fragment.mnk[2]:
@@ -172,7 +172,7 @@ class MatrixContraction:
             wide //= 2
         return attrs.evolve(panel, along_loop=along is loop, lanes=wide)
 
-    def _sized(self, nest: Nest, plan: Plan) -> Plan | None:
+    def _sized(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling | None:
         """Return the plan with the largest tile of which there are enough, else with the smallest one."""
         found = None
         (unit, side, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
@@ -199,7 +199,7 @@ class MatrixContraction:
                 return tile
         return found
 
-    def _moved(self, nest: Nest, plan: Plan) -> Plan:
+    def _moved(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
         """Return the plan with how its inputs come to local memory, and its results from there."""
         room = staged_bytes(nest, plan) + _BARRIERS
         found = self._boxes(nest, plan)
@@ -211,13 +211,13 @@ class MatrixContraction:
         fits = plan.stages * plan.stage_bytes + room <= self.local_bytes // plan.beside
         return attrs.evolve(plan, staged=fits and room > _BARRIERS)
 
-    def _boxes(self, nest: Nest, plan: Plan) -> tuple[Copy, Copy] | str:
+    def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[Copy, Copy] | str:
         """Return how inputs are copied as boxes, or a word for why they are not."""
         if not self.boxes or plan.rows * plan.columns < self.boxes or plan.stages == 1:
             return "tile"
         return boxes(plan, {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)})
 
-    def _cost(self, nest: Nest, plan: Plan) -> int:
+    def _cost(self, nest: Nest, plan: MatrixTiling) -> int:
         """Return about how long groups take, as many at a time as keep the device busy, in products of elements.
 
         What a step reads costs as much as so many products of each row and column: on an H200, tiles of 64 columns
@@ -227,7 +227,7 @@ class MatrixContraction:
         read = _PARTED_COST if self.boxes and not are_whole_lines(plan) else _READ_COST
         return waves * (plan.rows * plan.columns + read * (plan.rows + plan.columns))
 
-    def _deep(self, plan: Plan) -> Plan | None:
+    def _deep(self, plan: MatrixTiling) -> MatrixTiling | None:
         """Return the plan with the deepest steps of which enough fit local memory; None where none do."""
         found = None
         for size in _DEPTH_BYTES:
@@ -356,7 +356,7 @@ def _against_operands(segment: Segment) -> Refused | None:
     return None if sources == loads else refused("TR424", operands=" ".join(multiplied.inputs))
 
 
-def _against_constraints(nest: Nest, plan: Plan, sizes: Mapping[str, int]) -> Refused | None:
+def _against_constraints(nest: Nest, plan: MatrixTiling, sizes: Mapping[str, int]) -> Refused | None:
     """Return which index of a constraint keeps tiles from being copied without it, or steps from being added at once.
 
     A tile is copied under the constraints that speak of its own elements; under other ones all of it has to be inside
@@ -377,9 +377,9 @@ def _against_constraints(nest: Nest, plan: Plan, sizes: Mapping[str, int]) -> Re
     return None
 
 
-def _fitting_ones(plans: Iterable[Plan | Refused], said: list[Refused]) -> list[Plan]:
+def _fitting_ones(plans: Iterable[MatrixTiling | Refused], said: list[Refused]) -> list[MatrixTiling]:
     """Return the plans among some; ``said`` gets why others are none."""
-    result: list[Plan] = []
+    result: list[MatrixTiling] = []
     for plan in plans:
         if isinstance(plan, Refused):
             said.append(plan)

@@ -46,7 +46,7 @@ class Panel:
 
 
 @attrs.frozen(eq=False)
-class Plan:
+class MatrixTiling:
     """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
 
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
@@ -167,12 +167,12 @@ def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
     return shift, (pieces - 1) * piece
 
 
-def reads_local(plan: Plan) -> bool:
+def reads_local(plan: MatrixTiling) -> bool:
     """Return whether the fragment reads local memory itself."""
     return plan.fragment.a.where is Where.LOCAL
 
 
-def is_readable(plan: Plan) -> bool:
+def is_readable(plan: MatrixTiling) -> bool:
     """Return whether the fragment can read its factors where tiles are staged, as far as it reads local memory."""
     fragment = plan.fragment
     for panel, extent, operand in ((plan.left, plan.rows, fragment.a), (plan.right, plan.columns, fragment.b)):
@@ -186,12 +186,12 @@ def is_readable(plan: Plan) -> bool:
     return True
 
 
-def tallest(plan: Plan) -> int:
+def tallest(plan: MatrixTiling) -> int:
     """Return how many rows a tile can use."""
     return plan.left.index.range * (1 if plan.above is None else plan.above.range)
 
 
-def groups_of(nest: Nest, plan: Plan) -> int:
+def groups_of(nest: Nest, plan: MatrixTiling) -> int:
     """Return how many groups there are."""
     extents = {plan.left.index.name: plan.across, plan.right.index.name: plan.columns}
     if plan.above is not None:

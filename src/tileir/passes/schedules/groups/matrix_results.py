@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.passes.schedules.groups.matrix_plan import Plan
+    from tileir.passes.schedules.groups.matrix_plan import MatrixTiling
 
 _LINE: Final = 128
 """Bytes of the rows that lie in local memory at a time: those of all banks."""
@@ -39,7 +39,7 @@ _PIECE: Final = 8
 """Columns after which a thread has its next ones."""
 
 
-def staged_bytes(nest: Nest, plan: Plan) -> int:
+def staged_bytes(nest: Nest, plan: MatrixTiling) -> int:
     """Return the bytes through which results of a tile are written; 0 where they are written as threads hold them."""
     fragment, column = plan.fragment, plan.right.index
     written = sch.written_uses(nest)
@@ -73,14 +73,14 @@ class Results:
 
     """
 
-    plan: Plan
+    plan: MatrixTiling
     out: Use
     stage: stripe.Refinement
     turn: stripe.Index
     inner: stripe.Index
 
     @classmethod
-    def of(cls, nest: Nest, plan: Plan, names: NameScope) -> Results:
+    def of(cls, nest: Nest, plan: MatrixTiling, names: NameScope) -> Results:
         """Choose names."""
         (out,) = sch.written_uses(nest)
         width = _LINE // out.dtype.itemsize

@@ -14,7 +14,7 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.registers.cost import Plan, overlapping
+from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges
 from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, unrolled
 from tileir.passes.schedules.registers.selected import selecting, tests_of_tile
@@ -35,22 +35,22 @@ _PACKED_ROWS: Final = 32
 """Fewest rows of a group that packs a panel for itself."""
 
 
-def kernels(nest: Nest, plan: Plan, threads: int) -> Iterator[Node]:
+def kernels(nest: Nest, plan: Tiling, threads: int) -> Iterator[Node]:
     """Yield a kernel for the full panels, and one for each width of the columns that are left over.
 
     Where panels alone would not keep ``threads`` threads busy, rows are shared out as well.
     """
-    builder = Builder(nest, plan, nest.taken_names())
+    builder = TileBlocks(nest, plan, nest.taken_names())
     for piece in column_pieces(plan):
         yield builder.kernel(piece, threads)
 
 
-def nested(nest: Nest, plan: Plan, names: NameScope) -> tuple[Node, ...]:
+def nested(nest: Nest, plan: Tiling, names: NameScope) -> tuple[Node, ...]:
     """Return blocks that run all points of a nest in serial loops, for a kernel that has loops around it.
 
     Accesses may depend on indices of that kernel; ``names`` holds all its names.
     """
-    builder = Builder(nest, plan, names)
+    builder = TileBlocks(nest, plan, names)
     return tuple(builder.serial(piece) for piece in column_pieces(plan))
 
 
@@ -64,7 +64,7 @@ class Piece:
     lanes: int
 
 
-def column_pieces(plan: Plan) -> Iterator[Piece]:
+def column_pieces(plan: Tiling) -> Iterator[Piece]:
     """Yield the runs of columns that have tiles of a width of their own."""
     width = plan.columns * plan.lanes
     count, left = divmod(plan.vector.range, width)
@@ -114,11 +114,11 @@ class Chunk:
 
 
 @attrs.frozen
-class Builder:
+class TileBlocks:
     """Builds the blocks of one plan."""
 
     nest: Nest
-    plan: Plan
+    plan: Tiling
     names: NameScope
 
     @cached_property

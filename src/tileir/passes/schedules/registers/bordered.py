@@ -32,7 +32,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.inside import inside
 from tileir.passes.schedules.registers.blocks import nested
-from tileir.passes.schedules.registers.cost import Limits, Plan, choose, may_overlap
+from tileir.passes.schedules.registers.cost import Limits, Tiling, choose, may_overlap
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
@@ -184,7 +184,7 @@ def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe
     return Node(grid, (planes.memory,), (*planes.copies(lanes, names), *tiles))
 
 
-def _suits(plan: Plan | Refused, vector: str) -> TypeGuard[Plan]:
+def _suits(plan: Tiling | Refused, vector: str) -> TypeGuard[Tiling]:
     """Return whether a plan has its lanes along an index, and its sums in registers all the while."""
     return not isinstance(plan, Refused) and plan.vector.name == vector and plan.visit is None and not plan.packed
 

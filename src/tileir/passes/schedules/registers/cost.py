@@ -73,7 +73,7 @@ class Rows:
 
 
 @attrs.frozen
-class Plan:
+class Tiling:
     """How to tile one kernel.
 
     Attributes:
@@ -103,7 +103,7 @@ class Plan:
 
 def choose(
     nest: Nest, limits: Limits, shapes: Mapping[str, stripe.TensorShape], *, overlaps: bool = True
-) -> Plan | Refused:
+) -> Tiling | Refused:
     """Return the cheapest plan; where no index can have a vector's lanes, why the longest one cannot.
 
     ``shapes`` holds those of the tensor behind each root, as far as they are known. ``overlaps`` allows the last
@@ -111,7 +111,7 @@ def choose(
     """
     constrained = sch.constrained_indices(nest)
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
-    best: Plan | None = None
+    best: Tiling | None = None
     said: list[tuple[int, Refused]] = []
     for index in nest.indices:
         used = min(lanes, sch.power_of_two_below(index.range))
@@ -235,7 +235,7 @@ class _Candidate:
         overlaps = overlaps and may_overlap(nest)
         return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, whole, overlaps)
 
-    def best(self) -> Plan | Refused:
+    def best(self) -> Tiling | Refused:
         """Return the cheapest tile; refused where the registers hold none."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
         visits = self._visits()
@@ -253,7 +253,7 @@ class _Candidate:
         apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
         cost += apart + self._packing(packed)
         registers = self.limits.registers
-        return Plan(self.vector, self.lanes, columns, rows, packed, registers, cost, self.overlaps, visit=visit)
+        return Tiling(self.vector, self.lanes, columns, rows, packed, registers, cost, self.overlaps, visit=visit)
 
     def _visits(self) -> dict[int, Visit | None]:
         """Return how tiles cut the reduction, by the columns that they have; None where they do not."""

@@ -19,12 +19,12 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tileir.passes.schedules.registers.cost import Plan
+    from tileir.passes.schedules.registers.cost import Tiling
     from tileir.schedule.nest import Nest, Segment, Use
     from tileir.stripe import ir as stripe
 
 
-def with_dots(nest: Nest, plan: Plan, fragments: Collection[str]) -> tuple[Nest, Plan]:
+def with_dots(nest: Nest, plan: Tiling, fragments: Collection[str]) -> tuple[Nest, Tiling]:
     """Return a nest and its plan with dot products by one of ``fragments``; both as they are where none fits."""
     reducing = [segment for segment in nest.segments if segment.loops]
     if len(reducing) != 1:
@@ -64,7 +64,9 @@ def _factors(nest: Nest, segment: Segment, vector: str) -> tuple[Use, Use] | Non
     return still, moved
 
 
-def _split_index(nest: Nest, segment: Segment, plan: Plan, factors: tuple[Use, Use], terms: int) -> stripe.Index | None:
+def _split_index(
+    nest: Nest, segment: Segment, plan: Tiling, factors: tuple[Use, Use], terms: int
+) -> stripe.Index | None:
     """Return the loop whose neighbours become the terms of dot products."""
     still, moved = factors
     constrained = sch.constrained_indices(nest)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.passes.kernels.schedule import constrained_indices, part, present, reads_of
-from tileir.passes.schedules.registers.cost import Limits, Plan, choose
+from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.steps import left_out
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, leaf, product
@@ -32,7 +32,7 @@ def has_edges(nest: Nest) -> bool:
     return not constrained_indices(nest).isdisjoint(index.name for index in nest.indices)
 
 
-def bears_edges(nest: Nest, plan: Plan, limits: Limits, percent: int) -> bool:
+def bears_edges(nest: Nest, plan: Tiling, limits: Limits, percent: int) -> bool:
     """Return whether one kernel is about as fast as several would be for a nest that has edges.
 
     Several are one for the points that no constraint leaves out, and others in which points take half as long again.

@@ -17,8 +17,8 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit
-from tileir.passes.schedules.registers.blocks import Builder, Chunk, Piece, Split, column_pieces
-from tileir.passes.schedules.registers.cost import Limits, Plan, panel_uses
+from tileir.passes.schedules.registers.blocks import Chunk, Piece, Split, TileBlocks, column_pieces
+from tileir.passes.schedules.registers.cost import Limits, Tiling, panel_uses
 from tileir.passes.schedules.registers.panels import Columns, ordered_loops, panel
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
@@ -53,7 +53,7 @@ _LEAST_PANELS: Final = 8
 """Fewest panels, which threads share: that there are fewer threads must not change in which order sums are added."""
 
 
-def is_streamed(nest: Nest, plan: Plan, limits: Limits) -> bool:
+def is_streamed(nest: Nest, plan: Tiling, limits: Limits) -> bool:
     """Return whether a nest is a product of few rows and a large operand that nothing else keeps near.
 
     How many threads there are does not matter: sums are added up in the same order on any number.
@@ -75,7 +75,7 @@ def is_streamed(nest: Nest, plan: Plan, limits: Limits) -> bool:
     return nbytes > 2 * limits.panel_bytes and sums_bytes <= limits.cache_bytes // 2
 
 
-def _streamed_operand(nest: Nest, plan: Plan) -> Use | None:
+def _streamed_operand(nest: Nest, plan: Tiling) -> Use | None:
     """Return the one operand of a reduction with one loop that lanes run along, or None."""
     reductions = [segment for segment in nest.segments if segment.loops]
     if len(reductions) != 1 or plan.term is not None or len(nest.allocations) != 1:
@@ -103,12 +103,12 @@ class _Sums:
         return attrs.evolve(use, root=self.memory.name, access=access, strides=self.memory.shape.strides, sizes=())
 
 
-def streamed_kernels(nest: Nest, plan: Plan, threads: int, most_bytes: int) -> Iterator[Node]:
+def streamed_kernels(nest: Nest, plan: Tiling, threads: int, most_bytes: int) -> Iterator[Node]:
     """Yield a kernel for each width of columns.
 
     Where the plan has no visit, the sums of a group take at most ``most_bytes``.
     """
-    builder = Builder(nest, plan, nest.taken_names())
+    builder = TileBlocks(nest, plan, nest.taken_names())
     visit = plan.visit
     if visit is None:
         (loop,) = sch.the_reduction(nest).loops
@@ -117,7 +117,7 @@ def streamed_kernels(nest: Nest, plan: Plan, threads: int, most_bytes: int) -> I
         yield _streamed(builder, piece, visit, threads, most_bytes)
 
 
-def _streamed(builder: Builder, piece: Piece, visit: Visit, threads: int, most_bytes: int) -> Node:
+def _streamed(builder: TileBlocks, piece: Piece, visit: Visit, threads: int, most_bytes: int) -> Node:
     own = {i.name for i in builder.outside()}
     outside = [i.bound(Binding.GRID) for i in builder.nest.indices if i.name in own]
     within = [i for i in builder.nest.indices if i.name not in own and i.name != builder.plan.vector.name]
@@ -182,7 +182,7 @@ class _Phases:
     Where the visit has panels, they are packed; one that is the whole reduction leaves its sums in registers.
     """
 
-    builder: Builder
+    builder: TileBlocks
     visit: Visit
     within: Sequence[stripe.Index]
     chunks: Mapping[str, Chunk]

@@ -10,7 +10,7 @@ import attrs
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
-from tileir.passes.kernels.jam import is_merge, jammed
+from tileir.passes.kernels.unroll_and_jam import is_merge, unroll_and_jam
 from tileir.passes.regions.strips import STRIP
 from tileir.passes.schedules.vectors.untested import untested
 from tileir.poly.affine import Affine
@@ -138,7 +138,7 @@ class Vectorise:
             per_group, inner = vectors if row is not None else max(1, size // lanes), (within,)
             values = [Affine.of({block: rows}) + number for number in range(rows)]
             sources = {r.name: r.source for r in nest.kernel.refinements}
-            together = None if row is None else jammed(nest.segments[0], row.name, values, sources)
+            together = None if row is None else unroll_and_jam(nest.segments[0], row.name, values, sources)
             shape = _Vectors(name, lanes, names, within, row is not None, together)
         elif not others or (vector.range > self.chunk and STRIP not in nest.kernel.tags):
             # One group takes whole rows while rows are short, else a part of one row.

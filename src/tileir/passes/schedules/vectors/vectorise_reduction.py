@@ -10,7 +10,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.stagger import staggered
+from tileir.passes.kernels.pipelined_rows import pipelined
 from tileir.passes.regions.inside import cut, span_inside
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import identity_of
@@ -50,13 +50,13 @@ class VectoriseReduction:
         nest = reduction_nest(kernel)
         if isinstance(nest, Refused):
             return nest
-        nest = self._cut(staggered(nest, self.rows))
+        nest = self._cut(pipelined(nest, self.rows))
         found = {n: self._index(nest, s) for n, s in enumerate(nest.segments) if s.loops}
         chosen = {n: i for n, i in found.items() if not isinstance(i, Refused)}
         if not chosen:
             return strongest([why for why in found.values() if isinstance(why, Refused)])
         facts = (("loops", len(found)), ("vectorised", len(chosen)), ("lanes", self._lanes(nest)))
-        return Done((emit(_Builder(self, nest).kernel(chosen), kernel),), facts)
+        return Done((emit(_ReductionKernel(self, nest).kernel(chosen), kernel),), facts)
 
     def _cut(self, nest: Nest) -> Nest:
         """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
@@ -138,7 +138,7 @@ def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: i
 
 
 @attrs.define(repr=False)
-class _Builder:
+class _ReductionKernel:
     """Builds one kernel."""
 
     options: VectoriseReduction

@@ -27,7 +27,9 @@ MERGES = Tags.of("merges")
 """Marks operations that merge the terms of an aggregate, whose order is free."""
 
 
-def jammed(segment: Segment, index: str, values: Sequence[Affine], sources: Mapping[str, str]) -> Segment | None:
+def unroll_and_jam(
+    segment: Segment, index: str, values: Sequence[Affine], sources: Mapping[str, str]
+) -> Segment | None:
     """Return a segment that does for all ``values`` of an index what ``segment`` does for one of them.
 
     ``sources`` holds the tensor that each root of a use shows. None where no two of their aggregates have several terms

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-def staggered(nest: Nest, rows: int) -> Nest:
+def pipelined(nest: Nest, rows: int) -> Nest:
     """Return a nest whose points are ``rows`` points of ``nest``, with loop number n of one beside n + 1 of the next.
 
     The very same nest where it has no two loops over equal ranges, or no index that ``rows`` divides.

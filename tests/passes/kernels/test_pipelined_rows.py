@@ -7,7 +7,7 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.passes.kernels.stagger import staggered
+from tileir.passes.kernels.pipelined_rows import pipelined
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.schedule.nest import Nest
@@ -32,7 +32,7 @@ def softmax(rows: int) -> Nest:
 def test_each_row_is_one_loop_behind_the_one_before() -> None:
     nest = softmax(8)
     loops = [segment for segment in nest.segments if segment.loops]
-    beside = staggered(nest, 2)
+    beside = pipelined(nest, 2)
     counts = [len(segment.statements) for segment in beside.segments if segment.loops]
     first, second, third = (len(segment.statements) for segment in loops)
     assert counts == [first, second + first, third + second, third]
@@ -42,5 +42,5 @@ def test_each_row_is_one_loop_behind_the_one_before() -> None:
 
 def test_rows_that_no_pair_can_be_made_of_stay_as_they_are() -> None:
     nest = softmax(7)
-    assert staggered(nest, 2) is nest
-    assert staggered(nest, 1) is nest
+    assert pipelined(nest, 2) is nest
+    assert pipelined(nest, 1) is nest
