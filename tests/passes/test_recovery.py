@@ -16,6 +16,8 @@ from tileir.stripe.ir import Block, Program
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.passes.base import Pass
+
 COPY = """
 block [i:4]:4 ( // copy
   in I[i] fp32:I(1):(1):4 B
@@ -140,3 +142,16 @@ def test_a_pass_must_return_a_program() -> None:
     with pytest.raises(TileError, match="'wrong' returned a value of type NoneType: return a Program") as caught:
         run((Wrong(),), PROGRAM)
     assert [fault.code for fault in caught.value.diagnostics] == ["TIL549"]
+
+
+def test_a_lowered_program_is_checked_where_a_pass_fails() -> None:
+    assert run_without_failing((Mark(), Mark()), PROGRAM, lowered=True) == (Mark()(PROGRAM), ())
+    after, (left_out,) = run_without_failing((Forget(), Mark()), PROGRAM, lowered=True)
+    assert after == Mark()(PROGRAM)
+    assert left_out.label == "forget"
+
+
+@pytest.mark.parametrize("step", [Mark(), Raise(lambda: KeyError("k"))], ids=["works", "raises"])
+def test_a_fault_of_the_lowering_is_none_of_a_pass(step: Pass) -> None:
+    with pytest.raises(VerifyError):
+        run_without_failing((step,), Forget()(PROGRAM), lowered=True)

@@ -158,7 +158,7 @@ def compile_stages(
         if dump is not None:
             scheduled = run(steps, program, dump=dump)
         elif tolerant:
-            scheduled, skipped = run_without_failing(steps, program)
+            scheduled, skipped = run_without_failing(steps, program, lowered=graph is not None)
         else:
             scheduled = run_at_once(steps, program)
         if skipped:

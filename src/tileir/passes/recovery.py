@@ -31,22 +31,33 @@ class Skipped:
         return self.problem if self.label is None else f"the pass {self.label!r} was left out: {self.problem}"
 
 
-def run_without_failing(passes: Iterable[Pass], program: Program) -> tuple[Program, tuple[Skipped, ...]]:
+def run_without_failing(
+    passes: Iterable[Pass], program: Program, *, lowered: bool = False
+) -> tuple[Program, tuple[Skipped, ...]]:
     """Return what a pipeline makes of a program without the passes that fail or break the rules of Stripe, and these.
 
     Each pass that is left out leaves the program as it was before. A refusal, which is a :class:`TileError` of the
     pass itself, is none of these failures.
+
+    Args:
+        passes: The pipeline.
+        program: What it is applied to.
+        lowered: Whether the program comes from the lowering, and not from somebody who may have it wrong: it is then
+            checked only where a pass fails, to tell whose fault that is.
 
     Raises:
         VerifyError: The program was not valid.
         TileError: A pass refuses the program, as ``schedule`` does where data do not fit a memory.
         MemoryError: As it comes.
     """
-    verify_program(program)
+    if not lowered:
+        verify_program(program)
     steps = tuple(passes)
     outcome = unchecked(steps, program)
     if isinstance(outcome, Program):
         return outcome, ()
+    if lowered:
+        verify_program(program)
     skipped: list[Skipped] = []
     for position, step in enumerate(steps):
         failed = len(skipped)
