@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import attrs
 import llvmlite
 import llvmlite.binding as llvm
 
+from tileir.core.distributions import version_of
 from tileir_cuda.architectures import Architecture
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emitter import emit
@@ -44,7 +44,7 @@ class CudaCompiler:
     def identity(self) -> str:
         """Versions, architecture and options: everything beside the kernels that PTX depends on."""
         parts = (
-            f"tileir-{version('tileir')}",
+            f"tileir-{version_of('tileir')}",
             f"llvmlite-{llvmlite.__version__}",
             f"llvm-{'.'.join(map(str, llvm.llvm_version_info))}",
             self.architecture.name,

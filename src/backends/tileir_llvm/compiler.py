@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import llvmlite
 import llvmlite.binding as llvm
 
+from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import checked_parts
 from tileir.semtree.check.verifier import verify
@@ -50,7 +50,7 @@ class LLVMCompiler:
         versions = ".".join(map(str, llvm.llvm_version_info))
         target = self.device.target
         parts = (
-            f"tileir-{version('tileir')}",
+            f"tileir-{version_of('tileir')}",
             f"llvmlite-{llvmlite.__version__}",
             f"llvm-{versions}",
             llvm.get_default_triple(),

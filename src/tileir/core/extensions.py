@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from tileir.core.distributions import distribution_of
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 
@@ -44,7 +45,7 @@ class Kind(enum.Enum):
 
 def installed(kind: Kind) -> tuple[EntryPoint, ...]:
     """Return the entry points of a kind in all installed distributions, none of them loaded."""
-    from importlib.metadata import entry_points  # it loads the e-mail package, which few need
+    from importlib.metadata import entry_points  # it is slow to load, and few need it
 
     found = {(each.name, each.value, distribution_of(each)): each for each in entry_points(group=kind.value)}
     return tuple(found[key] for key in sorted(found))
@@ -115,11 +116,6 @@ class Extensions:
 
 EXTENSIONS: Final = Extensions()
 """What the distributions offer that are installed beside tileir."""
-
-
-def distribution_of(entry: EntryPoint) -> str:
-    """Return name and version of the distribution of an entry point."""
-    return "an unknown distribution" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
 def _load(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
+from tileir.core.distributions import distribution_of, name_of
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
@@ -28,9 +29,9 @@ AnyBackend: TypeAlias = Backend[Any]
 
 def installed() -> tuple[EntryPoint, ...]:
     """Return the entry points of all installed distributions, sorted, none of them loaded."""
-    from importlib.metadata import entry_points  # it loads the e-mail package, which importing tileir should not
+    from importlib.metadata import entry_points  # importing tileir must stay cheap
 
-    found = {(e.name, e.value, _distribution(e)): e for e in entry_points(group=GROUP)}
+    found = {(e.name, e.value, distribution_of(e)): e for e in entry_points(group=GROUP)}
     return tuple(found[key] for key in sorted(found))
 
 
@@ -156,7 +157,7 @@ class Registry:
         def order(name: str) -> tuple[int, str]:
             if name in self._registered:
                 return 0, name
-            own = any(entry.dist is not None and entry.dist.name == OWN for entry in self._installed()[name])
+            own = any(name_of(entry) == OWN for entry in self._installed()[name])
             return (1 if own else 2), name
 
         for name in sorted(self.names(), key=order):
@@ -174,10 +175,10 @@ class Registry:
 
 def _load(name: str, entries: list[EntryPoint]) -> AnyBackend | BackendError:
     if len(entries) > 1:
-        both = " and ".join(f"{_distribution(entry)} ({entry.value})" for entry in entries)
+        both = " and ".join(f"{distribution_of(entry)} ({entry.value})" for entry in entries)
         return _error("TIL803", f"back end {name!r} is provided by {both}; uninstall one of them")
     entry = entries[0]
-    subject = f"back end {name!r} of {_distribution(entry)}"
+    subject = f"back end {name!r} of {distribution_of(entry)}"
     try:
         loaded = entry.load()
     except BackendError as error:
@@ -249,10 +250,6 @@ def _or_raise(value: T | BackendError) -> T:
     if isinstance(value, BackendError):
         raise BackendError(value.diagnostics)
     return value
-
-
-def _distribution(entry: EntryPoint) -> str:
-    return "an unknown distribution" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
 def _error(code: str, message: str) -> BackendError:

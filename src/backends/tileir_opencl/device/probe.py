@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.distributions import version_of
 from tileir.runtime.caches.disk_cache import recall, remember
 from tileir_opencl.device.trial import PASSED, PTX
 
@@ -28,7 +28,7 @@ TRIAL: Final = Path(__file__).with_name("trial.py")
 def works_with(found: Found, lanes: int) -> bool:
     """Return whether functions of vectors with so many f32 lanes work on a device, and do not kill the process."""
     platform, device = found.platform, found.device
-    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version('pyopencl')}")
+    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")
     key = " | ".join(("opencl vectors", f"{lanes} lanes", *facts))
     return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), str(lanes)])
 
@@ -36,7 +36,7 @@ def works_with(found: Found, lanes: int) -> bool:
 def has_ptx(found: Found) -> bool:
     """Return whether kernels may copy asynchronously and multiply matrices by statements of PTX."""
     platform, device = found.platform, found.device
-    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version('pyopencl')}")
+    facts = (platform.name, platform.version, device.name, device.driver_version, f"pyopencl {version_of('pyopencl')}")
     key = " | ".join(("opencl ptx", *facts))
     return remembered(key, [str(TRIAL), platform.name, platform.version, str(found.number), PTX])
 

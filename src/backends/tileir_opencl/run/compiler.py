@@ -6,11 +6,11 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.semtree.check.verifier import verify
 from tileir_opencl.device.devices import Device, device_of
@@ -58,8 +58,8 @@ class OpenCLCompiler:
         """Versions, device, features and options: everything beside the kernels that binaries depend on."""
         found, able = self._entry.found, self._entry.capabilities
         parts = (
-            f"tileir-{version('tileir')}",
-            f"pyopencl-{version('pyopencl')}",
+            f"tileir-{version_of('tileir')}",
+            f"pyopencl-{version_of('pyopencl')}",
             found.platform.name,
             found.platform.version,
             found.device.name,

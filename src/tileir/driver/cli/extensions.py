@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from tileir.core.distributions import distribution_of
 from tileir.core.errors import BackendError, TileError
-from tileir.core.extensions import EXTENSIONS, Kind, distribution_of
+from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target_file import target_called
 from tileir.driver.cli.reporting import report
 from tileir.driver.listings import wrong_listing
