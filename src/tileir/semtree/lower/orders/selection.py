@@ -88,7 +88,7 @@ class Selection:
         wanted = tuple(word if lanes == 1 else sem.Shuffle((word,), (lane,)) for word in vectors[vector])
         bound = self._declared(body, "bound", self._bounds(wanted))
         size = self.row.size
-        block = min(_BLOCK, size)
+        block = min(_BLOCK, 1 << size.bit_length() - 1)
         with self.network.loop(body, [Affine.constant(self.kept)], [Affine.constant(size)], block) as (inner, base):
             taken: Body = []
             with self.network.loop(taken, [base], self._ends(base, block), 1) as (each, t):
