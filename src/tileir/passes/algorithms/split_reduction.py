@@ -51,6 +51,7 @@ class SplitReduction:
     outputs: int = attrs.field(default=0, validator=at_least(0))
     points: int = attrs.field(default=1, validator=at_least(1))
     columns: int = attrs.field(default=0, validator=at_least(0))
+    group_bytes: int = attrs.field(default=0, validator=at_least(0))
     depth: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
@@ -93,6 +94,8 @@ class SplitReduction:
             most = product(i.range for i in kernel.indices) // self.points
             wanted = self.parts // max(1, outer) if self.outputs else self.parts
             return min(wanted, most) if outer < (self.outputs or self.parts) else 1
+        if _reads_a_row(kernel, written, self.group_bytes):
+            return 1
         contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
         together = min(self.columns, max(contiguous, default=1))
         wanted = -(-self.parts // max(1, outer // together))
@@ -107,6 +110,21 @@ class SplitReduction:
         pieces = -(-reduced // self.depth) if reduced > 2 * self.depth else 1
         outer = product(i.range for i in kernel.indices if i.name in written)
         return pieces if output.aggregation is Aggregation.SUM and pieces * outer <= _MOST_SUMS else 1
+
+
+def _reads_a_row(kernel: stripe.Block, written: Collection[str], most: int) -> bool:
+    """Return whether each output reads at most so many bytes of its own, along memory.
+
+    Products of matrices are none: what two outputs read, and where it lies, is for their tiles to decide.
+    """
+    reduced = [i for i in kernel.indices if i.name not in written]
+    size = product(i.range for i in reduced) * max(r.shape.dtype.itemsize for r in kernel.refinements)
+    if size > most or not any(reads_neighbours(kernel, i.name) for i in reduced):
+        return False
+    moving = {i.name for i in kernel.indices if i.name in written and i.range > 1}
+    inputs = (r for r in kernel.refinements if r.direction is stripe.Direction.IN)
+    own = any(moving <= {name for access in view.access for name in access.indices} for view in inputs)
+    return own and not any(reads_neighbours(kernel, name) for name in moving)
 
 
 _MOST_SUMS = 1 << 28

@@ -55,8 +55,11 @@ class Fuse:
         products: Whether, where ``rows``, products of matrices are joined with each other.
         shorten: Whether, where ``rows``, the innermost shared indices stay with the rows where these are short else.
         least_points: Fewest points of shared indices.
+        few_bytes: Where points are fewer, the bytes that one of them may take at most; 0: they are never enough.
         least_row: Fewest points inside, where ``rows``.
         most_bytes: Most bytes of one tensor inside, where ``rows``.
+        local_bytes: Where more than ``most_bytes``, rows may have so many as long as all that nothing else needs of one
+            has no more than that.
 
     """
 
@@ -84,8 +87,10 @@ class Fuse:
     products: bool = False
     shorten: bool = False
     least_points: int = attrs.field(default=2, validator=at_least(1))
+    few_bytes: int = attrs.field(default=0, validator=at_least(0))
     least_row: int = attrs.field(default=32, validator=at_least(1))
     most_bytes: int = attrs.field(default=256 * 1024, validator=at_least(1))
+    local_bytes: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with blocks joined."""

@@ -17,14 +17,13 @@ from tileir.passes.fusion.match import (
     meet,
     perfect_match,
     read_as_written,
-    runs_along_memory,
     same_layout,
     shared_indices,
     touched_alike,
     turns_into_tests,
 )
 from tileir.passes.fusion.recompute import recomputed
-from tileir.passes.fusion.sink import is_direct
+from tileir.passes.fusion.shared_rows import are_one_row, has_points, loops_of, with_long_rows
 from tileir.schedule.remarks import Refused, refused, strongest
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Index, Statement, views_read, views_written
@@ -255,12 +254,16 @@ class FusionScan:
         """Join groups over indices that they share, with the others in blocks inside, and return what has both."""
         options = self.options
         shared = shared_indices(first, second, sibling=sibling)
-        if shared is None or shared.points < options.least_points:
+        if options.few_bytes and shared is None and are_one_row(first, second):
+            shared = Shared(())
+        if shared is None or not has_points(options, first, second, shared):
             return None
         if options.perfect and not len(shared.pairs) == len(first.indices) == len(second.indices):
             return None
         if options.rows:
-            shared = self._with_long_rows(first, second, shared)
+            shared = with_long_rows(options, first, second, shared)
+            if shared is not None and not self._fit(first, second, shared.points):
+                return None
         if shared is None:
             return None
         if not read_as_written(first, second, shared, self._fresh(first, second)):
@@ -275,27 +278,17 @@ class FusionScan:
         second.sink(second_own, outer, options.b_inner_set, options.inner_remove_set)
         return self._absorbed(first, second, before=False)
 
-    def _with_long_rows(self, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
-        """Return the shared indices where they leave a row to each group; None where they do not.
+    def _fit(self, first: FusionGroup, second: FusionGroup, points: int) -> bool:
+        """Return whether rows are of ordinary length, or what loops hand on, and nothing else needs, fits local memory.
 
-        With ``shorten``, so many of them, outermost first, as do. Pixels and their channels share rows and columns, but
-        beside columns only channels are left.
+        What one loop writes and reads itself needs no room.
         """
-        while shared.pairs and shared.points >= self.options.least_points:
-            names = frozenset(index.name for index in shared.first)
-            if self._is_row(first, names) and self._is_row(second, shared.second):
-                return shared
-            shared = Shared(shared.pairs[:-1] if self.options.shorten else ())
-        return None
-
-    def _is_row(self, group: FusionGroup, shared: frozenset[str]) -> bool:
-        """Return whether what is not shared is a stretch of memory of some length, with no block inside."""
-        if is_direct(group.block, shared):
-            return runs_along_memory(group, shared)
-        points = max((i.range for i in group.indices if i.name not in shared), default=1)
-        size = max((r.shape.dtype.itemsize for r in group.views.values()), default=1)
-        fits = self.options.least_row <= points and points * size <= self.options.most_bytes
-        return fits and not group.reductions and runs_along_memory(group, shared)
+        touched = first.touched + second.touched
+        loops = Counter(root for group in (first, second) for loop in loops_of(group) for root in loop)
+        own = sum(self._bytes[root] for root, n in loops.items() if n > 1 and not self._is_shared(root, touched[root]))
+        longest = max((self._bytes[root] for root in touched), default=0)
+        local, most = self.options.local_bytes * points, self.options.most_bytes * points
+        return not local or longest <= most or own <= local
 
     def _absorbed(self, base: FusionGroup, added: FusionGroup, *, before: bool) -> FusionGroup:
         base.shared = self._shared(base, added)

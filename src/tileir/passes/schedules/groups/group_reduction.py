@@ -35,6 +35,7 @@ class GroupReduction:
 
     Attributes:
         threads: Threads of a group.
+        most_threads: Most threads of a group where outputs are too few to keep the device busy otherwise.
         width: How many neighbouring threads have their accesses to memory joined.
         vector_bytes: Width of the accesses to memory of one thread.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
@@ -46,6 +47,7 @@ class GroupReduction:
 
     name: ClassVar[str] = "group_reduction"
     threads: int = attrs.field(default=256, validator=at_least(1))
+    most_threads: int = attrs.field(default=256, validator=at_least(1))
     width: int = attrs.field(default=32, validator=at_least(1))
     vector_bytes: int = attrs.field(default=16, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
@@ -91,14 +93,15 @@ class GroupReduction:
         if threads < min(4, self.width):
             return refused("TR404", index=loop.name, range=loop.range, lanes=lanes, threads=threads)
         column = max(nest.indices, key=lambda i: i.range, default=None)
-        many = min(self.threads // threads, max(1, outputs // self.groups), column.range if column else 1)
+        many = min(self.threads // threads, outputs // self.groups, column.range if column else 1)
         beside = self._within_local_memory(nest, threads, sch.power_of_two_below(max(1, many)))
         unroll = max(1, min(self.vectors, vectors // threads))
         return Plan(loop, column, threads, beside, lanes, unroll, along_outputs=False)
 
     def _beside(self, nest: Nest, vectors: int, outputs: int) -> int:
         """Return how many threads share one output, a power of two."""
-        most = self._within_local_memory(nest, 1, sch.power_of_two_below(self.threads))
+        alone = min(self.threads * max(1, self.groups // outputs), max(self.threads, self.most_threads))
+        most = self._within_local_memory(nest, 1, sch.power_of_two_below(alone))
         wanted = -(-vectors // (self.vectors if outputs >= self.groups else 1))
         threads = max(power_of_two_from(wanted), min(self.width, power_of_two_from(vectors)))
         return min(most, sch.power_of_two_below(threads))

@@ -108,12 +108,16 @@ class GroupRows:
         return lanes
 
     def _rows(self, nest: Nest, loops: Mapping[int, stripe.Index], threads: int, lanes: int) -> tuple[Row, ...]:
-        """Return what threads keep in registers: first what would need local memory, then what is read again."""
+        """Return what threads keep in registers: first what would need local memory, then what is read again.
+
+        The more threads a group has, the fewer registers each of them has beside those of a row.
+        """
         found: list[Row] = []
         left = self.register_bytes
+        most = left * self.most_threads // (2 * threads)
         for row in (*_computed_rows(nest, loops), *_rows_read_again(nest, loops)):
             size = -(-row.range // (threads * lanes)) * lanes * row.dtype.itemsize
-            if size <= left:
+            if size <= min(left, most):
                 left -= size
                 found.append(row)
         return tuple(found)

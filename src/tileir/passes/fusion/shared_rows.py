@@ -1,0 +1,81 @@
+"""Which indices kernels over the same rows share: what is left of each has to be a row, and rows have to be enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tileir.passes.fusion.match import Shared, runs_along_memory
+from tileir.passes.fusion.sink import is_direct
+from tileir.schedule.nest import product
+from tileir.stripe.ir import Block, views_read, views_written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.passes.fusion.fuse import Fuse
+    from tileir.passes.fusion.group import FusionGroup
+
+
+def are_one_row(first: FusionGroup, second: FusionGroup) -> bool:
+    """Return whether all loops of both go along a single row."""
+    loops = [list(_lengths(group.block, block)) for group in (first, second) for block in (None, *group.nested)]
+    return all(len(lengths) < 2 for lengths in loops) and len({length for lengths in loops for length in lengths}) == 1
+
+
+def _lengths(*blocks: Block | None) -> Iterator[int]:
+    return (i.range for block in blocks if block for i in block.indices if i.affine is None and i.range > 1)
+
+
+def loops_of(group: FusionGroup) -> Iterator[set[str]]:
+    """Yield the tensors that each loop of a group touches; what stands beside loops is one of them."""
+    inside = [{view.source for view in block.refinements if view.source} for block in group.nested]
+    beside = {
+        name for s in group.statements if not isinstance(s, Block) for name in (*views_read(s), *views_written(s))
+    }
+    for names in (*inside, beside):
+        yield {group.roots[source] for name in names if (source := group.views[name].source) in group.roots}
+
+
+def has_points(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
+    """Return whether shared indices have points enough, or each of these is done in less time than a launch takes."""
+    if shared.points >= options.least_points:
+        return True
+    sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
+    return all(_bytes_inside(group, names) <= options.few_bytes for group, names in sides)
+
+
+def _bytes_inside(group: FusionGroup, shared: frozenset[str]) -> int:
+    """Return what a group touches for one point of its shared indices, in bytes, as if all its tensors were as wide."""
+    own = product(i.range for i in group.indices if i.name not in shared)
+    inside = (product(i.range for i in block.indices if i.affine is None) for block in group.nested)
+    return own * max((1, *inside)) * _widest(group)
+
+
+def _widest(group: FusionGroup) -> int:
+    return max((view.shape.dtype.itemsize for view in group.views.values()), default=1)
+
+
+def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
+    """Return the shared indices where they leave a row to each group; None where they do not.
+
+    With ``shorten``, so many of them, outermost first, as do. Pixels and their channels share rows and columns, but
+    beside columns only channels are left.
+    """
+    while has_points(options, first, second, shared):
+        names = frozenset(index.name for index in shared.first)
+        if _is_row(options, first, names) and _is_row(options, second, shared.second):
+            return shared
+        if not options.shorten or len(shared.pairs) < 2:
+            return None
+        shared = Shared(shared.pairs[:-1])
+    return None
+
+
+def _is_row(options: Fuse, group: FusionGroup, shared: frozenset[str]) -> bool:
+    """Return whether what is not shared is a stretch of memory of some length, with no block inside."""
+    if is_direct(group.block, shared):
+        return runs_along_memory(group, shared)
+    points = max((i.range for i in group.indices if i.name not in shared), default=1)
+    most = max(options.most_bytes, options.local_bytes)
+    fits = options.least_row <= points and points * _widest(group) <= most
+    return fits and not group.reductions and runs_along_memory(group, shared)

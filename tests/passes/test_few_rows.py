@@ -1,0 +1,154 @@
+"""Rows that are too few to keep a card busy one by one: a group takes each, instead of a launch for every step."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tileir
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning
+from tileir import ops
+from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import hardware_of, with_facts
+from tileir.driver.compiler import compile_stages
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.split_reduction import SplitReduction
+from tileir.passes.base import run
+from tileir.passes.fusion.fuse import Fusion
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.stripe.lower.lowering import lower
+from tileir.tile.text.parser import parse
+from tileir.typed.inference.inference import infer
+from tileir.typed.interpreter import interpret as interpret_typed
+from tileir.typed.ir import TensorType
+from tileir_cuda.architectures import ARCHITECTURES, target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.driver.compiler import Stages
+
+CARDS: Final = {
+    row.name: target_of(row, row.card, row.multiprocessors, row.cache_bytes) for row in ARCHITECTURES.values()
+}
+HOPPER: Final = CARDS["sm_90a"]
+OPENCL: Final = with_facts(Target(pipeline="nvidia-hopper"))
+
+ROWS: Final[dict[str, Callable[..., Any]]] = {
+    "softmax": ops.softmax,
+    "log softmax": ops.log_softmax,
+    "layer norm": ops.layer_norm,
+    "rms norm": ops.rms_norm,
+    "unit length": ops.l2_normalise,
+    "range": lambda x: (x - ops.min(x, -1, keepdims=True)) / (1.0 + ops.max(x, -1, keepdims=True)),
+    "centred": lambda x: x - ops.mean(x, -1, keepdims=True),
+    "gelu of a norm": lambda x: ops.gelu(ops.layer_norm(x) * 2.0 + 1.0),
+    "softmax of what is read": lambda x: ops.softmax(x) * x,
+    "spread": lambda x: ops.std(x, -1),
+    "logarithm of a sum": lambda x: ops.logsumexp(x, -1),
+    "sum": lambda x: ops.sum(x, -1, keepdims=True),
+}
+
+
+def compiled(name: str, shape: tuple[int, ...], dtype: DType, target: Target) -> Stages:
+    builder = tileir.FunctionBuilder()
+    result = ROWS[name](builder.input("X", *(f"D{axis}" for axis in range(len(shape)))))
+    return compile_stages(builder.build(R=result), {"X": TensorType(dtype, shape)}, target)
+
+
+SHAPES: Final = ((1, 7), (64, 96), (5, 1000), (256, 4096), (1, 50257), (8, 128, 768), (2048, 16), (3, 3, 31), (1023, 2))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", ROWS)
+def test_each_is_one_kernel(name: str, shape: tuple[int, ...]) -> None:
+    program = compiled(name, shape, DType.F32, HOPPER).sem
+    assert len(program.works) == 1
+    (kernel,) = program.kernels
+    assert kernel.operations <= 4096 * math.prod(kernel.grid) * math.prod(kernel.group)  # threads share a row
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F32, DType.F64])
+@pytest.mark.parametrize("card", CARDS)
+def test_all_cards_decide_alike(card: str, dtype: DType) -> None:
+    for shape in ((64, 96), (256, 4096), (1, 8192)):
+        assert len(compiled("softmax", shape, dtype, CARDS[card]).sem.works) == 1
+
+
+def test_what_the_card_and_the_target_file_say_is_the_same() -> None:
+    """The one with 48 KiB for a group, as OpenCL has it, keeps rows of up to 128 KiB in registers."""
+    assert hardware_of(HOPPER) == hardware_of(OPENCL)
+    for shape in ((64, 96), (256, 4096), (1, 32768)):
+        assert len(compiled("softmax", shape, DType.F32, OPENCL).sem.works) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "works"),
+    [
+        ((600, 50257), 1),  # exponentials in 196 KiB of shared memory
+        ((600, 70000), 4),  # more than a group has
+        ((16, 70000), 6),  # and a group alone would take longer than launches do
+    ],
+)
+def test_rows_are_joined_as_far_as_they_fit(shape: tuple[int, int], works: int) -> None:
+    found = compiled("softmax", shape, DType.F32, HOPPER).sem
+    assert len(found.works) == works
+
+
+@given(
+    name=st.sampled_from(sorted(ROWS)),
+    shape=st.one_of(
+        st.tuples(st.integers(1, 6), st.integers(1, 200)),
+        st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 70)),
+    ),
+    card=st.sampled_from([HOPPER, OPENCL, Target(vector_bytes=16, threads=2, group_threads=16, group_width=4,
+                                                  local_bytes=2048, index_dtype=DType.I32, pipeline="gpu")]),
+    seed=st.integers(0, 1000),
+)  # fmt: skip
+@examples(25)
+def test_rows_mean_the_same(name: str, shape: tuple[int, ...], card: Target, seed: int) -> None:
+    stages = compiled(name, shape, DType.F32, card)
+    values = {"X": np.random.default_rng(seed).standard_normal(shape).astype(np.float32)}
+    found = run_program(stages.sem, values, ALL_CHECKS)
+    assert stages.graph is not None
+    np.testing.assert_allclose(found["R"], interpret_typed(stages.graph, values)["R"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "few_bytes", "kernels"), [(4, 0, 2), (4, 255, 2), (4, 256, 1), (8, 0, 1), (1, 256, 1)]
+)
+def test_few_rows_are_joined_where_each_is_short(rows: int, few_bytes: int, kernels: int) -> None:
+    text = "function (X[M, N]) -> (O) { P[m, 0 : M, 1] = >(X[m, n]); O = X - P; }"
+    flat = lower(infer(parse(text), {"X": TensorType(DType.F32, (rows, 64))}))
+    fusion = Fusion(rows=True, least_row=1, least_points=8, few_bytes=few_bytes)
+    joined = run((Accumulate(), fusion), flat)
+    assert len(joined.main.blocks) == kernels
+    assert_same_meaning(flat, joined)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "parts"),
+    [
+        ("O[m : M] = +(A[m, n]);", {"A": (4, 1 << 15)}, 0),
+        ("O[m : M] = +(A[m, n]);", {"A": (4, 1 << 16)}, 16),  # 256 KiB: a second kernel begins before they are read
+        ("O[n : N] = +(A[m, n]);", {"A": (1 << 13, 4)}, 64),  # columns
+        ("O[m, k : M, K] = +(A[m, n] * B[k, n]);", {"A": (4, 1 << 13), "B": (4, 1 << 13)}, 4),  # a product of matrices
+        ("O[m : M] = +(A[m, n] * B[n]);", {"A": (4, 1 << 13), "B": (1 << 13,)}, 0),
+    ],
+)
+def test_sums_of_short_rows_stay_whole(text: str, shapes: dict[str, tuple[int, ...]], parts: int) -> None:
+    dims = {"A": "A[M, N]", "B": "B[K, N]" if len(shapes.get("B", ())) == 2 else "B[N]"}
+    header = ", ".join(dims[name] for name in shapes)
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    flat = lower(infer(parse(f"function ({header}) -> (O) {{ {text} }}"), types))
+    after = run((SplitReduction(parts=64, operations=1, columns=128, group_bytes=1 << 17),), flat)
+    made = [r.shape.sizes[0] for r in after.entry.refinements if r.name.endswith("_parts")]
+    assert made == ([parts] if parts else [])
