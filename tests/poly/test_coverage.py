@@ -12,7 +12,7 @@ from strategies.poly import Problem, affines, problems
 from strategies.polyhedra import domain_points, elements
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
-from tileir.poly.coverage import always_hit, boxes_cover, covers, filled_box, injective
+from tileir.poly.coverage import always_hit, boxes_cover, covers, eliminated, filled_box, injective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,3 +173,23 @@ def test_injectivity_of_large_ranges(polynomials: list[Affine], ranges: dict[str
 def test_constraints_can_make_a_map_injective() -> None:
     assert injective([i], {"i": 100, "k": 100}, [i - k, k - i])
     assert not injective([i], {"i": 100, "k": 100}, [i - k, k - i + 1])
+
+
+@examples(300)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(-2, 2), st.integers(-9, 9)), min_size=1, max_size=4),
+    st.integers(1, 7),
+    st.integers(1, 7),
+)
+def test_what_is_left_without_an_index_holds_where_it_has_a_value(
+    rows: list[tuple[int, int, int]], terms: int, places: int
+) -> None:
+    constraints = [k * factor + i * move + offset for factor, move, offset in rows]
+    left = eliminated("k", terms, constraints, {"k": terms, "i": places})
+    if left is None:
+        assert sum(abs(factor) > 1 for factor, _, _ in rows) > 1
+        return
+    for place in range(places):
+        points = [{"k": term, "i": place} for term in range(terms)]
+        some = any(all(c.evaluate(point) >= 0 for c in constraints) for point in points)
+        assert all(c.evaluate({"i": place}) >= 0 for c in left) == some

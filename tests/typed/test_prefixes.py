@@ -7,12 +7,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import assume, event, given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
+from strategies.prefix_programs import function_of, numbers, polytopes, strided
 from tileir.core.dtype import DType
-from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.analysis.running import running
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from tileir.testing.fuzz.area import Array
 
 
-def function_of(statement: str, types: dict[str, TensorType]) -> Function:
-    inputs = ", ".join(
-        f"{name}[{', '.join(f'{name}{axis}' for axis in range(len(t.shape)))}]" for name, t in types.items()
-    )
-    return infer(parse(f"function ({inputs}) -> (O) {{ {statement} }}"), types)
-
-
-def numbers(function: Function, largest: int = 9) -> dict[str, Array]:
-    generator = np.random.default_rng(0)
-    return {v.name: generator.integers(-largest, largest + 1, v.shape).astype(v.dtype.numpy) for v in function.inputs}
-
-
 def assert_same(before: Function, after: Function, arrays: dict[str, Array]) -> None:
     verify(after)
     for name, right in interpret(before, arrays).items():
@@ -59,7 +47,7 @@ def runs(function: Function) -> int:
     for kernel in lower(function).main.blocks:
         if running(kernel) is not None:
             found += 1
-        else:
+        elif any(r.merges for r in kernel.refinements):
             assert not kernel.constraints, kernel
     return found
 
@@ -85,6 +73,15 @@ LINEAR = {
     "product, faster": ("O[i : A0 / 2] = +(A[i] * B[k]), 2*i - k < A0;", 1),
     "product, none for the first": ("O[i : A0] = +(A[i] * B[k]), i - k - 1 < A0;", 1),
     "product of terms": ("O[i : A0 / 2] = +(A[k] * B[k]), 2*i - k < A0;", 1),
+    "an odd number of terms": ("O[i : A0 - 1] = +(A[i - 2*k]), k < A0, i < A0 - 1;", 1),
+    "thirds of terms": ("O[i : A0] = +(A[i - 3*k + 1]), k < A0;", 1),
+    "quarters of terms, from behind": ("O[i : A0 - 1] = >(A[i + 4*k]), k < A0;", 1),
+    "all of the same place in a step": ("O[i : A0] = +(A[i - 3*k]);", 0),
+    "all": ("O[i : A0] = >(A[k]);", 0),
+    "ends beyond all terms": ("O[i : 3*A0] = *(A[k]), i - k < 3*A0;", 1),
+    "ends before all terms": ("O[i : 3*A0] = +(A[k]), k - i + 2*A0 < 3*A0;", 1),
+    "strided, beside another": ("O[i : A0] = +(A[i - 3*k] * B[i]), k < A0;", 1),
+    "products of strided": ("O[i : A0] = +(A[i - 3*k] * B[i - 3*k]), k < A0;", 1),
     "wide window": (f"O[i : A0 / 2] = +(A[2*i - k]), k < {N // 2};", 0),
 }
 
@@ -216,55 +213,8 @@ def test_mixed_operands_are_converted_as_before() -> None:
         assert_same(function, after, numbers(function))
 
 
-@st.composite
-def polytopes(draw: st.DrawFn) -> tuple[Function, dict[str, Array]]:
-    """Draw aggregations of one to two reduced indices whose conditions have coefficients of any kind."""
-    written = ("i", "j")[: draw(st.integers(1, 2))]
-    reduced = ("k", "l")[: draw(st.sampled_from((1, 1, 2)))]
-    factors = st.sampled_from((1, 1, 1, -1, 2, -2, 3))
-
-    def form(names: tuple[str, ...]) -> str:
-        terms = [f"{draw(factors)} * {name}" for name in names]
-        return f"{' + '.join(terms)} + {draw(st.integers(-3, 6))}"
-
-    def some(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(draw(st.lists(st.sampled_from(names), unique=True, max_size=len(names))))
-
-    # Mostly triangles: terms that stay, or move with one index, and one condition with what moves an end.
-    moving = some(written) if draw(st.booleans()) else ()
-    types: dict[str, TensorType] = {}
-    accesses = []
-    count = draw(st.sampled_from((1, 1, 2, 2)))
-    dtypes = st.sampled_from((DType.I32, DType.F32, DType.I8, DType.F16, DType.BOOL, DType.U8))
-    for name in ("A", "B")[:count]:
-        axes = [form((each, *moving)) for each in reduced if name == "A" or draw(st.booleans())]
-        axes += [each for each in written if draw(st.sampled_from((False, False, True)))]
-        shape = tuple(draw(st.integers(1, 12)) for _ in axes)
-        types[name] = TensorType(draw(dtypes), shape)
-        accesses.append(f"{name}[{', '.join(axes)}]")
-    constraints = [
-        f", {form((each, *(some(written) or written)))} < {draw(st.sampled_from((5, 12, 40)))}"
-        for each in reduced
-        if draw(st.sampled_from((True, True, False)))
-    ]
-    sizes = [draw(st.integers(1, 8)) for _ in written]
-    outputs = [
-        draw(st.sampled_from((name, name, f"2*{name}", f"{size - 1} - {name}")))
-        for name, size in zip(written, sizes, strict=True)
-    ]
-    combined = draw(st.sampled_from((" * ", " + ", " == "))).join(accesses)
-    sign = draw(st.sampled_from("++><" + ("*" if count == 1 else "")))
-    try:
-        function = function_of(
-            f"O[{', '.join(outputs)} : {', '.join(map(str, sizes))}] = {sign}({combined}){''.join(constraints)};", types
-        )
-    except TileError:  # an index has no bounds, say
-        assume(False)
-    return function, numbers(function, 1 if sign == "*" else 3)
-
-
 @examples(400)
-@given(polytopes())
+@given(st.one_of(polytopes(), strided()))
 def test_any_polytope_means_the_same(case: tuple[Function, dict[str, Array]]) -> None:
     function, arrays = case
     with (
@@ -280,7 +230,20 @@ def test_any_polytope_means_the_same(case: tuple[Function, dict[str, Array]]) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["faster end", "slower end", "terms that move slower", "product", "sum", "two indices"]
+    "name",
+    [
+        "faster end",
+        "slower end",
+        "terms that move slower",
+        "product",
+        "sum",
+        "two indices",
+        "thirds of terms",
+        "quarters of terms, from behind",
+        "all of the same place in a step",
+        "strided, beside another",
+        "products of strided",
+    ],
 )
 def test_gradients_are_those_of_differences(name: str) -> None:
     statement, _ = LINEAR[name]

@@ -136,6 +136,30 @@ def _without(name: str, extent: int, constraints: Sequence[Affine]) -> Iterable[
             yield below * b + above * a - (a - 1) * (b - 1)
 
 
+def eliminated(
+    name: str, extent: int, constraints: Sequence[Affine], ranges: Mapping[str, int]
+) -> tuple[Affine, ...] | None:
+    """Return what is >= 0 exactly where an index in [0, extent) has a value that satisfies all ``constraints >= 0``.
+
+    Constraints that hold in all of the box of ``ranges`` are left out. None is for what is not decided: two limits
+    whose coefficients are not 1 or -1 may have no integer between them.
+    """
+    index = Affine.index(name)
+    lower = [index, *(c for c in constraints if c.coefficient(name) > 0)]
+    upper = [extent - 1 - index, *(c for c in constraints if c.coefficient(name) < 0)]
+    kept = [c for c in constraints if not c.coefficient(name)]
+    for below in lower:
+        for above in upper:
+            a, b = below.coefficient(name), -above.coefficient(name)
+            shadow = below * b + above * a
+            if (shadow - (a - 1) * (b - 1)).bounds(ranges)[0] >= 0:
+                continue
+            if a > 1 and b > 1:
+                return None
+            kept.append(shadow)
+    return tuple(c for c in dict.fromkeys(map(tightened, kept)) if c.bounds(ranges)[0] < 0)
+
+
 def tightened(constraint: Affine) -> Affine:
     """Divide ``constraint >= 0`` by the common divisor of its coefficients and round inwards."""
     divisor = gcd(*(int(c) for _, c in constraint.terms))
