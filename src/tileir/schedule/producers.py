@@ -107,6 +107,14 @@ class Producer:
         stored = attrs.evolve(self.stored.substitute(mapping), root=roots[self.stored.root])
         return Producer(tree, around.body, around.allocations, stored)
 
+    def beside(self, names: NameScope, root: str, loops: Mapping[str, str]) -> Tree:
+        """Return the kernel with names of its own, but those that ``loops`` get, and with its tensor as ``root``."""
+        for name in loops.values():
+            names.add(name)
+        own = {loop.name: loops.get(loop.name) or names.fresh(loop.name) for loop in self.tree.loops()}
+        roots = {each.name: names.fresh(each.name) for each in self.tree.kernel.refinements}
+        return with_names(self.tree, own, {**roots, self.stored.root: root})
+
     def in_place_of(self, leaf: Leaf, target: Use) -> Replaced:
         """Return what makes the element that a leaf copies, and stores it where the leaf does."""
         place = next(use.access for use in leaf.uses if use is not target)

@@ -18,7 +18,7 @@ from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, Stage
-from tileir.schedule.steps.producing import ComputeAt, Inline
+from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave, Tensorise
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, tree_of, tree_of_nest, walk, with_names
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise
 _OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist
-_OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt
+_OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt | JoinKernel
 Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""
 

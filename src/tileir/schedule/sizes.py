@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from tileir.stripe import ir as stripe
 
 Size: TypeAlias = int | str
-Producers: TypeAlias = "Callable[[str], stripe.Block | None]"
+Producers: TypeAlias = "Callable[[str, bool], stripe.Block | None]"
 
 
-def no_producer(_: str) -> None:
+def no_producer(_: str, unread: bool) -> None:  # all are called alike
     """Return None: nothing is known of the kernels before."""
 
 
@@ -42,7 +42,8 @@ class Known:
     Attributes:
         values: Parameters, and facts of the target, which expressions may name.
         producer: Returns the kernel before this one that alone makes a tensor, by its name in the program; None where
-            there is none. What it reads is still there when this one runs, and this one writes none of it.
+            there is none. What it reads is still there when this one runs, and this one writes none of it. With True as
+            second argument, nobody between reads the tensor either, so that this one may store it instead.
     """
 
     values: Mapping[str, Value] = attrs.field(factory=dict)

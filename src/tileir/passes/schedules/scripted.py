@@ -14,7 +14,7 @@ from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.schedule.script import Parameter, Pattern, Script, Step
 from tileir.schedule.steps.loops import Bind
-from tileir.schedule.steps.producing import ComputeAt, Inline
+from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Scripted:
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with the kernels scheduled that the script is for."""
         apply = self.script.apply
-        if any(isinstance(step, Inline | ComputeAt) for step in self.steps):
+        if any(isinstance(step, Inline | ComputeAt | JoinKernel) for step in self.steps):
             return expanded_with_makers(program, apply)
         return expand_kernels(program, apply)
 

@@ -1,4 +1,4 @@
-"""Steps that compute what another kernel stores where this one reads it: inline and compute_at."""
+"""Steps that take in the kernel that makes what this one reads: inline, compute_at and join_kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 from tileir.schedule.producers import Producer, with_one_root
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.steps.memory import Level, Stage
-from tileir.schedule.tree import Item, Leaf, Replaced, Tree, leaves
+from tileir.schedule.tree import Item, Leaf, Replaced, Tree, leaves, taken
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
@@ -88,15 +88,72 @@ class ComputeAt:
         return attrs.evolve(staged, body=new.items, allocations=(*staged.allocations, *new.allocations))
 
 
+@attrs.frozen
+class JoinKernel:
+    """Put the kernel that makes a tensor to the beginning of this one; the tensor is stored as before.
+
+    So the step fuse can make one loop of loops of both, and an iteration reads what it has just stored.
+
+    Attributes:
+        tensor: What the kernel reads, and a kernel before it makes.
+        into: The names of the loops over the tensor, the outermost first; where there are none, those that the other
+            kernel has, with a number where they are taken.
+    """
+
+    name: ClassVar[str] = "join_kernel"
+    tensor: str
+    into: tuple[str, ...] = ()
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree with the loops of the other kernel before its own."""
+        found = _producer_of(tree, self.tensor, known, unread=True)
+        if isinstance(found, Refused):
+            return found
+        tree, root, producer = found
+        views = {each.name: each.source for each in tree.kernel.refinements}
+        used = {use.root for leaf in leaves(tree.body) for use in leaf.uses}
+        if any(name != root and views.get(name) == views[root] for name in used):
+            return refused("TR736", tensor=self.tensor)
+        outer = [loop.name for loop in producer.tree.loops() if not loop.reduces]
+        if self.into and len(self.into) != len(outer):
+            return refused("TR725", what="loops", wanted=len(self.into), found=len(outer))
+        if (refusal := taken(tree, self.into, "")) is not None:
+            return refusal
+        joined = producer.beside(tree.names(), root, dict(zip(outer, self.into, strict=False)))
+        own = (each for each in tree.kernel.refinements if each.name != root)
+        kernel = attrs.evolve(
+            tree.kernel,
+            name=f"{joined.kernel.name}+{tree.kernel.name}",
+            refinements=(*joined.kernel.refinements, *own),
+            tags=stripe.Tags(tuple(sorted({**dict(joined.kernel.tags.items), **dict(tree.kernel.tags.items)}.items()))),
+        )
+        body, allocations = (*joined.body, *tree.body), (*joined.allocations, *tree.allocations)
+        return Tree(kernel, body, allocations, {**tree.bounds, **joined.bounds})
+
+
 def _taken_in(tree: Tree, tensor: str, known: Known) -> tuple[Tree, str, Producer] | Refused:
     """Return a tree that knows what the producer of a tensor reads, how it sees the tensor, and the producer.
 
     The producer has names of its own.
     """
+    found = _producer_of(tree, tensor, known, unread=False)
+    if isinstance(found, Refused):
+        return found
+    tree, root, producer = found
+    producer = producer.renamed_apart(tree.names())
+    inner = producer.tree
+    read = tuple(each for each in inner.kernel.refinements if each.direction is stripe.Direction.IN)
+    around = attrs.evolve(tree.kernel, refinements=(*tree.kernel.refinements, *read))
+    bounds = {**tree.bounds, **{each.name: inner.bounds[each.name] for each in read if each.name in inner.bounds}}
+    return attrs.evolve(tree, kernel=around, bounds=bounds), root, producer
+
+
+def _producer_of(tree: Tree, tensor: str, known: Known, *, unread: bool) -> tuple[Tree, str, Producer] | Refused:
+    """Return a tree with one view of a tensor, the name of that, and the kernel that makes the tensor before it."""
     root, source = _view_of(tree, tensor)
     if not root:
         return refused("TR738", tensor=tensor, known=", ".join(tree.bounds))
-    kernel = known.producer(source)
+    kernel = known.producer(source, unread)
     if kernel is None:
         return refused("TR733", tensor=tensor)
     tree = with_one_root(tree, root)
@@ -110,12 +167,10 @@ def _taken_in(tree: Tree, tensor: str, known: Known) -> tuple[Tree, str, Produce
         return producer
     if not all(producer.holds(use, tree.bounds[root]) for use in uses):
         return refused("TR736", tensor=tensor)
-    producer = producer.renamed_apart(tree.names())
-    inner = producer.tree
-    read = tuple(each for each in inner.kernel.refinements if each.direction is stripe.Direction.IN)
-    around = attrs.evolve(tree.kernel, refinements=(*tree.kernel.refinements, *read))
-    bounds = {**tree.bounds, **{each.name: inner.bounds[each.name] for each in read if each.name in inner.bounds}}
-    return attrs.evolve(tree, kernel=around, bounds=bounds), root, producer
+    written = {each.source for each in tree.kernel.refinements if each.direction.writes}
+    if any(each.direction.reads and each.source in written for each in kernel.refinements):
+        return refused("TR733", tensor=tensor)
+    return tree, root, producer
 
 
 def _view_of(tree: Tree, tensor: str) -> tuple[str, str]:
