@@ -103,8 +103,9 @@ class Row:
         """Return the place that the words of an element hold."""
         if len(words) > 1:
             return words[-1]
-        # Places are not negative, so that 31 bits tell them: LLVM takes the low 32 bits of a word, as an index that is
-        # widened again, for the word itself, and reads far outside of the keys.
+        # Places are not negative, so that 31 bits tell them. A mask of 32 bits is a move between registers to LLVM 22
+        # for x86-64, whose register coalescer drops it where the word comes from a conditional move: far outside of
+        # the keys is read then.
         mask = (1 << min(self._shift, 31)) - 1
         return sem.Apply(Op.BIT_AND, (words[0], sem.Const(mask, words[0].type)))
 
