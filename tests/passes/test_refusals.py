@@ -14,6 +14,7 @@ from tileir.core.ops import Aggregation
 from tileir.passes.algorithms import combine as tuples
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.algorithms.count_order import CountOrder
+from tileir.passes.algorithms.scan import Scan
 from tileir.passes.algorithms.split_scatter import SplitScatter
 from tileir.passes.algorithms.two_step_window import TwoStepWindow
 from tileir.passes.algorithms.unroll_window import UnrollWindow
@@ -75,6 +76,10 @@ def told(program: Program, *steps: Pass) -> tuple[Program, list[Remark]]:
         ("TR689", "E = exp(A); O[i, j : M, N] = +(E[i, j + k]), k < 2;", (Fuse(),)),
         ("TR003", BOTH, (Fuse(a_reqs=("other",)),)),
         ("TR003", BOTH, (Fuse(exclude=("kernel",)),)),
+        ("TR628", SUM, (Scan(),)),
+        ("TR628", "O[i : M] = +(A[i, 0] * A[k, 1]), i - k < M;", (Scan(),)),
+        ("TR630", "O[i : M] = +(A[i, 0] + A[k, 1]), i - k < M;", (Scan(),)),
+        ("TR630", "O[i : M] = +(A[k, 1] + A[i, 0]), k - i < M;", (Scan(),)),
         ("TR671", SUM, (Window(),)),
         ("TR674", WINDOW.format(12, 13), (Window(),)),
         ("TR675", WINDOW.format(12, 13), (Window(least=4, least_outputs=100),)),

@@ -15,6 +15,7 @@ from strategies.prefix_programs import function_of, numbers, polytopes, strided
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
+from tileir.driver.explain.explanation import explain
 from tileir.passes.analysis.running import running
 from tileir.stripe.lower.lowering import lower
 from tileir.testing.gradients import check_gradients
@@ -193,6 +194,9 @@ def test_what_cancels_is_kept() -> None:
     doubles = {each: TensorType(DType.F64, (1000,)) for each in "AB"}
     wide = function_of("O[i : A0] = +(A[i] + B[k]), i - k < A0;", doubles)
     assert distributed(wide) is wide
+    for given_function, told in ((wide, ["TR630"]), (function, [])):
+        remarks = explain(given_function).remarks
+        assert [r.code for r in remarks if r.step == "scan" and r.relevant and not r.fired] == told
 
 
 @pytest.mark.parametrize("dtype", [DType.F16, DType.I8, DType.U8, DType.BOOL, DType.F64, DType.I64, DType.U64])

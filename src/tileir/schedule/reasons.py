@@ -152,6 +152,10 @@ _ALGORITHMS: Final = {
     "TR627": Reason("several indices move one axis of the output"),
     "TR628": _beside("the kernel is no running sum, product, maximum or minimum"),
     "TR629": Reason("the running sum has few elements"),
+    "TR630": Reason(
+        "each term adds an operand that stays, and in this dtype what cancels in a term would be lost if the sums were"
+        " added: if nothing cancels, sum the other operand alone, and add this one times the number of terms"
+    ),
     "TR631": _beside("no chain of kernels over the same rows ends with this one"),
     "TR632": Reason("what passes between the kernels of a chain fits the caches"),
     "TR633": Reason("the rows of a chain of kernels are too few, too long, or overlap too much for strips"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.analysis.accesses import address
@@ -74,7 +75,7 @@ class Scan:
         """Return the kernels of a scan; refused for other kernels, and short ones."""
         found = running(kernel)
         if found is None:
-            return refused("TR628")
+            return refused("TR630" if _adds_what_stays(kernel) else "TR628")
         if found.steps < self.least:
             return refused("TR629", steps=found.steps, least=self.least)
         blocks, temporaries = self._kernels(kernel, found, names)
@@ -175,3 +176,21 @@ def _stride(found: Running, refinement: stripe.Refinement) -> int:
     """Return by how many elements a view moves from one step to the next."""
     first, second = (address(refinement).substitute(found.at_step(Affine.constant(step))) for step in (0, 1))
     return int((second - first).offset)
+
+
+def _adds_what_stays(kernel: stripe.Block) -> bool:
+    """Return whether a kernel sums up to an end that moves, and each term is what a reduced index moves and another.
+
+    Earlier stages take such sums apart where the accumulator's dtype is wide enough.
+    """
+    merged = [r for r in kernel.refinements if r.aggregation is Aggregation.SUM]
+    if len(merged) != 1 or not merged[0].shape.dtype.is_float:
+        return False
+    written = {name for access in merged[0].access for name in access.indices}
+    reduced = {i.name for i in kernel.indices} - written
+    if not any(reduced & set(c.indices) and written & set(c.indices) for c in kernel.constraints):
+        return False
+    moves = {r.name: any(reduced & set(a.indices) for a in r.access) for r in kernel.refinements}
+    loaded = {s.into: moves[s.source] for s in kernel.statements if isinstance(s, stripe.Load)}
+    sums = [s for s in kernel.statements if isinstance(s, stripe.Intrinsic) and s.op is Op.ADD]
+    return any([loaded.get(name) for name in each.inputs] in ([True, False], [False, True]) for each in sums)
