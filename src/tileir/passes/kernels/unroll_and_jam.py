@@ -1,4 +1,4 @@
-"""Several values of an index as one body, in which equal loads and partial aggregates are computed once.
+"""Unroll-and-jam: several values of an index as one body, where equal loads and partial aggregates are computed once.
 
 Windows that lie beside each other overlap: the aggregate of W rows and that of the W rows one further have most of
 their terms in common. What several windows need is merged once, as van Herk (1992), and Gil and Werman (1993), do it

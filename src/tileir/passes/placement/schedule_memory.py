@@ -31,9 +31,9 @@ _UNKNOWN_KIB: Final = 256.0
 class Schedule:
     """Give statements of the selected blocks their data in an inner memory.
 
-    Transfers (tag ``xfer``) bring in what is read and bring out what is needed outside; what fits stays from one
+    Transfers (tag ``xfer``) bring in what is read and bring out what is needed outside; what fits is live from one
     statement to the next. Slots are used again when they are free; where memory is short, what is needed again last
-    gives way. Dependencies say what may run at the same time: transfers for the next statement run beside this one if
+    is spilled. Dependencies say what may run at the same time: transfers for the next statement run beside this one if
     there is room. Temporaries that never leave the inner memory are dropped outside.
 
     A block that allocates in the inner memory itself brings its data on its own, and keeps its place.

@@ -1,4 +1,4 @@
-"""Full and partial tiles apart: a kernel is split where its constraints begin to hold for all of a reduction.
+"""Borders are peeled off: a kernel is split where its constraints begin to hold for all of a reduction.
 
 Loops over an image that test for its edge at every step can neither keep rows of results in registers nor use vectors
 along the tested index. Inside the image no test ever fails: this pass gives the inside a kernel of its own, without
@@ -31,7 +31,7 @@ _LANES: Final = 8
 
 @attrs.frozen
 class Separate:
-    """Split kernels in two along an index: values for which no constraint on it ever fails, and all others.
+    """Peel borders off kernels: values of an index for which no constraint on it ever fails are a kernel of their own.
 
     The others, at both ends, are one kernel again, which is split further along other indices: for an image that means
     its inside, the middles of its sides, and its corners. Narrow ends stay whole where vector lanes find an index

@@ -1,4 +1,4 @@
-"""Interior and border apart: a kernel that computes places is split where these begin to be affine."""
+"""Borders are peeled off: a kernel that computes places is split where these begin to be affine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROW: Final = 16
 
 @attrs.frozen
 class SplitBorder:
-    """Split elementwise kernels that compute places from coordinates, such as those of clamped or mirrored elements.
+    """Peel borders off elementwise kernels that compute places from coordinates, such as those of mirrored elements.
 
     Inside, where the comparisons always give what they give at the centre, places are affine and vectors contiguous.
     The rest, tagged ``border``, is one kernel for each index that was cut, of the innermost one first: along the first

@@ -1,4 +1,4 @@
-"""Chains of stencils in strips of rows: what passes from one to the next is computed strip by strip, and stays near.
+"""Chains of stencils in strips of rows: what passes from one to the next is computed strip by strip, with its halo.
 
 Where strips overlap, rows are computed again (overlapped tiling; Ragan-Kelley et al., "Halide", PLDI 2013). The pass
 join_strips makes one kernel of those that go over the same strips.
@@ -50,7 +50,7 @@ STRIP: Final = "strip"
 class Strips:
     """Cut elementwise kernels, one of which reads what another one writes, into strips of rows.
 
-    What passes between them gets an axis of strips, each with the rows around it that the next kernel reads. Rows near
+    What passes between them gets an axis of strips, each with the halo of rows that the next kernel reads. Rows near
     the first and the last one, where places are computed, are left to kernels of their own, which run before.
 
     Attributes:
@@ -80,7 +80,7 @@ class Strips:
 
 @attrs.frozen(repr=False)
 class _Stage:
-    """Tensors that the same kernels write, these, and the rows around a strip that are needed of them.
+    """Tensors that the same kernels write, these, and the halo of rows that a strip needs of them.
 
     Attributes:
         strides: Elements from one row to the next, by the names of the tensors in ``main``.

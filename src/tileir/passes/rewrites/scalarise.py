@@ -1,4 +1,4 @@
-"""Keep elements in scalars instead of storing and loading them again."""
+"""Store forwarding: elements are kept in scalars instead of being stored and loaded again."""
 
 from __future__ import annotations
 

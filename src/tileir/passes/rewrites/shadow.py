@@ -1,4 +1,4 @@
-"""Keep inside a kernel what it writes for others and reads back itself."""
+"""Privatise what a kernel writes for others and reads back itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Shadow:
-    """Give results that a kernel reads back an allocation beside them, which it reads instead.
+    """Privatise results that a kernel reads back: it keeps them in an allocation as well, and reads that instead.
 
     What a kernel writes is then never an input of it, so that blocks of it can be scheduled apart from each other. The
     kernel must write the result through one view, by stores in its body and in blocks without blocks.
