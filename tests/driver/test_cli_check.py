@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tileir.driver.cli import main as cli
@@ -169,3 +171,36 @@ def test_several_files_are_all_told_of(command: Callable[..., tuple[int, str, st
     assert all(word in error for word in ("TIL201", "TIL231", "TIL901"))
     assert command("check", "sum.tile", "swapped.tile", "A=f32[3,4]")[0] == 2
     assert command("check", "sum.tile", "swapped.tile", "--passes", "plain")[0] == 2
+
+
+def test_runs_warn_as_checks_do(command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("swapped.tile").write_text(SWAPPED, encoding="utf-8")
+    np.save("a.npy", np.ones((5, 3), np.float32))
+    code, out, error = command("run", "swapped.tile", "A=a.npy", "B=0.1", "--warn", "error")
+    assert (code, out) == (1, "")
+    assert "TIL231" in error
+    assert "TIL413" in error
+    code, out, error = command("run", "swapped.tile", "A=a.npy", "B=0.1", "--warn", "all")
+    assert (code, out[:2]) == (0, "C:")
+    assert "TIL231" in error
+    code, _, error = command("run", "swapped.tile", "A=a.npy", "B=0.1")
+    assert (code, error) == (0, "")
+    typed = command("print", "sum.tile", "A=f32[5,3]", "--stage", "typed")[1]
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(typed.encode())))
+    assert command("run", "-", "A=a.npy", "--warn", "error")[0] == 0
+
+
+def test_faults_of_the_standard_input_have_its_name(
+    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"function (A) -> (B) { B = C; }")))
+    code, _, error = command("check", "-")
+    assert code == 1
+    assert error.startswith("<stdin>:1:27: error[TIL201]")
+
+
+def test_the_slides_style_is_for_stripe(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, error = command("print", "sum.tile", "A=f32[5,3]", "--stage", "typed", "--style", "seed")
+    assert (code, out) == (1, "")
+    assert error == "error[TIL902]: --style seed is of texts of Stripe: add --stage stripe\n"
+    assert command("print", "sum.tile", "A=f32[5,3]", "--stage", "stripe", "--style", "seed")[0] == 0

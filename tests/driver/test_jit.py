@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import attrs
 import numpy as np
 import pytest
@@ -111,4 +113,24 @@ def test_signatures_and_options_may_alternate() -> None:
     add(a, a)
     assert add.specialise(a, a) is not first
     assert len(context.programs) == 6
+    context.close()
+
+
+def test_calls_are_submitted_and_awaited() -> None:
+    context = tileir.Context(device_id="llvm")
+    add = tileir.jit("function (A, B) -> (S) { S = A + B; }", context=context)
+    a, room = np.ones(4, np.float32), np.zeros(4, np.float32)
+
+    async def awaited() -> list[object]:
+        return list(await asyncio.gather(add.submit(a, a), add.submit(a[:2], B=a[:2]), add.submit(a, a, out=room)))
+
+    first, second, third = asyncio.run(awaited())
+    np.testing.assert_array_equal(first, np.full(4, 2, np.float32))
+    np.testing.assert_array_equal(second, np.full(2, 2, np.float32))
+    assert third is room
+    assert (room == 2).all()
+    followed = add.submit(add.submit(a, a).pending_results, a)
+    np.testing.assert_array_equal(followed.result(), np.full(4, 3, np.float32))
+    with pytest.raises(tileir.TileError, match=r"TIL30\d"):
+        add.submit(a, a[:3])
     context.close()

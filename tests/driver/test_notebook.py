@@ -54,6 +54,7 @@ def test_executables_of_programs_of_any_stage_are_shown(stage: str) -> None:
     program = getattr(tileir.compile(PROGRAM, TYPES, device="llvm.0"), stage)
     executable = tileir.compile(program, TYPES, device="llvm.0")
     assert tileir.to_text(program) in text_of(executable)
+    assert len(repr(tileir.default_context())) < 300
     assert repr(executable) == "<Executable (A, B) -> (Y) on llvm.0>"
 
 

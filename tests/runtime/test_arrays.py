@@ -279,3 +279,11 @@ def test_python_numbers_choose_a_type() -> None:
     assert to_array("n", 1 << 40).dtype == np.int64
     assert to_array("n", 0.5).dtype == np.float32
     assert to_array("n", True).dtype == np.bool_
+
+
+def test_structures_are_refused_with_the_name_of_a_field() -> None:
+    pairs = np.zeros(3, [("x", "f4"), ("y", "i4")])
+    for value in (pairs, memoryview(pairs)):
+        with pytest.raises(ArgumentError, match=r"structures of x, y as elements; .* such as array\['x'\]"):
+            to_array("A", value)
+    assert to_array("A", pairs["x"]).dtype == np.float32

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from tileir.core.targets.target import Target
+    from tileir.driver.pending import PendingCall
+    from tileir.runtime.interface import Event
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -125,6 +127,16 @@ class Jit(Generic[R_co]):
             if results is not None:
                 return results
         return self._specialised(values)(*values, out=out)
+
+    @at_the_call
+    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall[R_co]:
+        """Start a call, and return before it is done; what is not compiled yet is compiled first.
+
+        See :meth:`tileir.Executable.submit`.
+        """
+        values = self._resident(bind(self._names, arrays, named))
+        pending: PendingCall[R_co] = self._specialised(values).submit(*values, out=out, after=after)
+        return pending
 
     @at_the_call
     def specialise(self, *arrays: Any, **named: Any) -> Executable[R_co]:

@@ -44,8 +44,12 @@ _TYPED: Final = re.compile(
 _FILE: Final = re.compile(r"[^\s(){}]+\.\w+")
 
 
-def parse_any(source: str | bytes | Path) -> Program:
+def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
     """Return the program of a text, of JSON, or of a file with one of these; the text tells its stage.
+
+    Args:
+        source: A text of some stage, JSON, or the path of a file.
+        name: What to call a text in errors.
 
     Raises:
         ParseError: The text is wrong.
@@ -53,7 +57,6 @@ def parse_any(source: str | bytes | Path) -> Program:
         TileError: TIL601 or TIL602, the JSON is wrong; TIL901, the file cannot be read.
         ArgumentError: TIL707, the text is the name of a file.
     """
-    name = "<text>"
     if isinstance(source, Path):
         name, source = str(source), read(source)
     text = source if isinstance(source, str) else decoded(source)

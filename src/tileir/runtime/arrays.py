@@ -97,6 +97,10 @@ def to_array(name: str, value: object, *, writable: bool = False) -> Array:
         views = " or ".join(f"view(ml_dtypes.{each.format.numpy})" for each in possible_dtypes(array))
         message = f"{name!r} has elements of {array.dtype.itemsize} bytes and no type, as numpy.load returns them"
         raise _error("TIL702", f"{message}: say what they are, by {views}")
+    if array.dtype.names:
+        first = array.dtype.names[0]
+        message = f"{name!r} has structures of {', '.join(array.dtype.names)} as elements; pass one field of each"
+        raise _error("TIL702", f"{message}, such as array[{first!r}]")
     if DType.of(array.dtype) is None:
         names = ", ".join(dtype.value for dtype in DType)
         raise _error("TIL702", f"{name!r} has elements of type {array.dtype}; convert it to one of {names}")

@@ -49,15 +49,15 @@ class Context:
 
     device_id: str | None = None
     options: Options = attrs.field(factory=Options)
-    registry: Registry = attrs.field(factory=Registry)
+    registry: Registry = attrs.field(factory=Registry, repr=False)
     programs: Cache[Hashable, Any] = attrs.field(factory=lambda: Cache(PROGRAMS), repr=False)
     disk_cache: DiskCache | None = attrs.field(factory=default_disk_cache)
-    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False)
-    _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False)
-    _resources: dict[tuple[str, Options], Resources] = attrs.field(factory=dict, init=False)
-    _homes: dict[str, tuple[Options, Home]] = attrs.field(factory=dict, init=False)
-    _calls: Calls = attrs.field(factory=Calls, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
+    _compilers: dict[tuple[str, Options], Compiler[Any]] = attrs.field(factory=dict, init=False, repr=False)
+    _executors: dict[tuple[str, Options], Executor[Any]] = attrs.field(factory=dict, init=False, repr=False)
+    _resources: dict[tuple[str, Options], Resources] = attrs.field(factory=dict, init=False, repr=False)
+    _homes: dict[str, tuple[Options, Home]] = attrs.field(factory=dict, init=False, repr=False)
+    _calls: Calls = attrs.field(factory=Calls, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         renew_in_children(self)

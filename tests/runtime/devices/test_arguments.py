@@ -34,3 +34,13 @@ def test_a_device_that_is_named_wins_over_where_arrays_are(context: tileir.Conte
     assert (
         tileir.compile("function (A) -> (B) { B = A; }", [there], device="llvm", context=context).device.id == "llvm.0"
     )
+
+
+def test_parts_are_refused_with_what_to_write() -> None:
+    there = tileir.to_device(np.arange(4, dtype=np.float32), "llvm")
+    for key in (slice(1, 3), 0, (slice(None, None, 2),)):
+        with pytest.raises(tileir.ArgumentError, match=r"TIL714.*no parts of its own: .* ops\.slice .*numpy\(\)"):
+            there[key]
+    with pytest.raises(tileir.ArgumentError, match="no parts of its own"):
+        iter(there).__next__()
+    np.testing.assert_array_equal(np.asarray(there) + 1, np.arange(1, 5, dtype=np.float32))

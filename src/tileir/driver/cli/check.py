@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+warn_option = click.option(
+    "--warn",
+    "levels",
+    multiple=True,
+    type=click.Choice(("none", "all", "error")),
+    help="`error` fails where there are warnings, `all` tells what may well be meant, too; may be repeated.",
+)
+"""How loud warnings are."""
+
 _device = click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
 
 
@@ -36,13 +45,7 @@ _device = click.option("--device", metavar="ID", help="Device id, as `tileir dev
 @_file
 @_values
 @click.option("--passes", metavar="PIPELINE", help="Check these passes on FILE: text, JSON, or the name of a target.")
-@click.option(
-    "--warn",
-    "levels",
-    multiple=True,
-    type=click.Choice(("none", "all", "error")),
-    help="`error` fails where there are warnings, `all` tells what may well be meant, too; may be repeated.",
-)
+@warn_option
 @click.option("--from", "module", metavar="MODULE", help="Python module with passes of your own, for the pipeline.")
 @target_options
 @_device
@@ -103,7 +106,7 @@ def _read(
     """Print what is wrong with one file, or what it has; return 1 where something is wrong."""
     try:
         program = cli_values.read_program(file)
-        found = () if "none" in levels else _warnings(program, values, levels, choice, device)
+        found = () if "none" in levels else warnings_about(program, values, levels, choice, device)
     except BackendError:
         raise
     except TileError as error:
@@ -118,7 +121,7 @@ def _read(
     return 0
 
 
-def _warnings(
+def warnings_about(
     program: Program,
     values: tuple[str, ...],
     levels: tuple[str, ...],

@@ -20,7 +20,7 @@ from tileir.core.json.codec import to_json
 from tileir.driver.cli import devices as cli_devices
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.cache import cache
-from tileir.driver.cli.check import bisect, check
+from tileir.driver.cli.check import bisect, check, warn_option, warnings_about
 from tileir.driver.cli.explain import explain_
 from tileir.driver.cli.extensions import Commands, extensions
 from tileir.driver.cli.formula import formula
@@ -132,6 +132,8 @@ def print_(
     """
     program = read_bound(file, bindings)
     types = cli_values.types(program, values)
+    if style != STYLES[0] and (stage or stage_of(program)) != "stripe" and after is None:
+        raise fail("TIL902", f"--style {style} is of texts of Stripe: add --stage stripe")
     if target is not None and target.startswith(NVPTX):
         stage, device, target = "code", f"cuda.{target.removeprefix(NVPTX)}", None
     choice = choice_of(target, settings_of(settings))
@@ -191,6 +193,7 @@ def emit(
     metavar="[NAME=]FILE",
     help="Write a result to a .npy or picture file; without NAME, the next one in declared order.",
 )
+@warn_option
 @click.option("--interpret", is_flag=True, help="Run through the interpreter instead of a device.")
 @target_options
 @_device
@@ -199,16 +202,24 @@ def run_(
     values: tuple[str, ...],
     bindings: tuple[str, ...],
     outputs: tuple[str, ...],
+    levels: tuple[str, ...],
     interpret: bool,
     target: str | None,
     settings: tuple[str, ...],
     device: str | None,
-) -> None:
-    """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5."""
+) -> int:
+    """Run FILE on arrays, pictures and numbers: NAME=array.npy, NAME=picture.png, NAME=0.5.
+
+    With --warn, print its warnings first, as `tileir check` does.
+    """
     program = read_bound(file, bindings)
     arrays = cli_values.arrays(program, values)
     destinations = cli_values.destinations(program, outputs)
     choice = choice_of(target, settings_of(settings))
+    found = warnings_about(program, values, levels, choice, device) if set(levels) - {"none"} else ()
+    report(found)
+    if found and "error" in levels:
+        return 1
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("compiling")
@@ -223,3 +234,4 @@ def run_(
             click.echo(f"{name}: {cli_values.type_of(result)} written to {destinations[name]}")
         else:
             click.echo(f"{name}: {cli_values.type_of(result)}\n{cli_values.shown(result)}")
+    return 0

@@ -54,7 +54,7 @@ def read_program(file: Path) -> Program:
     """
     if str(file) != "-":
         return parse_any(file)
-    return parse_any(sys.stdin.buffer.read())
+    return parse_any(sys.stdin.buffer.read(), "<stdin>")
 
 
 def _pairs(program: Program, values: Sequence[str], has_types: bool = False) -> dict[str, str]:

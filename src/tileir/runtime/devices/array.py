@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import attrs
 import numpy as np
@@ -172,6 +172,19 @@ class DeviceArray:
                 raise ArgumentError((Diagnostic("TIL714", f"{self} is of another type than {dtype}; allow a copy"),))
             return array.astype(dtype)
         return array.copy() if copy is True and self._host is not None else array
+
+    def __getitem__(self, key: object) -> NoReturn:
+        """Refuse: an array of a device is one piece.
+
+        Raises:
+            ArgumentError: TIL714, always.
+
+        """
+        message = (
+            f"{self} has no parts of its own: take them in a program, as ops.slice does, of array.numpy(), or of what"
+            " another library makes of it by from_dlpack"
+        )
+        raise ArgumentError((Diagnostic("TIL714", message),))
 
     def __bool__(self) -> bool:
         """Return whether its only element is not 0; the errors are those of :meth:`__array__`."""
