@@ -20,6 +20,7 @@ from tileir.driver.cli import main as cli
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
 from tileir.passes.pipelines.pipeline import to_text
 from tileir.runtime.caches.source_digest import digest_of_extensions
+from tileir.testing.extensions import check_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -335,3 +336,8 @@ def test_pipelines_without_strangers_have_no_digest_of_them(strangers: Seen) -> 
     assert digest_of_extensions("cpu") == ""
     assert digest_of_extensions("fuse,localise") == ""
     assert digest_of_extensions("fuse,count_kernels") != ""
+
+
+def test_the_kit_tells_which_name_may_be_meant(strangers: Seen) -> None:
+    with pytest.raises(ValueError, match="offers the operation 'strange_swich'; did you mean strange_swish"):
+        check_installed(Kind.OPERATION, "strange_swich")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -177,6 +178,12 @@ def test_what_is_wrong_is_told() -> None:
                 continue  # a pipeline without passes
             with pytest.raises(ArgumentError, match="TIL707"):
                 call(value)  # type: ignore[arg-type]
+
+
+def test_texts_and_files_are_parsed_before_they_are_verified() -> None:
+    for text in ("function (A) -> (B) { B = A; }", b"{}", Path("mine.json")):
+        with pytest.raises(ArgumentError, match=r"TIL707.*: pass what tileir\.parse makes of it"):
+            tileir.verify(text)  # type: ignore[arg-type]
 
 
 def test_verifying_tells_the_faults_of_hand_made_nodes(executable: tileir.Executable) -> None:

@@ -290,3 +290,8 @@ def test_bad_json_is_a_diagnostic(text: str, code: str) -> None:
     with pytest.raises(TileError) as caught:
         from_json(text, CATALOGUE)
     assert [d.code for d in caught.value.diagnostics] == [code]
+
+
+def test_a_pass_as_a_bare_name_in_json_is_told_the_entry_to_write() -> None:
+    with pytest.raises(TileError, match=r"TIL602.*entry 1 of the pipeline must be .*; here \{\"name\": \"match\"\}"):
+        from_json('[{"name": "match"}, "match"]', CATALOGUE)

@@ -339,6 +339,8 @@ def _verify_schedule(node: object) -> None:
     passes = _passes(node)
     if passes is None:
         message = f"there are no rules for a value of type {type(node).__name__}"
+        if isinstance(node, str | bytes | Path):
+            message += ": pass what tileir.parse makes of it"
         raise ArgumentError((Diagnostic("TIL707", message),))
     faults = [fault for step in passes for fault in mistakes(unnamed(step), Pass, OFFERS)]
     if faults:

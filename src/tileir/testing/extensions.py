@@ -14,6 +14,7 @@ from tileir.core.errors import TileError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import load, target_called
+from tileir.core.text.names import nearest
 from tileir.driver.checking.check import check_passes
 from tileir.driver.executable import compile as compile_for_device
 from tileir.driver.jit import evaluate
@@ -165,8 +166,7 @@ def check_installed(kind: Kind, name: str) -> None:
 
     """
     if name not in EXTENSIONS.entries(kind):
-        known = ", ".join(EXTENSIONS.names(kind)) or "none"
-        raise ValueError(f"no distribution offers a {kind.noun} {name!r}; there are {known}")
+        raise ValueError(f"no distribution offers the {kind.noun} {name!r}{nearest(name, EXTENSIONS.names(kind))}")
     offer: Any = EXTENSIONS.get(kind, name, lambda _: None)
     match kind:
         case Kind.PASS:

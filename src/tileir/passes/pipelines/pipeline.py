@@ -119,6 +119,8 @@ def _requests(items: object, places: Mapping[Path, Span]) -> list[Request]:
                 f'entry {number} of the pipeline must be {{"name": pass, "options": {{name: value}}}} or '
                 '{"name": step, pass: {name: value}}'
             )
+            if isinstance(item, str):
+                message += f'; here {{"name": {json.dumps(item)}}}'
             faults.append(Diagnostic("TIL602", message, places.get((number,))))
         else:
             requests.append(request)
