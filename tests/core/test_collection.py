@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tileir.core import collection
 from tileir.core.collection import collection_paused
 
 if TYPE_CHECKING:
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _thawed() -> Iterator[None]:
+def _thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Thaw what was frozen for all tests, as a process starts, and freeze it again."""
+    monkeypatch.setattr(collection, "_FROZEN_BY_OTHERS", [])
     gc.unfreeze()
     yield
     gc.collect()
@@ -77,6 +79,36 @@ def test_what_somebody_froze_stays_frozen() -> None:
         with collection_paused(lasting=True):
             pass
         assert gc.get_freeze_count() >= frozen > 0
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+
+
+def test_what_somebody_froze_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    real = gc.get_freeze_count
+
+    def count() -> int:
+        counted.append(real())
+        return counted[-1]
+
+    monkeypatch.setattr(gc, "get_freeze_count", count)
+    gc.freeze()
+    try:
+        for _ in range(3):
+            with collection_paused(lasting=True):
+                pass
+        assert len(counted) == 1
+        assert counted[0] > 1000
+    finally:
+        gc.unfreeze()
+
+
+def test_what_is_frozen_meanwhile_stays_frozen() -> None:
+    with collection_paused(lasting=True):
+        gc.freeze()
+    try:
+        assert gc.get_freeze_count()
         assert gc.isenabled()
     finally:
         gc.unfreeze()

@@ -19,22 +19,33 @@ def collection_paused(*, lasting: bool = False) -> Iterator[None]:
     Args:
         lasting: Whether what is made meanwhile lives on. It then joins the oldest generation at once, which it would
             reach by being walked three times, each time for nothing. Cycles that were left behind before do not join
-            it: they are collected first.
+            it: they are collected first. Where somebody froze objects, which would thaw, it joins no sooner.
 
     """
     enabled = gc.isenabled()
+    ages = enabled and lasting and not _somebody_froze()
     try:
-        if enabled and lasting:
+        if ages:
             gc.collect(_MIDDLE)
         gc.disable()  # inside, as an interrupt may follow at once
         yield
     finally:
         if enabled:
-            if lasting and gc.get_freeze_count() < _BY_PYTHON:  # or objects that somebody froze would thaw
+            if ages and not _somebody_froze():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
 
+
+def _somebody_froze() -> bool:
+    """Return whether objects were found frozen once, by others than Python: to count millions takes long each time."""
+    if not _FROZEN_BY_OTHERS and gc.get_freeze_count() >= _BY_PYTHON:
+        _FROZEN_BY_OTHERS.append(True)
+    return bool(_FROZEN_BY_OTHERS)
+
+
+_FROZEN_BY_OTHERS: Final[list[bool]] = []
+"""Empty until objects are found frozen, which usually stay so for as long as the process runs."""
 
 _BY_PYTHON: Final = 1000
 """More objects than Python 3.12 itself freezes when it starts, and fewer than there are for others to freeze."""
