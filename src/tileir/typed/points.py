@@ -65,18 +65,44 @@ def valid_points(
     if any(form.count <= 0 for form in forms):
         return
     dtype = np.dtype(np.int64 if _reach(basis, forms) < _SAFE else object)
-    total = prod(form.count for form in basis.forms)
-    for start in range(0, total, _CHUNK):
-        numbers = np.arange(start, min(start + _CHUNK, total))
-        point, valid = _candidates(basis, numbers, dtype)
+    for deviations in _deviations(basis.forms, dtype):
+        points = np.broadcast_shapes(*(each.shape for each in deviations))
+        point, valid = _candidates(basis, deviations)
         columns = []
         for form in forms:
             value = sum((c * x for c, x in zip(form.coefficients, point, strict=True) if c != 0), np.array(form.offset))
-            column = np.broadcast_to(value // form.step, numbers.shape)
-            valid = valid & (value % form.step == 0) & (column >= 0) & (column < form.count)
+            column, integral = _quotient(value, form.step)
+            valid = valid & integral & (column >= 0) & (column < form.count)
             columns.append(column)
-        kept = np.flatnonzero(valid)
-        yield tuple(_elements(columns, shapes, kept))
+        kept = None if np.all(valid) else np.flatnonzero(np.broadcast_to(valid, points))
+        yield tuple(_elements(columns, shapes, points, kept))
+
+
+def _deviations(forms: Sequence[_Form], dtype: np.dtype[Any]) -> Iterator[tuple[Column, ...]]:
+    """Yield all candidates in chunks, as what the values of the forms are without their offsets.
+
+    Of the last forms each has an axis of its own, so that what depends on few of them is computed for few numbers;
+    those before, whose candidates are too many for one chunk, share the first axis.
+    """
+    inner, points = len(forms), 1
+    while inner and points * forms[inner - 1].count <= _CHUNK:
+        inner -= 1
+        points *= forms[inner].count
+    axes = len(forms) - inner
+    own = [
+        np.arange(form.count).reshape(-1, *[1] * (axes - axis - 1)).astype(dtype) * form.step - form.offset
+        for axis, form in enumerate(forms[inner:])
+    ]
+    total = prod(form.count for form in forms[:inner])
+    length = max(1, _CHUNK // points)
+    for start in range(0, total, length):
+        numbers = np.arange(start, min(start + length, total)).reshape(-1, *[1] * axes)
+        shared = []
+        for form in reversed(forms[:inner]):
+            rest = numbers // form.count
+            shared.append((numbers - rest * form.count).astype(dtype) * form.step - form.offset)
+            numbers = rest
+        yield *reversed(shared), *own
 
 
 def _form(polynomial: Affine, names: Sequence[str], count: int) -> _Form:
@@ -127,28 +153,36 @@ def _reach(basis: _Basis, forms: Sequence[_Form]) -> int:
     )
 
 
-def _candidates(basis: _Basis, numbers: Column, dtype: np.dtype[Any]) -> tuple[list[Column], Column]:
-    """Return the points that candidates of these numbers stand for, and which of them are integral."""
-    deviations = []
-    for form in reversed(basis.forms):
-        numbers, digit = np.divmod(numbers, form.count)
-        deviations.append(digit.astype(dtype) * form.step - form.offset)
-    deviations.reverse()
-    valid = np.ones(numbers.shape, np.bool_)
+def _candidates(basis: _Basis, deviations: Sequence[Column]) -> tuple[list[Column], Column | bool]:
+    """Return the points that candidates stand for, and which of them are integral."""
+    valid: Column | bool = True
     point = []
     for row in basis.rows:
-        value = sum((c * d for c, d in zip(row, deviations, strict=True) if c != 0), np.zeros((), dtype))
-        valid &= np.asarray(value % basis.divisor == 0, np.bool_)
-        point.append(value // basis.divisor)
+        value = sum((c * d for c, d in zip(row, deviations, strict=True) if c != 0), np.zeros((), np.int64))
+        quotient, integral = _quotient(value, basis.divisor)
+        valid = valid & integral
+        point.append(quotient)
     return point, valid
 
 
-def _elements(columns: Sequence[Column], shapes: Sequence[Sequence[int]], kept: Column) -> Iterator[Column]:
-    """Turn coordinates into row-major element numbers, tensor by tensor."""
+def _quotient(values: Column, divisor: int) -> tuple[Column, Column | bool]:
+    """Divide, and tell where nothing remains; by one, as most often, at no cost."""
+    if divisor == 1:
+        return values, True
+    quotient = values // divisor
+    return quotient, np.asarray(quotient * divisor == values, np.bool_)
+
+
+def _elements(
+    columns: Sequence[Column], shapes: Sequence[Sequence[int]], points: tuple[int, ...], kept: Column | None
+) -> Iterator[Column]:
+    """Turn coordinates into row-major element numbers, tensor by tensor, of all points or of those that are kept."""
     position = 0
     for shape in shapes:
-        number = np.zeros(kept.shape, np.int64)
+        number = np.zeros((), np.int64)
         for extent in shape:
-            number = number * extent + columns[position][kept].astype(np.int64)
+            inside = np.minimum(np.maximum(columns[position], 0), extent - 1)  # what is not kept might overflow
+            number = number * extent + inside.astype(np.int64)
             position += 1
-        yield number
+        every = np.broadcast_to(number, points).reshape(-1)
+        yield every if kept is None else every[kept]
