@@ -188,6 +188,15 @@ class ExpressionCompiler:
         memory, offset = _slot_reader(self.slot(target.array)), self.evaluator(target.offset)
         lanes, watched, kernel = target.type.lanes, self.watched, self.kernel
 
+        def scalar(frame: Frame) -> None:
+            array: Memory = memory(frame)
+            place, new = offset(frame), value(frame)
+            if not 0 <= place < len(array.data):
+                raise array.outside(kernel, place, place)
+            if watched:
+                array.writes(place, frame[AGENT], new)
+            array.data[place] = new
+
         def neighbours(frame: Frame) -> None:
             array: Memory = memory(frame)
             place, new = offset(frame), value(frame)
@@ -205,6 +214,8 @@ class ExpressionCompiler:
                 array.writes(places, frame[AGENT], new)
             array.data[places] = new
 
+        if lanes == 1:
+            return scalar
         return neighbours if target.offset.type.lanes == 1 else scatter
 
 

@@ -20,6 +20,8 @@ Place: TypeAlias = int | slice | Array
 
 _NOBODY: Final = -1
 _MANY: Final = -2
+_NEVER: Final = -1
+"""When nobody touched an element: before all times."""
 
 COPIER: Final = -3
 """Who writes what the first channel of a kernel copies; further channels count down from there."""
@@ -142,7 +144,7 @@ class WatchedMemory(Memory):
                 f"thread {agent.thread} of a group of kernel {self.kernel!r} reads element {early} of {self.name!r}"
             )
             raise fail("TIL558", f"{message}, which is being copied: receive the message before")
-        if self.defined is not None and not np.all(self.defined[place]):
+        if self.defined is not None and not self.defined[place].all():
             raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
         self._note(place, agent, None)
 
@@ -151,7 +153,7 @@ class WatchedMemory(Memory):
         if self.defined is not None:
             self.defined[place] = True
         old = self.data[place]
-        self._note(place, agent, np.asarray((old != new) & ((old == old) | (new == new))))  # a NaN is like others
+        self._note(place, agent, (old != new) & ((old == old) | (new == new)))  # a NaN is like others
 
     def forget(self, place: Place) -> None:
         """Take what was written there as undefined."""
@@ -172,7 +174,7 @@ class WatchedMemory(Memory):
         if self.defined is not None:
             self.defined[place] = True
 
-    def _note(self, place: Place, agent: Agent, changed: Array | None) -> None:
+    def _note(self, place: Place, agent: Agent, changed: Array | bool | None) -> None:
         if self.groups:
             clash = self._among_groups.clash(place, 0, 0, agent.group, changed)
             if clash is not None:
@@ -190,44 +192,72 @@ class WatchedMemory(Memory):
         )
 
 
-@attrs.frozen(eq=False, repr=False)
+@attrs.define(eq=False, repr=False)
 class _Watch:
-    """For each element who wrote it last, and who read it since: one, several, or nobody; and when."""
+    """For each element who wrote it last, and who read it since: one, several, or nobody; and when.
+
+    Attributes:
+        copies: Whether a copy of a channel has written anything.
+
+    """
 
     writer: Array
     writer_time: Array
     reader: Array
     reader_time: Array
+    copies: bool = False
 
     @classmethod
     def of(cls, size: int) -> _Watch:
-        return cls(*(np.full(size, _NOBODY) for _ in range(4)))
+        nobody, never = np.full(size, _NOBODY), np.full(size, _NEVER)
+        return cls(nobody, never, nobody.copy(), never.copy())
 
-    def clash(self, place: Place, time: int, known: int, who: int, changed: Array | None) -> int | None:
+    def clash(self, place: Place, time: int, known: int, who: int, changed: Array | bool | None) -> int | None:
         """Note an access, and return an element that another one touched since ``known``, where one of both writes.
 
         ``changed`` is None for a read. For a write it tells which values are new: all may write the same one.
         """
+        if not isinstance(place, slice | np.ndarray):
+            return place if self._clash_of_one(place, time, known, who, changed) else None
         clash = self._other(self.writer, self.writer_time, place, known, who)
         if changed is not None:
             clash = (clash & changed) | self._other(self.reader, self.reader_time, place, known, who)
             self.writer[place], self.writer_time[place] = who, time
         else:
             before, when = self.reader[place], self.reader_time[place]
-            mine, later = (before == _NOBODY) | (before == who) | (when < time), when > time
-            self.reader[place] = np.where(later, before, np.where(mine, who, _MANY))
+            readers = np.where((before == who) | (when < time), who, _MANY)
+            self.reader[place] = np.where(when > time, before, readers)
             self.reader_time[place] = np.maximum(when, time)
         return self._first(place, clash)
+
+    def _clash_of_one(self, place: int, time: int, known: int, who: int, changed: Array | bool | None) -> bool:
+        """Do the same for one element, as most kernels access them, without NumPy's effort for arrays."""
+        other: int = self.writer.item(place)
+        written = other > COPIER and other != who and int(self.writer_time.item(place)) >= known
+        reader: int = self.reader.item(place)
+        when: int = self.reader_time.item(place)
+        if changed is not None:
+            self.writer[place], self.writer_time[place] = who, time
+            return (written and bool(changed)) or (reader != who and when >= known)
+        if when < time:
+            self.reader[place], self.reader_time[place] = who, time
+        elif when == time and reader != who:
+            self.reader[place] = _MANY
+        return written
 
     def copied(self, place: Place, known: int, copier: int, message: int) -> int | None:
         """Note a copy that begins, and return an element that a thread touched since ``known``."""
         clash = self._other(self.writer, self.writer_time, place, known, copier)
         clash |= self._other(self.reader, self.reader_time, place, known, copier)
-        self.writer[place], self.writer_time[place], self.reader[place] = copier, message, _NOBODY
+        self.writer[place], self.writer_time[place] = copier, message
+        self.reader[place], self.reader_time[place] = _NOBODY, _NEVER
+        self.copies = True
         return self._first(place, clash)
 
     def unreceived(self, place: Place, received: Mapping[int, int]) -> int | None:
         """Return an element whose last writer is a copy for a message beyond the first ``received`` ones."""
+        if not self.copies:
+            return None
         writer = np.atleast_1d(self.writer[place])
         early = np.zeros(writer.shape, np.bool_)
         for copier in range(COPIER, int(writer.min(initial=0)) - 1, -1):
@@ -235,14 +265,14 @@ class _Watch:
         return self._first(place, early)
 
     def _first(self, place: Place, found: Array) -> int | None:
-        if not np.any(found):
+        if not found.any():
             return None
         return int(np.atleast_1d(np.arange(len(self.writer))[place])[np.argmax(np.atleast_1d(found))])
 
-    @staticmethod
-    def _other(found: Array, times: Array, place: Place, known: int, who: int) -> Array:
+    def _other(self, found: Array, times: Array, place: Place, known: int, who: int) -> Array:
         others = found[place]
-        return np.asarray((others > COPIER) & (others != _NOBODY) & (others != who) & (times[place] >= known))
+        touched = (others != who) & (times[place] >= known)
+        return np.asarray(touched & (others > COPIER) if self.copies else touched)
 
 
 def poisoned(dtype: DType, size: int, numbers: NumberSystem = REAL) -> Array:
