@@ -86,7 +86,7 @@ def poison(dtype: DType) -> bool | int | float:
     return True if dtype.is_bool else (dtype.minimum if dtype.is_signed else dtype.maximum)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)  # frozen ones take twice as long to make, and each point of a block makes some
 class View:
     """A refinement at one point.
 
@@ -117,7 +117,7 @@ class View:
         return offsets
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Elements:
     """The first element of a view at each of some points: ``offsets`` has one entry for each point."""
 
@@ -132,7 +132,8 @@ class Elements:
     def store(self, values: Array, index: Array | None) -> None:
         """Write or merge one value for each point."""
         memory, offsets = self.view.memory, self.displaced(index)
-        values = np.broadcast_to(values, offsets.shape)
+        if values.shape != offsets.shape:
+            values = np.broadcast_to(values, offsets.shape)
         if memory.written is not None:
             memory.written[offsets] = True
         aggregation = self.view.aggregation
