@@ -217,7 +217,7 @@ class FusionGroup:
         self.statements[at:at] = statements
         self.computations += other.computations
         self.reductions += other.reductions
-        self.nested += other.nested
+        self.nested += [s for s in statements if isinstance(s, Block)]
         self.members += other.members
         self.needs, self.users = _union(self.needs, other.needs), _union(self.users, other.users)
         self.touched.update(other.touched)
