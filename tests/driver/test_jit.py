@@ -129,6 +129,12 @@ def test_calls_are_submitted_and_awaited() -> None:
     np.testing.assert_array_equal(second, np.full(2, 2, np.float32))
     assert third is room
     assert (room == 2).all()
+    for value in (a, a * 2, a[:2], np.ones(4)):
+        np.testing.assert_array_equal(add.submit(value, value).result(), value * 2)
+    assert len(context.programs) == 3
+    context.options = tileir.Options(threads=1)
+    np.testing.assert_array_equal(add.submit(a, a).result(), a * 2)
+    assert len(context.programs) == 4
     followed = add.submit(add.submit(a, a).pending_results, a)
     np.testing.assert_array_equal(followed.result(), np.full(4, 3, np.float32))
     with pytest.raises(tileir.TileError, match=r"TIL30\d"):

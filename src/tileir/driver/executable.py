@@ -243,6 +243,10 @@ class Executable(Generic[R_co]):
             call.note(event)
         return PendingCall(event, call.results)
 
+    def takes(self, arrays: Sequence[Any]) -> bool:
+        """Return whether arrays of the host can be used as they are."""
+        return not self._takes_numbers and self._plan.accepts(arrays)
+
     @cached_property
     def _submits_by_calling(self) -> bool:
         """Whether a call is made at once: it is short, and the device works on memory of the host."""

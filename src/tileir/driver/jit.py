@@ -52,12 +52,20 @@ class _Latest:
 
     def call(self, arrays: tuple[Any, ...], out: Any, context: Context, options: Options | None) -> Any:
         """Return the results of the executable if it is still the one for these arrays, else None."""
+        executable = self._current(context, options)
+        return None if executable is None else executable.call_as_they_are(arrays, out)
+
+    def submitted(self, arrays: tuple[Any, ...], context: Context, options: Options | None) -> PendingCall | None:
+        """Submit a call likewise."""
+        executable = self._current(context, options)
+        return executable.submit(*arrays) if executable is not None and executable.takes(arrays) else None
+
+    def _current(self, context: Context, options: Options | None) -> Executable | None:
+        """Return the executable, unless it is gone or something else would be compiled now."""
         executable = self.executable()
         if executable is None or executable.closed or self.device_id != context.device_id:
             return None
-        if options is None and context.options is not self.options:
-            return None
-        return executable.call_as_they_are(arrays, out)
+        return executable if options is not None or context.options is self.options else None
 
 
 @attrs.frozen(eq=False)
@@ -134,6 +142,10 @@ class Jit(Generic[R_co]):
 
         See :meth:`tileir.Executable.submit`.
         """
+        if self._latest and out is None and not (named or after):
+            started: PendingCall[R_co] | None = self._latest[0].submitted(arrays, self._context, self.options)
+            if started is not None:
+                return started
         values = self._resident(bind(self._names, arrays, named))
         pending: PendingCall[R_co] = self._specialised(values).submit(*values, out=out, after=after)
         return pending
