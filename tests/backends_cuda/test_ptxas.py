@@ -70,6 +70,7 @@ def test_products_spill_nothing(dtype: str, architecture: str, tmp_path: Path) -
     ("text", "size"),
     [
         ("function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }", 4096),
+        ("function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }", 1536),
         ("function (A[M, K], B[N, K]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[j, k]); }", 2048),
         ("function (A[K, M], B[N, K]) -> (C) { C[i, j : M, N] = +(A[k, i] * B[j, k]); }", 3000),
     ],

@@ -133,6 +133,36 @@ def test_products_of_any_size(text: str, sizes: tuple[int, int, int], places: in
     np.testing.assert_array_equal(result, expected(text, given))
 
 
+THREE = MatrixContraction(FRAGMENTS, local_bytes=227 * 1024, stages=3, rows=192, columns=128, boxes=1, most_threads=384)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (PRODUCT, {"A": (192, 64), "B": (64, 128)}),
+        (RIGHT_TURNED, {"A": (130, 128), "B": (101, 128)}),
+    ],
+)
+def test_three_warpgroups_share_a_tile_that_one_thread_asks_for(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    found = stages(text, shapes, THREE)
+    assert [kernel.group for kernel in found.sem.kernels] == [(384,)]
+    given = arrays(shapes)
+    result = run_program(found.sem, given, ALL_CHECKS)["R"].astype(np.float64)
+    np.testing.assert_array_equal(result, expected(text, given))
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (PRODUCT, {"A": (192, 100), "B": (100, 128)}),  # threads that copy themselves are a power of two
+        (LEFT_TURNED, {"A": (64, 264), "B": (64, 128)}),  # and so are elements of rows in local memory
+        (PRODUCT, {"A": (192, 72), "B": (72, 128)}),  # rows of boxes lie in two lines: wider tiles have fewer of them
+    ],
+)
+def test_other_products_take_no_three_warpgroups(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    assert all(kernel.group != (384,) for kernel in stages(text, shapes, THREE).sem.kernels)
+
+
 @pytest.mark.parametrize(
     ("text", "shapes", "word"),
     [

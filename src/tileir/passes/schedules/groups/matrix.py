@@ -287,14 +287,14 @@ class _MatrixKernel:
         reduction = [(plan.loop, plan.depth)]
         axes = [*reduction, *own] if panel.along_loop else [*own, *reduction]
         lane = sch.index(self.names.fresh("lane"), panel.lanes, Binding.LANE)
-        left = plan.threads
+        left = sch.power_of_two_below(plan.threads)
         team: list[stripe.Index] = []
         loops: list[stripe.Index] = []
         places: dict[str, Affine] = {}
         tests: list[Affine] = []
         for axis, extent in axes:
             lanes = panel.lanes if axis is axes[0][0] else 1
-            size = min(left, extent // lanes)
+            size = min(left, extent // lanes & -(extent // lanes))  # threads are a power of two
             left //= size
             thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, Binding.THREAD)
             more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, Binding.UNROLL)

@@ -19,7 +19,15 @@ from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix import build
 from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes
 from tileir.passes.schedules.groups.matrix_panels import panels, tops
-from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, groups_of, is_readable, reads_local, tallest
+from tileir.passes.schedules.groups.matrix_plan import (
+    MatrixTiling,
+    Panel,
+    groups_of,
+    is_readable,
+    reads_local,
+    tallest,
+    wastes,
+)
 from tileir.passes.schedules.groups.matrix_results import staged_bytes
 from tileir.poly.affine import total
 from tileir.schedule.nest import Nest, Segment, emit, product
@@ -39,6 +47,7 @@ class MatrixContraction:
     Attributes:
         fragments: Names of instructions, those that are preferred first; some round what they read.
         threads: Most threads of a group.
+        most_threads: The same where one thread asks for all of a tile.
         local_bytes: Memory that the threads of a group share.
         vector_bytes: Width of a copy of one thread.
         groups: So many groups keep the device busy: tiles are smaller where there are not so many.
@@ -55,6 +64,7 @@ class MatrixContraction:
     name: ClassVar[str] = "matrix_contraction"
     fragments: tuple[str, ...] = ()
     threads: int = attrs.field(default=256, validator=at_least(1))
+    most_threads: int = attrs.field(default=1, validator=at_least(1))
     local_bytes: int = attrs.field(default=48 * 1024, validator=at_least(0))
     vector_bytes: int = attrs.field(default=16, validator=at_least(1))
     groups: int = attrs.field(default=1, validator=at_least(1))
@@ -70,7 +80,7 @@ class MatrixContraction:
 
     def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
         if not self.fragments:
-            return _NO_INSTRUCTIONS
+            return refused("TR420")
         nest = unscheduled_reduction(kernel)
         if isinstance(nest, Refused):
             return nest
@@ -79,12 +89,8 @@ class MatrixContraction:
         plan = self._plan(nest, {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes})
         if isinstance(plan, Refused):
             return plan
-        facts: tuple[tuple[str, int | str], ...] = (
-            ("rows", plan.rows),
-            ("columns", plan.columns),
-            ("depth", plan.depth),
-            ("stages", plan.stages),
-        )
+        facts: tuple[tuple[str, int | str], ...] = (("rows", plan.rows), ("columns", plan.columns))
+        facts = (*facts, ("depth", plan.depth), ("stages", plan.stages))
         if self.boxes:
             found = plan.boxes or self._boxes(nest, plan)
             facts = (*facts, ("no_boxes", found) if isinstance(found, str) else ("boxes", True))
@@ -110,7 +116,7 @@ class MatrixContraction:
         loop = max(loops, key=lambda i: (i.name not in constrained, i.range))
         dtypes = (found[0].use.dtype, found[1].use.dtype, total)
         fragments = [each for each in usable(self.fragments, rounded=True) if each.dtypes == dtypes]
-        fragments.sort(key=lambda each: _wastes(loop, each.mnk[2]))
+        fragments.sort(key=lambda each: wastes(loop, each.mnk[2]))
         if not fragments:
             told = dict(zip(("left", "right", "sum"), (dtype.value for dtype in dtypes), strict=True))
             return refused("TR429", **told, offered=" ".join(self.fragments))
@@ -188,9 +194,9 @@ class MatrixContraction:
             high = 1 if plan.above is None else max(1, rows // plan.least)
             sized = attrs.evolve(plan, rows=rows, columns=columns, tall=tall, wide=wide, high=high)
             tile = self._deep(sized if high > 1 else attrs.evolve(sized, above=None))
-            if tile is None or tile.threads > self.threads or not is_readable(tile):
+            tile = None if tile is None or not is_readable(tile) else self._moved(nest, tile)
+            if tile is None or (tile.threads > self.threads and not self._may_be_wide(tile)):
                 continue
-            tile = self._moved(nest, tile)
             if local:
                 found = tile if found is None else min(found, tile, key=lambda each: self._cost(nest, each))
                 continue
@@ -198,6 +204,10 @@ class MatrixContraction:
             if groups_of(nest, tile) >= self.groups:
                 return tile
         return found
+
+    def _may_be_wide(self, plan: MatrixTiling) -> bool:
+        """Return whether more threads than copy tiles may share one: not where all wait for two lines of each row."""
+        return plan.threads <= self.most_threads and plan.boxes is not None and are_whole_lines(plan)
 
     def _moved(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
         """Return the plan with how its inputs come to local memory, and its results from there."""
@@ -232,7 +242,7 @@ class MatrixContraction:
         found = None
         for size in _DEPTH_BYTES:
             depth = size // plan.left.use.dtype.itemsize
-            while depth > plan.fragment.mnk[2] and _wastes(plan.loop, depth):
+            while depth > plan.fragment.mnk[2] and wastes(plan.loop, depth):
                 depth //= 2
             plan = attrs.evolve(plan, depth=depth)
             plan = attrs.evolve(plan, stages=min(self.stages, plan.steps))
@@ -257,7 +267,14 @@ _SMALL: Final = (
 _TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMALL)}
 """Rows and columns of a group, then those of the threads of a fragment, by the bytes of an element."""
 
-_OF_LOCAL: Final = ((128, 256, 64, 256), (128, 128, 64, 128), (128, 64, 64, 64), (64, 64, 64, 64), (64, 32, 64, 32))
+_OF_LOCAL: Final = (
+    (128, 256, 64, 256),
+    (192, 128, 64, 128),
+    (128, 128, 64, 128),
+    (128, 64, 64, 64),
+    (64, 64, 64, 64),
+    (64, 32, 64, 32),
+)
 """The same for fragments that read local memory, whose threads share a wide tile."""
 
 _READ_COST: Final = 64
@@ -286,9 +303,6 @@ _FEWEST: Final = 8
 _SHORTEST: Final = 6
 """The depth of an instruction may be so many times that of the product: the rest of its factors is zero."""
 
-_WASTE: Final = 3
-"""Less than one of so many steps of a reduction may lie behind its end for the sake of deeper tiles."""
-
 _FEW: Final = 4
 """Groups for each of those that keep the device busy, beside which there is local memory for more stages."""
 
@@ -300,9 +314,6 @@ _LONG: Final = 8
 
 _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
-
-
-_NO_INSTRUCTIONS: Final = refused("TR420")
 
 
 def against_product(nest: Nest, segment: Segment) -> Refused | None:
@@ -386,8 +397,3 @@ def _fitting_ones(plans: Iterable[MatrixTiling | Refused], said: list[Refused]) 
         else:
             result.append(plan)
     return result
-
-
-def _wastes(loop: stripe.Index, depth: int) -> bool:
-    """Return whether steps of a depth would be for a large part behind the end of the reduction."""
-    return -loop.range % depth * _WASTE >= loop.range

@@ -23,6 +23,9 @@ _LINE: Final = 128
 _PIECE: Final = 16
 """Bytes that an instruction loads from one row."""
 
+_WASTE: Final = 3
+"""Less than one of so many steps of a reduction may lie behind its end for the sake of deeper tiles."""
+
 _BANKS: Final = (4, 8)
 """Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
 
@@ -173,12 +176,17 @@ def reads_local(plan: MatrixTiling) -> bool:
 
 
 def is_readable(plan: MatrixTiling) -> bool:
-    """Return whether the fragment can read its factors where tiles are staged, as far as it reads local memory."""
+    """Return whether the fragment can read its factors where tiles are staged, as far as it reads local memory.
+
+    Rows there are a power of two long, as are the pieces into which they are folded.
+    """
     fragment = plan.fragment
     for panel, extent, operand in ((plan.left, plan.rows, fragment.a), (plan.right, plan.columns, fragment.b)):
         if operand.where is not Where.LOCAL:
             continue
         width = plan.depth if panel.along_loop else extent
+        if width & width - 1:
+            return False
         shift, mask = swizzle_of(panel, piece_of(panel, fragment, width))
         turned = panel.along_loop or operand.transposable
         if not turned or Swizzle(shift, mask * operand.dtype.itemsize) not in operand.swizzles:
@@ -197,3 +205,8 @@ def groups_of(nest: Nest, plan: MatrixTiling) -> int:
     if plan.above is not None:
         extents[plan.above.name] = plan.high
     return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)
+
+
+def wastes(loop: stripe.Index, depth: int) -> bool:
+    """Return whether steps of a depth would be for a large part behind the end of the reduction."""
+    return -loop.range % depth * _WASTE >= loop.range
