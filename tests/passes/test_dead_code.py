@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
+import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
+from tileir import ops
+from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
@@ -11,7 +15,10 @@ from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.stripe.ir import Direction, Program
+from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
 
 
 def cleaned(kernels: list[str], names: str = "XTO", outputs: tuple[str, ...] = ("O",)) -> Program:
@@ -125,6 +132,15 @@ def test_dependencies_are_dropped_with_the_numbers_they_hold() -> None:
 def test_meaning_stays(program: Program) -> None:
     assert_same_meaning(program, run((DeadCode(),), program))
     assert_same_meaning(program, run((Accumulate(), Fuse(), Localise(), Scalarise(), DeadCode()), program))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_reduction_keeps_its_whole_state_though_one_part_of_it_is_asked_for(columns: int) -> None:
+    builder = tileir.FunctionBuilder()
+    function = builder.build(R=ops.argmax(builder.input("X", "M", "N"), 1))
+    program = lower(infer(function, {"X": TensorType(DType.F32, (3, columns))}))
+    after = run((DeadCode(),), program)
+    assert_same_meaning(program, after)
 
 
 def test_what_the_next_point_of_a_serial_block_reads_stays() -> None:

@@ -58,7 +58,7 @@ class _Kernels:
     def pruned(self, block: Block, live: set[str]) -> Block:
         """Return what :func:`pruned` does."""
         views = tuple([(view.name, view.direction) for view in block.refinements])
-        case = id(block.statements), views, frozenset(live), tuple(_aliases(block).items()), block.is_serial
+        case = id(block.statements), views, frozenset(live), tuple(_aliases(block).items()), _is_in_turn(block)
         if case in self._whole:
             return block
         result = pruned(block, live)
@@ -85,7 +85,7 @@ def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
     scalars: set[str] = set()
     kept: list[Statement] = []
     aliases = _aliases(block)
-    if block.is_serial:  # the next point reads what this one has written
+    if _is_in_turn(block):  # the next point reads what this one has written
         reading = (r.name for r in block.refinements if r.direction.reads)
         views.update(name for view in reading for name in aliases.get(view, (view,)))
     for statement in reversed(block.statements):
@@ -107,6 +107,11 @@ def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
         for name in views_read(statement):
             views.update(aliases.get(name, (name,)))
     return tuple(reversed(kept))
+
+
+def _is_in_turn(block: Block) -> bool:
+    """Return whether points run one after the other; one that reduces has a whole state even if it has one point."""
+    return block.is_serial or block.reduction is not None
 
 
 def _is_dead(statement: Store | Special, live: set[str]) -> bool:
