@@ -53,6 +53,14 @@ def test_results_do_not_depend_on_the_schedule(target: str, passes: str) -> None
         case.check(means.on_device(compiled, case.inputs))
 
 
+@pytest.mark.once
+@each_case
+def test_groups_of_threads_agree_with_numpy(case: Conformance) -> None:
+    """Run the kernels that the passes for cards make, whose threads meet, on the host's processor."""
+    compiled = means.stages(tileir.parse(case.text), case.inputs, "groups", "gpu")
+    case.check(means.on_device(compiled, case.inputs))
+
+
 ERRORS: dict[str, tuple[str, dict[str, tuple[int, ...]], list[tuple[str, str]]]] = {
     "broadcast": ("function (A, B) -> (O) { O = A + B; }", {"A": (2, 3), "B": (2, 4)}, [("TIL301", "A + B")]),
     "reassignment": ("function (A) -> (O) { O = A; O = -A; }", {"A": (2,)}, [("TIL202", "O")]),

@@ -48,6 +48,13 @@ TEXTS = {
         P[m, 0 : M, 1] = >(X[m, n]); E = X - P; S[m, 0 : M, 1] = +(E[m, n]); D = E * S;
         O[m, n : M, N] = +(D[m, n - j]), j < 3;
     }""",
+    "results among zeros": """function (X[M, N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = X - P; O[m, 1 + 2 * n : M, 2 * N + 2] = =(E[m, n]);
+    }""",
+    "results in two halves": """function (X[M, N]) -> (O) {
+        P[m, 0 : M, 1] = >(X[m, n]); E = X * P; D = X - P;
+        L[m, 2 * n : M, 2 * N] = =(E[m, n]); R[m, 2 * n + 1 : M, 2 * N] = =(D[m, n]); O = L + R;
+    }""",
 }
 
 

@@ -105,7 +105,7 @@ _GROUPS: Final = {
     "TR408": Reason("a loop merges into memory that is no accumulator of one element"),
     "TR409": Reason("a loop overwrites an accumulator of the kernel"),
     "TR410": Reason("a statement reads what its loop merges into"),
-    "TR411": Reason("a thread would read memory that another thread of its group writes"),
+    "TR411": Reason("a thread would read or overwrite memory that another thread of its group writes"),
     "TR420": _beside("the target has no instructions for products of matrices"),
     "TR421": Reason("a constraint cuts the product in a way that no tiles with zeros can stand for"),
     "TR422": Reason("a statement of the reduction is neither a load, a conversion, a product, nor a store"),

@@ -124,9 +124,10 @@ class GroupRows:
 
 
 def _across_threads(nest: Nest) -> Refused | None:
-    """Return which memory of the caller a thread may read that another one of its group writes."""
-    written = {use.root for use in sch.written_uses(nest)}
-    back = written.intersection(use.root for use in sch.read_uses(nest))
+    """Return which memory of the caller a thread may read or overwrite that another one of its group writes."""
+    written = Counter(root for s in nest.segments for root in {u.root for u in s.uses if u.direction.writes})
+    again = {use.root for use in sch.read_uses(nest)} | {root for root, segments in written.items() if segments > 1}
+    back = {use.root for use in sch.written_uses(nest)} & again
     rows: dict[str, set[Row | None]] = {}
     for segment in nest.segments:
         alone = len(segment.loops) == 1 and not segment.constraints
