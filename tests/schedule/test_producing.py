@@ -66,6 +66,14 @@ def test_the_part_of_an_iteration_has_the_halo_and_no_more() -> None:
     assert part.shape.sizes == (6, 1)
 
 
+@pytest.mark.parametrize("shape", [(8, 5), (9, 7), (3, 3)])
+def test_blocks_with_room_behind_the_end_compute_what_there_is(shape: tuple[int, int]) -> None:
+    a = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+    program = compiled(ROWS.replace("tail=peel", "tail=pad"), a)
+    assert all(r.name != "T" for r in program.scheduled.main.refinements)
+    np.testing.assert_array_equal(program(a), blurred(a))
+
+
 def test_a_kernel_stays_while_others_read_it() -> None:
     text = "function (A[M, N]) -> (C, D) { T = A * A; C = T + 1; D[j : N] = +(T[i, j]); }"
     a = np.arange(12, dtype=np.int32).reshape(3, 4)

@@ -10,6 +10,7 @@ import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.groups import with_threads
 from tileir.schedule.nest import Node, emit
+from tileir.schedule.padding import with_padding
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_leaves, updated, walk
 from tileir.stripe import ir as stripe
@@ -26,6 +27,7 @@ def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...]
 
     Whoever made the tree may do so ``knowing`` that threads share nothing that they cannot hand on.
     """
+    tree = with_padding(tree)
     names = tree.names()
     parts = [part for body in bodies_of(tree) for part in _grids_peeled(body, {}, names)]
     bodies = [_tidy(body, {}, names) for body in parts]

@@ -35,17 +35,27 @@ class Tail(enum.Enum):
     EVEN = "even"  # it is refused
     GUARD = "guard"  # a constraint keeps points behind the end from running
     PEEL = "peel"  # the last iteration is a copy of its own, with smaller loops; all others test nothing
+    PAD = "pad"  # as peel, but what touches memory of the kernel alone runs whole: there is room, with zeros
     SHIFT = "shift"  # the last iteration is a whole one that overlaps the one before it: it stores the same again
 
 
 @attrs.frozen
 class Leaf:
-    """Scalar statements that run at each point of the loops around them."""
+    """Scalar statements that run at each point of the loops around them.
+
+    Attributes:
+        statements: What runs.
+        uses: The memory that they touch.
+        constraints: Affines that are 0 or more at points that run.
+        tags: Those of the block.
+        padded: Further constraints, which may fail where only memory of the kernel is touched, and has room.
+    """
 
     statements: tuple[stripe.Statement, ...]
     uses: tuple[Use, ...]
     constraints: tuple[Affine, ...] = ()
     tags: stripe.Tags = stripe.Tags()
+    padded: tuple[Affine, ...] = ()
 
     def substitute(self, mapping: Mapping[str, Affine]) -> Leaf:
         """Return the leaf with indices replaced."""
@@ -54,6 +64,7 @@ class Leaf:
             tuple([use.substitute(mapping) for use in self.uses]),
             tuple([constraint.substitute(mapping) for constraint in self.constraints]),
             self.tags,
+            tuple([constraint.substitute(mapping) for constraint in self.padded]),
         )
 
 
@@ -242,15 +253,21 @@ def _span(affine: Affine, tests: tuple[Affine, ...], ranges: Mapping[str, int]) 
     return math.ceil(low), math.floor(high)
 
 
-def map_leaves(items: tuple[Item, ...], mapping: Mapping[str, Affine], *tests: Affine) -> tuple[Item, ...]:
-    """Return items with indices replaced in all leaves, which get further constraints."""
+def map_leaves(
+    items: tuple[Item, ...], mapping: Mapping[str, Affine], *tests: Affine, pads: bool = False
+) -> tuple[Item, ...]:
+    """Return items with indices replaced in all leaves, which get further constraints; padded ones with ``pads``."""
     result: list[Item] = []
     for item in items:
         if isinstance(item, Loop):
-            result.append(attrs.evolve(item, body=map_leaves(item.body, mapping, *tests)))
+            result.append(attrs.evolve(item, body=map_leaves(item.body, mapping, *tests, pads=pads)))
         else:
             leaf = item.substitute(mapping) if mapping else item
-            result.append(attrs.evolve(leaf, constraints=(*leaf.constraints, *tests)) if tests else leaf)
+            if tests and pads:
+                leaf = attrs.evolve(leaf, padded=(*leaf.padded, *tests))
+            elif tests:
+                leaf = attrs.evolve(leaf, constraints=(*leaf.constraints, *tests))
+            result.append(leaf)
     return tuple(result)
 
 

@@ -50,7 +50,7 @@ class Split:
 
     Attributes:
         loop: The loop.
-        by: The size of the inner loop; loops that are not longer stay, as the inner one of an outer loop of 1.
+        by: The size of the inner loop; loops that are not longer stay as they are inside of one of 1, unless padded.
         into: The names of the outer and the inner loop.
         tail: What becomes of a remainder: :class:`~tileir.schedule.tree.Tail`.
     """
@@ -70,9 +70,10 @@ class Split:
             return refusal
         if self.tail is Tail.SHIFT and (memory := in_place(tree)) is not None:
             return refused("TR747", loop=self.loop, memory=memory)
-        return with_loops_replaced(tree, self.loop, lambda loop, _: self._split(loop, min(by, loop.size)))
+        return with_loops_replaced(tree, self.loop, lambda loop, _: self._split(loop, by))
 
     def _split(self, loop: Loop, by: int) -> Replaced | Refused:
+        by = by if self.tail is Tail.PAD else min(by, loop.size)
         rest = loop.size % by
         if rest and self.tail is Tail.EVEN:
             return refused("TR706", loop=loop.name, size=loop.size, factor=by)
@@ -84,9 +85,9 @@ class Split:
         outer, inner = self.into
         place = Affine.of({outer: by, inner: 1})
         tests = (loop.size - 1 - place,) if rest else ()
-        below = map_leaves(loop.body, {loop.name: place}, *tests)
+        below = map_leaves(loop.body, {loop.name: place}, *tests, pads=self.tail is Tail.PAD)
         within = Loop(inner, by, below, allocations=loop.allocations, reduces=loop.reduces)
-        peels, size = self.tail is Tail.PEEL, -(-loop.size // by)
+        peels, size = self.tail in (Tail.PEEL, Tail.PAD), -(-loop.size // by)
         return Replaced((Loop(outer, size, (within,), reduces=loop.reduces, peels=peels, last=last),))
 
 
@@ -171,7 +172,7 @@ class Join:
         if outer.bound != inner.bound:
             return refused("TR707", loop=outer.name, binding=outer.bound or inner.bound)
         for leaf in leaves(inner.body):
-            affines = (*leaf.constraints, *(affine for use in leaf.uses for affine in use.access))
+            affines = (*leaf.constraints, *leaf.padded, *(affine for use in leaf.uses for affine in use.access))
             places = (s.affine for s in leaf.statements if hasattr(s, "affine"))
             for affine in (*affines, *places):
                 if affine.coefficient(outer.name) != inner.size * affine.coefficient(inner.name):

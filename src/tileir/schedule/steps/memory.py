@@ -82,7 +82,8 @@ class Stage:
     """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
 
     The copy runs over loops that are called ``into`` with the number of the axis behind ``_``, which further steps may
-    split and bind.
+    split and bind. Where loops that move what is read are padded, the memory is cleared first, over loops ``into``
+    with ``_start_`` and the number of the axis.
 
     Attributes:
         tensor: What the kernel reads, and does not write.
@@ -129,14 +130,15 @@ class Stage:
                 use, root=self.into, access=tuple(inside[axis] for axis in axes), strides=found.shape.strides, sizes=()
             )
 
-        fill = self._fill(tree, uses[0], footprint, axes, found)
-        body = (fill, *map_uses(loop.body, staged))
+        fills = self._fills(tree, uses[0], footprint, axes, found)
+        pads = any(leaf.padded and any(use.root == self.tensor for use in leaf.uses) for leaf in leaves(loop.body))
+        body = (*(fills if pads else fills[1:]), *map_uses(loop.body, staged))
         return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, found)),))
 
-    def _fill(
+    def _fills(
         self, tree: Tree, use: Use, footprint: _Footprint, axes: tuple[int, ...], found: stripe.Refinement
-    ) -> Item:
-        """Return the loops that copy; what lies behind the end of the tensor is not read."""
+    ) -> tuple[Item, Item]:
+        """Return the loops that clear, and those that copy; what lies behind the end of the tensor is not read."""
         places = [_part(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes)]
         read = tuple(first + place for first, place in zip(footprint.first, places, strict=True))
         source = attrs.evolve(use, access=read, sizes=(), aggregation=None, direction=stripe.Direction.IN)
@@ -150,8 +152,13 @@ class Stage:
         )
         statements = (stripe.Load(source.name, "copied"), stripe.Store("copied", self.into))
         leaf = Leaf(statements, (source, target), past_the_end(tree, use.root, read, _inner_of(self.into, footprint)))
+        zero = False if use.dtype.is_bool else 0.0 if use.dtype.is_float else 0
+        names = {f"{self.into}_{axis}": Affine.index(f"{self.into}_start_{axis}") for axis in axes}
+        cleared = (target.substitute(names),)
+        clear = Leaf((stripe.Constant("zero", use.dtype, zero), stripe.Store("zero", self.into)), cleared)
         loops = [(f"{self.into}_{axis}", footprint.sizes[axis]) for axis in axes]
-        return _around(loops, leaf)
+        first = [(f"{self.into}_start_{axis}", footprint.sizes[axis]) for axis in axes]
+        return _around(first, clear), _around(loops, leaf)
 
 
 @attrs.frozen

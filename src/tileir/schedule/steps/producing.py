@@ -82,7 +82,8 @@ class ComputeAt:
 
         def computed(leaf: Leaf) -> Replaced:
             target = next((use for use in leaf.uses if use.root == self.into and use.direction.writes), None)
-            return Replaced((leaf,)) if target is None else producer.in_place_of(leaf, target)
+            clears = target is not None and len(leaf.uses) == 1
+            return Replaced((leaf,)) if target is None or clears else producer.in_place_of(leaf, target)
 
         new = _with_leaves(staged.body, computed)
         return attrs.evolve(staged, body=new.items, allocations=(*staged.allocations, *new.allocations))
