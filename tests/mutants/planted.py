@@ -191,7 +191,7 @@ IN_PASSES: Final = (
     Mutant(
         "state of a loop taken for dead",
         "passes.rewrites.dead_code",
-        "if block.is_serial:",
+        "if _is_in_turn(block):",
         "if False:",
         tests="passes/test_dead_code.py",
     ),
