@@ -282,7 +282,7 @@ def test_python_numbers_choose_a_type() -> None:
 
 
 def test_structures_are_refused_with_the_name_of_a_field() -> None:
-    pairs = np.zeros(3, [("x", "f4"), ("y", "i4")])
+    pairs: Any = np.zeros(3, [("x", "f4"), ("y", "i4")])
     for value in (pairs, memoryview(pairs)):
         with pytest.raises(ArgumentError, match=r"structures of x, y as elements; .* such as array\['x'\]"):
             to_array("A", value)
