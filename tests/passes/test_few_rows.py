@@ -134,6 +134,26 @@ def test_few_rows_are_joined_where_each_is_short(rows: int, few_bytes: int, kern
     assert_same_meaning(flat, joined)
 
 
+WRITTEN_TWICE: Final = {
+    "maxima over what is there": "R[k, l : 2, 3] = <(X[l] + X[i]); O[i : 2] = >(R[2 * i + j, j]) default X;",
+    "sums among what is there": "O[2 * i : 2] = +(X[i + j]), j < 2 default X;",
+    "a row over another": "Y = X * 2; O[i : 2] = =(Y[1 - i]) default X;",
+    "results among zeros": "P[0 : 1] = >(X[i]); E = X - P; O[1 + 2 * i : 5] = =(E[i]);",
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_TWICE)
+@pytest.mark.parametrize("card", [HOPPER, OPENCL], ids=["cuda", "opencl"])
+def test_rows_that_are_written_twice_mean_the_same(name: str, card: Target) -> None:
+    """Threads would write over each other's elements where the two orders differ: then two kernels write them."""
+    values = {"X": np.array([3, 5], np.int32)}
+    function = parse(f"function (X[N]) -> (O) {{ {WRITTEN_TWICE[name]} }}")
+    stages = compile_stages(function, {"X": TensorType(DType.I32, (2,))}, card)
+    found = run_program(stages.sem, values, ALL_CHECKS)
+    assert stages.graph is not None
+    np.testing.assert_array_equal(found["O"], interpret_typed(stages.graph, values)["O"])
+
+
 @pytest.mark.parametrize(
     ("text", "shapes", "parts"),
     [

@@ -7,6 +7,7 @@ import pytest
 
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
+from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fusion
 from tileir.passes.rewrites.canonicalise import Canonicalise
@@ -35,6 +36,27 @@ def test_channels_leave_columns_to_the_rows_of_both() -> None:
     assert len(run((rows,), program).main.blocks) == 2  # the reshape is a copy of other elements as long as it is whole
     long = run((Canonicalise(merge=False), attrs.evolve(rows, shorten=False)), program)
     assert len(long.main.blocks) == 2
+
+
+@pytest.mark.parametrize("rows", [1, 4, 600])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "P[m, 0 : M, 1] = +(X[m, n]); E = X - P; O[m, n : M, N] = =(E[m, n] * E[m, 0]);",
+        "P[m, 0 : M, 1] = +(X[m, n]); E = X - P; O[m, n : M, N] = +(E[m, n] * E[m, n / 2]), n / 2 < 9;",
+        "P[m, 0 : M, 1] = +(X[m, n]); E = X - P; F[m, 0 : M, 1] = =(E[m, 0]); O = E * F + P;",
+    ],
+)
+def test_the_first_element_of_a_row_is_read_by_every_point(text: str, rows: int) -> None:
+    program = program_of(f"function (X[M, N]) -> (O) {{ {text} }}", X=(rows, 6))
+    steps = (
+        Accumulate(),
+        Fusion(rows=True, least_row=1, least_points=1),
+        Fusion(rows=True, least_row=1, few_bytes=4096),
+    )
+    joined = run(steps, program)
+    verify(joined)
+    assert_same_meaning(program, joined)
 
 
 @pytest.mark.parametrize("shape", [(4, 8), (1, 2), (3, 1)])

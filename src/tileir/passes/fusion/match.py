@@ -210,8 +210,8 @@ def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fre
     """Return whether, over shared indices, the second block reads by the views by which the first one writes.
 
     Others, such as those of a row's last elements, or of more of it than one of several blocks writes, would ask for
-    what is there before the joined block: of tensors in ``fresh`` that is nothing. So would an element that the second
-    block loads itself, of several that a block inside of the first one stores.
+    what is there before the joined block: of tensors in ``fresh`` that is nothing. So would one element that all points
+    of the second block load, of several that a block inside of the first one stores.
     """
     mine = {i.name: i.range for i in first.indices if i not in shared.first}
     their_own = {i.name: i.range for i in second.indices if i.name not in shared.second}
@@ -226,7 +226,7 @@ def read_as_written(first: FusionGroup, second: FusionGroup, shared: Shared, fre
                 and not any(
                     corner == place
                     and all(a <= b for a, b in zip(needed, reach, strict=True))
-                    and (bool(their_own) or not is_element(view) or needed == reach)
+                    and (not is_element(view) or needed == reach or needed != view.shape.sizes)
                     for place, reach in written
                 )
             ):
@@ -250,6 +250,28 @@ def touched_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bo
         if len({corner for corner, _ in (*ours, *theirs)}) > 1:
             return False
     return True
+
+
+def written_alike(first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
+    """Return whether both blocks write what they both write in the same order, element by element or row by row.
+
+    Where they do not, threads that share a row would write over each other's elements.
+    """
+    sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
+    for root in first.written & second.written:
+        views = [(group, view, names) for group, names in sides for view in group.views_of(root)]
+        orders = {_order(*each) for each in views if each[1].direction.writes}
+        if None in orders or len(orders) > 1:
+            return False
+    return True
+
+
+def _order(group: FusionGroup, view: Refinement, shared: frozenset[str]) -> tuple[object, ...] | None:
+    """Return how indices other than ``shared`` move a view, for each axis; None where a block inside does."""
+    ranges = group.block.ranges
+    parts = (part_over(access, {n: r for n, r in ranges.items() if n not in shared}) for access in view.access)
+    moves = tuple(tuple(sorted((c, ranges[name]) for name, c in part.terms)) for part in parts)
+    return moves if is_element(view) and not (any(moves) and group.block.constraints) else None
 
 
 def _corners(

@@ -21,6 +21,7 @@ from tileir.passes.fusion.match import (
     shared_indices,
     touched_alike,
     turns_into_tests,
+    written_alike,
 )
 from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.shared_rows import are_one_row, has_points, loops_of, with_long_rows
@@ -268,7 +269,7 @@ class FusionScan:
             return None
         if not read_as_written(first, second, shared, self._fresh(first, second)):
             return None
-        if options.rows and not touched_alike(first, second, shared):
+        if options.rows and not (touched_alike(first, second, shared) and written_alike(first, second, shared)):
             return None
         # What schedules rows looks at all their indices together; elsewhere blocks inside may use names again.
         taken = NameScope.of(first.nested_index_names() | second.nested_index_names() if options.rows else ())
