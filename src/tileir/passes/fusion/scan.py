@@ -269,7 +269,9 @@ class FusionScan:
             return None
         if not read_as_written(first, second, shared, self._fresh(first, second)):
             return None
-        if options.rows and not (touched_alike(first, second, shared) and written_alike(first, second, shared)):
+        if options.rows and not touched_alike(first, second, shared):
+            return None
+        if options.few_bytes and not written_alike(first, second, shared):  # a group of threads shares each row
             return None
         # What schedules rows looks at all their indices together; elsewhere blocks inside may use names again.
         taken = NameScope.of(first.nested_index_names() | second.nested_index_names() if options.rows else ())
