@@ -154,6 +154,16 @@ def test_rows_that_are_written_twice_mean_the_same(name: str, card: Target) -> N
     np.testing.assert_array_equal(found["O"], interpret_typed(stages.graph, values)["O"])
 
 
+def test_results_among_zeros_are_stored_behind_the_zeros_of_all_threads() -> None:
+    """Of 600 rows, as many as keep a card busy, threads of one kernel set zeros over results of others."""
+    values = {"X": np.arange(24000, dtype=np.int32).reshape(600, 40)}
+    function = parse("function (X[M, N]) -> (O) { O[m, 3 * n : M, 3 * N] = =(X[m, n]); }")
+    stages = compile_stages(function, {"X": TensorType(DType.I32, (600, 40))}, HOPPER)
+    wanted: np.ndarray = np.zeros((600, 120), np.int32)
+    wanted[:, ::3] = values["X"]
+    np.testing.assert_array_equal(run_program(stages.sem, values, ALL_CHECKS)["O"], wanted)
+
+
 @pytest.mark.parametrize(
     ("text", "shapes", "parts"),
     [

@@ -55,7 +55,8 @@ class Fuse:
         products: Whether, where ``rows``, products of matrices are joined with each other.
         shorten: Whether, where ``rows``, the innermost shared indices stay with the rows where these are short else.
         least_points: Fewest points of shared indices.
-        few_bytes: Where points are fewer, the bytes that one of them may take at most; 0: they are never enough.
+        few_bytes: Where points are fewer, the bytes that one of them may take at most; 0: they are never enough. Other
+            than 0, a group of threads shares each row: kernels that write one tensor in two orders stay apart.
         least_row: Fewest points inside, where ``rows``.
         most_bytes: Most bytes of one tensor inside, where ``rows``.
         local_bytes: Where more than ``most_bytes``, rows may have so many as long as all that nothing else needs of one
