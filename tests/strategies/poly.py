@@ -43,17 +43,19 @@ class Problem:
 
 @st.composite
 def problems(draw: st.DrawFn, largest: int = 6, denominators: tuple[int, ...] = (1, 1, 1, 2, 3)) -> Problem:
-    """Index problems in which every index is confined: random accesses, and one more that bounds each index."""
+    """Index problems in which every index is confined: random accesses, and one more for each, or a constraint."""
     names = NAMES[: draw(st.integers(1, 3))]
     polynomials = affines(names, 3, denominators)
     size = st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, largest)
     output = tuple(draw(st.lists(polynomials, max_size=2)))
     first = tuple(draw(st.lists(polynomials, max_size=2)))
-    second = tuple(_bounding(draw, name, names) for name in names)
+    bounding = [_bounding(draw, name, names) for name in names]
+    second = tuple(polynomial for polynomial in bounding if draw(st.integers(0, 3)) > 0)
     accesses = (output, first, second)
     sizes = tuple(tuple(draw(size) for _ in access) for access in accesses)
     limited = affines(names, 3, denominators if draw(st.integers(0, 3)) == 0 else (1,))
     constraints = draw(st.lists(st.tuples(limited, st.integers(1, largest)), max_size=2))
+    constraints += [(polynomial, draw(size)) for polynomial in bounding if polynomial not in second]
     return Problem(accesses, sizes, tuple(c for c in constraints if not c[0].is_constant))
 
 

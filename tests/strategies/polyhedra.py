@@ -36,7 +36,8 @@ def set_of(names: Iterable[str], conditions: Iterable[str]) -> isl.Set:
 
 def valid_points(problem: Problem) -> tuple[tuple[str, ...], isl.Set]:
     """Return the indices of a problem and the set of its valid points."""
-    names = tuple(sorted({i for access in problem.accesses for p in access for i in p.indices}))
+    polynomials = [*(p for access in problem.accesses for p in access), *(p for p, _ in problem.constraints)]
+    names = tuple(sorted({i for p in polynomials for i in p.indices}))
     conditions = [
         between(p, size)
         for access, sizes in zip(problem.accesses, problem.sizes, strict=True)

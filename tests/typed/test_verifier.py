@@ -97,7 +97,7 @@ OPERATIONS = [
     (attrs.evolve(SUM, dtype=DType.F64), "has dtype f64, not f32"),
     (attrs.evolve(SUM, default="A"), "has a default 'A'"),
     (attrs.evolve(SUM, inputs=(Access("A", (i, i)),), output=(j + Affine.index("k"),)), "has an index 'k'"),
-    (attrs.evolve(SUM, constraints=(Constraint(Affine.index("k"), 3),)), "has an index 'k'"),
+    (attrs.evolve(SUM, constraints=(Constraint(Affine.index("k") + Affine.index("l"), 3),)), "has an index 'l'"),
 ]
 
 

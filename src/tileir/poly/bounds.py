@@ -54,7 +54,8 @@ def solve(
     """Return the domain of a contraction; None when it has no valid point.
 
     The aggregate is then empty everywhere, which is no error: shapes decide it, and a program should work for all
-    shapes. Only a constraint that is false and uses no index is refused.
+    shapes. Only a constraint that is false and uses no index is refused. An index of constraints alone counts as any
+    other: each of its values is a point, so that a sum has a term for it.
 
     Args:
         accesses: The polynomials of the output, then those of each input; rational coefficients.
@@ -64,8 +65,8 @@ def solve(
             removed in any case, since the result would be wrong otherwise.
 
     Raises:
-        TileError: TIL401, an index has no bounds; TIL403, an index stands only in constraints; TIL404, a
-            constraint without indices is false; TIL405, a number does not fit in 64 bits.
+        TileError: TIL401, an index has no bounds; TIL404, a constraint without indices is false; TIL405, a number does
+            not fit in 64 bits.
 
     """
     return _solved(
@@ -84,7 +85,8 @@ def _solved(
     reduce: bool,
 ) -> Domain | None:
     """Return what :func:`solve` returns."""
-    names = tuple(sorted({i for access in accesses for polynomial in access for i, _ in polynomial.terms}))
+    polynomials = [*(p for access in accesses for p in access), *(p for p, _ in constraints)]
+    names = tuple(sorted({i for polynomial in polynomials for i, _ in polynomial.terms}))
     faults = tuple(_faults(accesses, constraints))
     if faults:
         raise TileError(faults)
@@ -127,8 +129,6 @@ def unbounded_indices(
 
 def _faults(accesses: Sequence[Sequence[Affine]], constraints: Sequence[tuple[Affine, int]]) -> Iterable[Diagnostic]:
     """Say what is wrong with a contraction whatever the sizes are."""
-    for name in constraint_only_indices(accesses, constraints) if constraints else ():
-        yield Diagnostic("TIL403", f"index {name!r} stands only in constraints: use it in some access, or remove it")
     for name in unbounded_indices(accesses, constraints):
         yield Diagnostic(
             "TIL401",

@@ -10,7 +10,7 @@ from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.ops import Op
-from tileir.poly.bounds import constraint_only_indices, unbounded_indices
+from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
 from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import (
@@ -326,9 +326,7 @@ def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Ope
             yield f"has a default {operation.default!r} of another dtype or shape"
     accesses = [operation.output, *(access.indices for access in operation.inputs)]
     constraints = [(constraint.polynomial, constraint.bound) for constraint in operation.constraints]
-    for index in dict.fromkeys(
-        (*unbounded_indices(accesses, constraints), *constraint_only_indices(accesses, constraints))
-    ):
+    for index in unbounded_indices(accesses, constraints):
         yield f"has an index {index!r} without bounds"
 
 
