@@ -20,6 +20,7 @@ from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import applied
 from tileir.schedule.sizes import Known, no_producer
+from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate as AccumulateApart
@@ -180,7 +181,11 @@ def steps_that_take_in(draw: st.DrawFn, tree: Tree, number: int) -> Step | None:
     read = sorted({use.root for leaf in leaves(tree.body) for use in leaf.uses if not use.direction.writes})
     root, loop = draw(st.sampled_from(read or [""])), draw(st.sampled_from(names))
     at: Step = draw(st.builds(ComputeAt, st.just(root), st.just(loop), st.just(f"p{number}"), st.sampled_from(Level)))
-    return draw(st.sampled_from((at, at, Inline(root))))
+    held = [(each.name, around.name) for around in tree.loops() for each in around.allocations if each.shape.dims]
+    memory, around = draw(st.sampled_from(held or [(root, loop)]))
+    rows, axis = draw(st.integers(1, 4)), draw(st.integers(0, 1))
+    fold: Step = Fold(memory, around, rows, f"r{number}", axis)
+    return draw(st.sampled_from((at, at, Inline(root), *(fold,) * (2 if held else 0))))
 
 
 @attrs.define

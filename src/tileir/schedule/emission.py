@@ -253,9 +253,9 @@ def _rank(loop: Loop) -> int | str:
     """Return which loops become one block: those of the grid, plain ones, those of threads, and those of registers.
 
     Plain loops that merge are blocks of their own: what they merge into stays the same in all their iterations. So are
-    those that run ahead.
+    those that run ahead, or in order.
     """
-    if loop.stages > 1:
+    if loop.stages > 1 or loop.carried:
         return loop.name
     match loop.binding:
         case Binding.GRID:
@@ -269,4 +269,4 @@ def _rank(loop: Loop) -> int | str:
 
 
 def _index(loop: Loop) -> stripe.Index:
-    return stripe.Index(loop.name, loop.size, binding=loop.binding, tags=loop.tags)
+    return stripe.Index(loop.name, loop.size, binding=loop.binding, serial=loop.carried, tags=loop.tags)

@@ -252,6 +252,10 @@ _SCRIPTS: Final = {
     "TR750": Reason("an iteration of one loop touches what another iteration of the other one writes"),
     "TR751": Reason("the body of the loop has no more statements and loops than the first part is to have"),
     "TR752": Reason("memory of this name has several shapes in the kernel: interleave it before its loops are moved"),
+    "TR753": Reason(
+        "an iteration does not fill the memory first, by a loop over rows some of which the one before it had"
+    ),
+    "TR754": Reason("a row is read after the one that takes its place has been made: keep more rows"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -84,6 +84,7 @@ class Loop:
         stages: How many iterations have the memory of the loop at a time, so that those after it are filled ahead.
         last: Where the last iteration is instead, in iterations, so that it overlaps the one before it; None for behind
             that.
+        carried: Whether iterations run in order, as each finds what those before it have left.
     """
 
     name: str
@@ -96,11 +97,14 @@ class Loop:
     tags: stripe.Tags = stripe.Tags()
     stages: int = 1
     last: Rational | None = None
+    carried: bool = False
 
     @property
     def bound(self) -> str:
-        """What the iterations are already: a binding, or ``pipeline`` where they run ahead; empty for neither."""
-        return self.binding.value if self.binding is not None else "pipeline" if self.stages > 1 else ""
+        """What the iterations are already: a binding, ``pipeline`` where they run ahead, or ``serial``; else empty."""
+        if self.binding is not None:
+            return self.binding.value
+        return "pipeline" if self.stages > 1 else "serial" if self.carried else ""
 
 
 Item: TypeAlias = Loop | Leaf

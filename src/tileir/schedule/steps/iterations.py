@@ -8,29 +8,24 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.poly.affine import Affine
-from tileir.poly.box import feasible
-from tileir.poly.constraint import system
+from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import chain_of, expanded, in_array, shared_merge
 from tileir.schedule.tree import (
     Item,
-    Leaf,
     Loop,
     Replaced,
     Tree,
     map_leaves,
     map_uses,
     taken,
-    walk,
     with_loops_replaced,
 )
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from tileir.schedule.nest import Use
 
 
 @attrs.frozen
@@ -103,64 +98,21 @@ class Fuse:
             return refused("TR707", loop=bound.name, binding=bound.bound)
         if first.size != second.size:
             return refused("TR749", first=first.size, second=second.size)
-        for use, leaf, other, other_leaf in _meetings(first, second, sources):
-            if _meets(_LoopUse(use, leaf, first), _LoopUse(other, other_leaf, second), around):
-                return refused("TR750", first=first.name, second=second.name, memory=use.root)
+        step = apart(second.name) - Affine.index(first.name)
+        for one, other in _meetings(first, second, sources):
+            if any(may_meet(one, other, around, [(way, None)]) for way in (step - 1, -step - 1)):
+                return refused("TR750", first=first.name, second=second.name, memory=one.use.root)
         return None
 
 
-def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator[tuple[Use, Leaf, Use, Leaf]]:
+def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator[tuple[Touch, Touch]]:
     """Yield uses of the same memory in two loops whose order counts."""
-    ours, theirs = ([i for i in walk(loop.body) if isinstance(i, Leaf)] for loop in (first, second))
-    for leaf, other_leaf in product(ours, theirs):
-        for use, other in product(leaf.uses, other_leaf.uses):
-            same = sources.get(use.root, use.root) == sources.get(other.root, other.root)
-            merging = use.merges and other.merges and use.aggregation == other.aggregation
-            if same and (use.direction.writes or other.direction.writes) and not merging:
-                yield use, leaf, other, other_leaf
-
-
-@attrs.frozen(repr=False)
-class _LoopUse:
-    """A use in a leaf below a loop."""
-
-    use: Use
-    leaf: Leaf
-    loop: Loop
-
-    def loops(self) -> dict[str, int]:
-        """Return the sizes of the loop, and of those below it."""
-        return {each.name: each.size for each in walk((self.loop,)) if isinstance(each, Loop)}
-
-
-def _meets(one: _LoopUse, other: _LoopUse, around: tuple[Loop, ...]) -> bool:
-    """Return whether two uses may touch one element in different iterations of their loops.
-
-    Exact for accesses and tests with whole coefficients, by integer programming; True where that is not decided.
-    """
-    if one.use.root != other.use.root or len(one.use.access) != len(other.use.access):
-        return True
-    apart = {name: Affine.index(f"'{name}") for name in other.loops()}
-    access = [affine.substitute(apart) for affine in other.use.access]
-    tests = [*one.leaf.constraints, *(test.substitute(apart) for test in other.leaf.constraints)]
-    sizes = {each.name: each.size for each in around} | one.loops()
-    sizes |= {f"'{name}": size for name, size in other.loops().items()}
-    rank = len(access)
-    extents = zip(one.use.sizes or (1,) * rank, other.use.sizes or (1,) * rank, strict=True)
-    equal = [
-        (mine - theirs + (their_size - 1), my_size + their_size - 1)
-        for mine, theirs, (my_size, their_size) in zip(one.use.access, access, extents, strict=True)
-    ]
-    if not all(affine.is_integral for affine, _ in equal):
-        return True
-    within = [(Affine.index(name), size) for name, size in sizes.items()]
-    step = Affine.index(f"'{other.loop.name}") - Affine.index(one.loop.name)
-    held = [(test, None) for test in tests if test.is_integral]
-    for further in (step - 1, -step - 1):
-        given = system(sizes, [*within, *equal, *held, (further, None)])
-        if given is not None and feasible(given) is not False:
-            return True
-    return False
+    for one, other in product(touches((first,)), touches((second,))):
+        use, later = one.use, other.use
+        same = sources.get(use.root, use.root) == sources.get(later.root, later.root)
+        merging = use.merges and later.merges and use.aggregation == later.aggregation
+        if same and (use.direction.writes or later.direction.writes) and not merging:
+            yield one, other
 
 
 @attrs.frozen

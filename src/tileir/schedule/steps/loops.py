@@ -39,7 +39,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tileir.schedule.nest import Use
 
@@ -107,7 +107,9 @@ class Reorder:
         if len(set(self.loops)) != len(self.loops) or not self.loops:
             return refused("TR708", loops=", ".join(self.loops))
         found = [loop for loop in tree.loops() if loop.name in self.loops]
-        whole = [each for each in found if {*self.loops} <= {loop.name for loop in _loops((each,))}]
+        whole = [
+            each for each in found if {*self.loops} <= {loop.name for loop in walk((each,)) if isinstance(loop, Loop)}
+        ]
         first = next((loop.name for loop in (*whole, *found)), self.loops[0])
         return with_loops_replaced(tree, first, lambda loop, _: self._ordered(loop))
 
@@ -130,6 +132,8 @@ def chain_of(loop: Loop, names: tuple[str, ...]) -> list[Loop] | Refused:
             missing = next((name for name in names if name not in {each.name for each in chain}), "")
             return refused("TR709", loop=around.name, inner=missing)
         chain.append(inner)
+    if carried := [each.name for each in chain if each.carried]:
+        return refused("TR707", loop=carried[0], binding="serial")
     if strange := [each.name for each in chain if each.name not in names]:
         return refused("TR709", loop=chain[0].name, inner=strange[0])
     return chain
@@ -230,10 +234,6 @@ class Jam:
         return tuple(result)
 
 
-def _loops(items: tuple[Item, ...]) -> Iterator[Loop]:
-    return (item for item in walk(items) if isinstance(item, Loop))
-
-
 def expanded(allocation: stripe.Refinement, chain: list[Loop]) -> stripe.Refinement:
     """Return an allocation with an axis for each loop, before its own."""
     sizes = (*(loop.size for loop in chain), *allocation.shape.sizes)
@@ -311,7 +311,7 @@ class Specialise:
     def _specialised(self, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
-        sizes = {each.name: each.size for each in (*around, *_loops((loop,)))}
+        sizes = {each.name: each.size for each in (*around, *walk((loop,))) if isinstance(each, Loop)}
         low, high = 0, loop.size
         for test in (test for leaf in leaves(loop.body) for test in leaf.constraints):
             step = test.coefficient(loop.name)

@@ -1,0 +1,83 @@
+"""Whether two uses of memory may touch one element, by integer programs over the loops around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.poly.affine import Affine
+from tileir.poly.box import feasible
+from tileir.poly.constraint import system
+from tileir.schedule.tree import Leaf, Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tileir.schedule.nest import Use
+    from tileir.schedule.tree import Item
+
+
+@attrs.frozen(repr=False)
+class Touch:
+    """A use of memory in a leaf, and the loops around it, the outermost first."""
+
+    use: Use
+    leaf: Leaf
+    path: tuple[Loop, ...]
+
+
+def touches(items: Iterable[Item], path: tuple[Loop, ...] = ()) -> Iterator[Touch]:
+    """Yield all uses below items, in order, with the loops around them behind those of a path."""
+    for item in items:
+        if isinstance(item, Loop):
+            yield from touches(item.body, (*path, item))
+        else:
+            yield from (Touch(use, item, path) for use in item.uses)
+
+
+def apart(loop: str) -> Affine:
+    """Return the iteration of a loop in which the second of two uses is."""
+    return Affine.index(f"'{loop}")
+
+
+def may_meet(
+    one: Touch,
+    other: Touch,
+    around: Iterable[Loop],
+    given: Iterable[tuple[Affine, int | None]],
+    moved: Mapping[int, Affine] | None = None,
+) -> bool:
+    """Return whether two uses may touch one element in iterations of their loops, in the same of those around.
+
+    Exact for accesses and tests with whole coefficients, by integer programming; True where that is not decided.
+
+    Args:
+        one: A use.
+        other: Another one, whose iterations are called as :func:`apart` says.
+        around: Loops around both.
+        given: What holds as well: affines of at least 0, and below a bound.
+        moved: By how much what the other one touches counts as displaced, by axis; indices of these are at least 0.
+    """
+    if one.use.root != other.use.root or len(one.use.access) != len(other.use.access):
+        return True
+    renamed = {loop.name: apart(loop.name) for loop in other.path}
+    sizes = {loop.name: loop.size for loop in (*around, *one.path)} | {
+        f"'{each.name}": each.size for each in other.path
+    }
+    held = [*given, *((Affine.index(name), size) for name, size in sizes.items())]
+    tests = (*one.leaf.constraints, *(test.substitute(renamed) for test in other.leaf.constraints))
+    held += [(test, None) for test in tests if test.is_integral]
+    free = moved or {}
+    rank = len(one.use.access)
+    extents = zip(one.use.sizes or (1,) * rank, other.use.sizes or (1,) * rank, strict=True)
+    for axis, (mine, theirs, (size, their_size)) in enumerate(
+        zip(one.use.access, other.use.access, extents, strict=True)
+    ):
+        further = mine - theirs.substitute(renamed) + free.get(axis, Affine()) + (their_size - 1)
+        if not further.is_integral:
+            return True
+        held.append((further, size + their_size - 1))
+    names = dict.fromkeys((*sizes, *(name for affine in free.values() for name in affine.indices)))
+    found = system(names, held)
+    return found is not None and feasible(found) is not False
