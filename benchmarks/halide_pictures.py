@@ -172,10 +172,10 @@ def main() -> None:
 def row(api: Any, name: str, picture: Array, threads: int, rounds: int) -> str:
     """Return one row of the table."""
     planes = np.ascontiguousarray(np.moveaxis(picture, 2, 0)) if picture.ndim == 3 else picture
-    pipelines, (_, own) = Halide(api, planes.shape), compiled(name, picture)
+    pipelines, (_, own) = Halide(api, planes.shape), compiled(name, picture, threads)
     theirs = {scheduler: pipelines.scheduled(name, scheduler, threads, planes) for scheduler in SCHEDULERS}
     filters: Mapping[str, Filter] = {"tileir": own, **theirs}
-    times = measured(filters, picture, rounds)
+    times = measured(filters, picture, rounds, threads)
     result = own(picture)
     expected = np.moveaxis(result, 2, 0) if picture.ndim == 3 else result
     differences = {scheduler: float(np.abs(call(picture) - expected).max()) for scheduler, call in theirs.items()}

@@ -77,6 +77,21 @@ def test_few_rows_that_meet_in_the_cache() -> None:
     assert rows["m"] > 8 >= meeting["m"]
 
 
+@pytest.mark.parametrize(("size", "channels"), [(56, 64), (28, 128), (44, 32)])
+def test_rows_of_a_tile_are_pixels_that_are_near_and_not_images(size: int, channels: int) -> None:
+    """Each image that is a row of its own reads other pages: there are as many as channels of it."""
+    text = (
+        "function (X[N, C, H, W], F[D, C, I, J]) -> (O) "
+        "{ O[n, d, y, x : N, D, H, W] = +(X[n, c, y + i - 1, x + j - 1] * F[d, c, i, j]); }"
+    )
+    shapes = {"X": (8, channels, size, size), "F": (64, channels, 3, 3)}
+    nest = reduction_nest(run((Accumulate(),), Case(text, DType.F32, shapes).program()).main.blocks[0])
+    assert isinstance(nest, Nest)
+    chosen = choose(nest, NARROW, {})
+    assert isinstance(chosen, Tiling)
+    assert [rows.index.name for rows in chosen.rows] == ["x"]
+
+
 def test_one_row_takes_many_columns() -> None:
     assert tile(PRODUCT, product(1, 512, 4096)) == ({}, 16)
 

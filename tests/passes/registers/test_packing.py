@@ -20,11 +20,11 @@ from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.kernels.schedule import constrained_indices
 from tileir.passes.regions.separate import Separate
 from tileir.passes.rewrites.canonicalise import Canonicalise
-from tileir.passes.schedules.registers.packing import whole_uses
+from tileir.passes.schedules.registers.packing import dearness, is_crowded, whole_uses
 from tileir.passes.schedules.registers.register_tile import RegisterTile
-from tileir.poly.affine import total
-from tileir.schedule.nest import Nest
-from tileir.stripe.ir import Program, TensorShape
+from tileir.poly.affine import Affine, total
+from tileir.schedule.nest import Nest, Use
+from tileir.stripe.ir import Direction, Index, Program, TensorShape
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -41,8 +41,8 @@ BACKWARD: Final = """function (G[Y, D], K[I, C, D], X[Y, C]) -> (DX) {
 SKEWED: Final = "function (A[N, J], B[K, J]) -> (O) { O[n, j : N, J] = +(A[n, j] * B[k, j]), n + k < 3; }"
 
 
-def accumulated(text: str, shapes: dict[str, tuple[int, ...]]) -> Program:
-    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+def accumulated(text: str, shapes: dict[str, tuple[int, ...]], dtype: DType = DType.F32) -> Program:
+    types = {name: TensorType(dtype, shape) for name, shape in shapes.items()}
     return run((Accumulate(),), lower(infer(parse(text), types)))
 
 
@@ -141,4 +141,69 @@ def test_the_gradient_of_a_convolution_gets_register_tiles() -> None:
     program = accumulated(BACKWARD, {"G": (9, 4), "K": (3, 16, 4), "X": (9, 16)})
     after = run((RegisterTile(vector_bytes=16),), program)
     assert after is not program
+    assert_same_meaning(program, after)
+
+
+LINE: Final = 16
+"""Elements of f32 in a cache line of 64 bytes."""
+
+
+def read(*strides: int) -> Use:
+    names = [f"k{number}" for number in range(len(strides))]
+    return Use("B", "B", tuple(map(Affine.index, names)), strides, DType.F32, Direction.IN)
+
+
+def loops(*ranges: int) -> tuple[Index, ...]:
+    return tuple(Index(f"k{number}", size) for number, size in enumerate(ranges))
+
+
+@given(lines=st.integers(1, 200), rows=st.integers(1, 300), ways=st.sampled_from((4, 8, 12)))
+@examples(400)
+def test_rows_of_a_line_are_crowded_where_some_set_of_the_cache_does_not_hold_them(
+    lines: int, rows: int, ways: int
+) -> None:
+    sets, pages = [0] * 64, set()
+    for row in range(rows):
+        sets[row * lines % 64] += 1
+        pages.add(row * lines // 64)
+    expected = max(sets) > ways and rows <= 64 * ways
+    found = is_crowded(read(LINE * lines), loops(rows), LINE, ways * 4096)
+    if len(pages) < 60 or len(pages) > 68:  # a run of rows may begin a page more or less
+        assert found == (expected or len(pages) > 64)
+
+
+@pytest.mark.parametrize(
+    ("stride", "rows", "expected"),
+    [
+        (128, 128, 16),  # 128 floats apart, rows meet in 8 sets of 8 ways
+        (160, 160, 1),
+        (512, 32, 16),
+        (512, 16, 1),
+        (500, 500, 16),  # no set is crowded, but that are 244 pages
+        (1 << 12, 1 << 14, 32),
+    ],
+)
+def test_what_reading_in_place_costs(stride: int, rows: int, expected: int) -> None:
+    assert dearness(read(stride), loops(rows), LINE, 1 << 15, 1 << 18) == expected
+
+
+def test_rows_of_windows_that_overlap_do_not_crowd_each_other() -> None:
+    assert is_crowded(read(1024, 64), loops(64, 3), LINE, 1 << 15)
+    assert not is_crowded(read(1024, 64, 1), loops(64, 3, 3), LINE, 1 << 15)
+
+
+@given(
+    rows=st.integers(20, 60),
+    columns=st.sampled_from((512, 515, 1024)),
+    dtype=st.sampled_from((DType.F32, DType.F64, DType.I32)),
+)
+@examples(12)
+def test_a_panel_is_packed_where_its_rows_are_crowded(rows: int, columns: int, dtype: DType) -> None:
+    shapes: dict[str, tuple[int, ...]] = {"A": (rows, 9), "B": (9, columns)}
+    program = accumulated(
+        "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]); }", shapes, dtype
+    )
+    after = run((RegisterTile(vector_bytes=16, cache_bytes=4096, panel_bytes=1 << 20),), program)
+    packs = any(view.name == "B_panel" for kernel in after.main.blocks for view in kernel.refinements)
+    assert packs == (rows >= 32 and columns != 515)
     assert_same_meaning(program, after)

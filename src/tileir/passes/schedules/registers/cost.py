@@ -12,7 +12,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
-from tileir.passes.schedules.registers.packing import is_dense, whole_uses
+from tileir.passes.schedules.registers.packing import dearness, is_dense, whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Rate, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.remarks import Refused, refused
@@ -45,9 +45,6 @@ _LEAST_POINTS: Final = 8
 
 _LEAST_BOUNDED: Final = 2
 """The same where indices bound the reduction, as at the corners of a convolution: there lanes cannot run along it."""
-
-_FAR_READS: Final = 32
-"""How many times as dear reading a panel is that no cache near the processor holds."""
 
 
 @attrs.frozen
@@ -375,9 +372,12 @@ class _Candidate:
         if is_dense(use, tuple(loops.values()), columns * self.lanes):
             return False
         nbytes = depth * self.vector.range * use.dtype.itemsize
-        far = depth * columns * self.lanes * use.dtype.itemsize > self.limits.panel_bytes
-        worth = reads * (_FAR_READS if far else 1) >= self.limits.reads
-        return depth > 1 and nbytes > self.limits.cache_bytes and worth
+        if depth == 1 or nbytes <= self.limits.cache_bytes:
+            return False
+        dear = dearness(
+            use, tuple(loops.values()), columns * self.lanes, self.limits.cache_bytes, self.limits.panel_bytes
+        )
+        return reads * dear >= self.limits.reads
 
     def _packing(self, packed: Sequence[Use]) -> float:
         """Return what copying costs, element by element where the lanes run across memory."""

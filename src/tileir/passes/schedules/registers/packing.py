@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import gcd
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.poly.affine import Affine, total
 from tileir.poly.box import feasible
 from tileir.poly.constraint import Span, system
+from tileir.schedule.nest import product
 from tileir.stripe.check.views import is_compact
 
 if TYPE_CHECKING:
@@ -16,6 +18,19 @@ if TYPE_CHECKING:
 
     from tileir.schedule.nest import Nest, Segment, Use
     from tileir.stripe.ir import Index, TensorShape
+
+_FAR: Final = 32
+"""How many times as dear reading a panel is that no cache near the processor holds."""
+
+_CROWDED: Final = 16
+"""The same where its rows crowd each other out of the nearest cache: copying a vector, a load that misses and a store,
+is worth it when five tiles of rows or so load it from there."""
+
+_WAY: Final = 4096
+"""Bytes of a way of the nearest cache: addresses so far apart meet in one set, as the page is what it is indexed by."""
+
+_PAGES: Final = 64
+"""Pages that the nearest buffer of translations holds."""
 
 
 def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
@@ -82,3 +97,33 @@ def is_dense(use: Use, loops: Sequence[Index], width: int) -> bool:
             return False
         expected *= index.range
     return True
+
+
+def dearness(use: Use, loops: Sequence[Index], width: int, cache_bytes: int, panel_bytes: int) -> int:
+    """Return how many times as dear reading a panel of ``width`` elements is in place as packed in the nearest cache.
+
+    The nearest cache has ``cache_bytes``, and ``panel_bytes`` is what a panel may have in the next one.
+    """
+    if product(i.range for i in loops) * width * use.dtype.itemsize > panel_bytes:
+        return _FAR
+    return _CROWDED if is_crowded(use, loops, width, cache_bytes) else 1
+
+
+def is_crowded(use: Use, loops: Sequence[Index], width: int, cache_bytes: int) -> bool:
+    """Return whether the rows of a panel do not stay in the nearest cache, though they are few enough for it.
+
+    Rows meet in few of its sets where their distance has a large power of two, or they are in more pages than it knows
+    the places of. Rows that overlap, as those of windows do, are not asked for: they are never crowded.
+    """
+    size, reach = use.dtype.itemsize, width
+    sets, pages = 1, 1.0
+    for index in sorted(loops, key=lambda i: abs(use.stride(i.name))):
+        stride = abs(use.stride(index.name))
+        if stride < reach:
+            return False
+        reach = stride * index.range
+        sets *= min(index.range, _WAY // gcd(stride * size, _WAY))
+        pages *= max(1.0, index.range * min(1.0, stride * size / _WAY))
+    row, ways = width * size, cache_bytes // _WAY
+    held = min(_WAY, sets * row) * ways
+    return pages > _PAGES or held < product(i.range for i in loops) * row <= cache_bytes

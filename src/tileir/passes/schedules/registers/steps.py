@@ -6,7 +6,7 @@ vector from farther away twice that; multiply-adds that depend on each other are
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil, floor, prod
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -57,8 +57,9 @@ class Step:
         tests: For each constraint that bounds no loop, how many rows along each index it may leave out, negative at
             its end.
         near: Columns of which a panel is in the nearest cache.
-        elsewhere: For each of ``scalars`` that is far away, and in another page at each step, what moves it by a line.
-        lines: The same where it is in another cache line at each step.
+        elsewhere: For each of ``scalars`` that is far away, and in another page at some steps, the share of these, and
+            what moves it by a line.
+        lines: The same where it is in another cache line at some steps.
 
     """
 
@@ -68,8 +69,8 @@ class Step:
     scalars: tuple[frozenset[str], ...]
     tests: tuple[tuple[tuple[str, int], ...], ...]
     near: int
-    elsewhere: tuple[frozenset[str], ...]
-    lines: tuple[frozenset[str], ...]
+    elsewhere: tuple[tuple[float, frozenset[str]], ...]
+    lines: tuple[tuple[float, frozenset[str]], ...]
 
     @classmethod
     def of(cls, nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int, panel_bytes: int) -> Step:
@@ -86,12 +87,15 @@ class Step:
         stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
         _, bounds = bounding(segment)
 
-        def far(apart: int) -> tuple[frozenset[str], ...]:
-            return tuple(
-                frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
-                for use in reads
-                if vector.name not in moved[use] and _is_elsewhere(use, nest, segment, panel_bytes, apart)
-            )
+        apart_by_lines = {
+            use: frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
+            for use in reads
+            if vector.name not in moved[use]
+        }
+
+        def far(apart: int) -> tuple[tuple[float, frozenset[str]], ...]:
+            shares = ((_elsewhere(use, nest, segment, panel_bytes, apart), use) for use in apart_by_lines)
+            return tuple((share, apart_by_lines[use]) for share, use in shares if share)
 
         return cls(
             depth,
@@ -115,7 +119,7 @@ class Step:
         runs = [product(h for name, h in heights.items() if name in moved) for moved in self.vectors]
         scalars = sum(product(h for name, h in heights.items() if name in moved) for moved in self.scalars)
         elsewhere = self.lines if beside else self.elsewhere
-        pages = sum(product(h for name, h in heights.items() if name in moved) for moved in elsewhere)
+        pages = sum(share * product(h for name, h in heights.items() if name in moved) for share, moved in elsewhere)
         return Rate(
             depth=self.depth,
             tile=self.sums * product(heights.values()),
@@ -129,11 +133,17 @@ class Step:
         )
 
 
-def _is_elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> bool:
-    """Return whether steps of a reduction read ``apart`` bytes from each other, of more than ``near_bytes``."""
-    moving = [abs(use.stride(i.name)) * use.dtype.itemsize for i in segment.loops if use.stride(i.name)]
-    nbytes = product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name)) * use.dtype.itemsize
-    return bool(moving) and min(moving) >= apart and nbytes > near_bytes
+def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> float:
+    """Return at which share of the steps what is read is in another piece of ``apart`` bytes of a large operand.
+
+    0 where all of it is in ``near_bytes``. Loops that move within a cache line do not count: what they read is fetched
+    ahead.
+    """
+    size = use.dtype.itemsize
+    moving = [(i.range, abs(use.stride(i.name)) * size) for i in segment.loops if use.stride(i.name)]
+    nbytes = product(i.range for i in (*nest.indices, *segment.loops) if use.stride(i.name)) * size
+    pieces = [max(1.0, count * min(1.0, stride / apart)) for count, stride in moving if stride >= _LINE]
+    return prod(pieces) / product(count for count, _ in moving) if pieces and nbytes > near_bytes else 0.0
 
 
 def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[str, int], ...]:
