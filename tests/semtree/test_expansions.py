@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -101,6 +102,19 @@ def test_error_is_within_the_stated_bound(op: Op, dtype: DType) -> None:
     precision = 1300 if op in (Op.SIN, Op.COS, Op.TAN) else 120
     distance, where = worst(op, dtype, evaluate(op, *args), args, precision)
     assert distance <= ULP[op, dtype], where
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+@pytest.mark.parametrize("op", [Op.EXP, Op.SIGMOID])
+def test_what_vanishes_is_no_product_that_underflows(op: Op, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masked scores are minus infinity, and some processors take a hundred times as long where a product underflows."""
+    monkeypatch.setattr(np, "errstate", partial(np.errstate, under="raise"))
+    least, normal = (-177.0, -80.0) if dtype is DType.F32 else (-1419.0, -700.0)
+    gone = np.concatenate([-np.inf * np.ones(8), np.linspace(50 * least, least, 500)])
+    assert not evaluate(op, narrow(gone, dtype)).any()
+    assert np.isfinite(evaluate(op, narrow(np.linspace(normal, 60.0, 500), dtype))).all()
+    with pytest.raises(FloatingPointError, match="underflow"):
+        evaluate(op, narrow(np.linspace(1.2 * normal, normal, 500), dtype))
 
 
 @pytest.mark.parametrize("op", [Op.SIN, Op.COS, Op.TAN])

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 def exp(draft: Draft, x: Term) -> Term:
     """Return exp, to the last bit of denormals."""
-    low, high = (-104.0, 89.0) if x.type.dtype is DType.F32 else (-746.0, 710.0)
-    return exp_wide(draft, at_least(at_most(x, high), low))
+    return exp_wide(draft, at_least(at_most(x, 89.0 if _single(x) else 710.0), _vanishing(x)))
 
 
 def exp_wide(draft: Draft, x: Term, shift: int = 0, tail: Term | None = None) -> Term:
@@ -61,7 +60,7 @@ def _reduced(draft: Draft, x: Term, tail: Term | None) -> tuple[Term, Term]:
 
 def sigmoid(draft: Draft, x: Term) -> Term:
     """Return 1 / (1 + exp(-x)), by way of ``exp(-|x|)`` so that both tails keep their precision."""
-    small = draft.let("sigmoid_exp", exp_wide(draft, at_least(-abs(x), -104.0 if _single(x) else -746.0)))
+    small = draft.let("sigmoid_exp", exp_wide(draft, at_least(-abs(x), _vanishing(x))))
     return where(x < 0.0, small, 1.0) / (small + 1.0)
 
 
@@ -116,6 +115,15 @@ def erf_narrow(draft: Draft, x: Term) -> Term:
 
 def _single(x: Term) -> bool:
     return x.type.dtype is DType.F32
+
+
+def _vanishing(x: Term) -> float:
+    """Return an argument at which both halves of the scale are 0, for all that is less.
+
+    The product is exact then. Halves that are not 0 have one that is rounded to 0, as for exp(-104) in f32, which some
+    processors compute a hundred times as slowly; and masked scores, which are minus infinity, are common.
+    """
+    return 0.25 - 2 * format_of(x).bias * math.log(2)
 
 
 def _most(x: Term) -> float:
