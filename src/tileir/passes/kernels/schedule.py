@@ -9,11 +9,11 @@ import attrs
 from tileir.core.dtype import DType, accumulator
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Segment, Use, chosen_by_data, leaf, product
+from tileir.schedule.nest import Nest, Node, Segment, Use, chosen_by_data, leaf, product
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
 
 LOCAL: stripe.Location = (stripe.Device(hardware.LOCAL),)
@@ -77,6 +77,17 @@ def read_uses(nest: Nest) -> tuple[Use, ...]:
 def the_reduction(nest: Nest) -> Segment:
     """Return the one segment of a nest that reduces."""
     return next(segment for segment in nest.segments if segment.loops)
+
+
+def where_set(nest: Nest, use: Use, values: Mapping[str, Affine], merge: Node) -> Node:
+    """Return a merge into an accumulator below the tests under which the nest sets it: elsewhere it has no value.
+
+    ``values`` are those of the indices of the nest, of which no test may know lanes.
+    """
+    before = next((s for s in nest.segments if any(u.root == use.root and u.direction.writes for u in s.uses)), None)
+    if before is None or before.loops or not before.constraints:
+        return merge
+    return Node(children=(merge,), constraints=tuple(c.substitute(values) for c in before.constraints))
 
 
 def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:

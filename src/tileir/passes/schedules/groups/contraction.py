@@ -226,7 +226,8 @@ class _ContractionKernel:
         children: list[Node] = []
         for segment in self.nest.segments:
             if segment.loops:
-                children.extend(merge_block(result, self._in_registers(use), lanes) for use, result in results.items())
+                merges = {use: merge_block(found, self._in_registers(use), lanes) for use, found in results.items()}
+                children.extend(sch.where_set(self.nest, use, self._outputs, each) for use, each in merges.items())
                 continue
             moved = attrs.evolve(
                 segment, uses=tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)

@@ -346,7 +346,8 @@ class _MatrixKernel:
         children: list[Node] = []
         for segment in self.nest.segments:
             if segment.loops:
-                children.append(merge_block(sums.substitute(moved), self._in_registers(use), pairs))
+                merge = merge_block(sums.substitute(moved), self._in_registers(use), pairs)
+                children.append(sch.where_set(self.nest, use, outputs, merge))
                 continue
             uses = tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)
             done = leaf(attrs.evolve(segment, uses=uses), outputs, pairs)

@@ -323,7 +323,8 @@ class _Builder:
 
     def _merge(self, accumulator: _Accumulator, source: Use) -> Node:
         """Return the merge of what the threads have found into the accumulator that the segments know."""
-        return merge_block(source, self._in_registers(accumulator.use), self._outputs)
+        merge = merge_block(source, self._in_registers(accumulator.use), self._outputs)
+        return sch.where_set(self.nest, accumulator.use, self.values, merge)
 
     def _copied(self, source: Use, target: Use) -> Node:
         return merge_block(

@@ -359,6 +359,7 @@ class TileBlocks:
         spilled: dict[str, stripe.Refinement] = {}
         uses, nodes = [], []
         unrolled = (*rows, *columns.vectors, *columns.lanes)
+        tests = tuple(c.substitute(values) for c in segment.constraints)  # where they fail, sums were never set
         for use in segment.uses:
             if use.root not in registers:
                 uses.append(use)
@@ -366,7 +367,8 @@ class TileBlocks:
             memory = attrs.evolve(registers[use.root], name=self.names.fresh(f"{use.root}_tile"))
             into = attrs.evolve(use, name=memory.name, root=memory.name, direction=stripe.Direction.OUT)
             copy = (stripe.Load(use.name, "sum"), stripe.Store("sum", into.name))
-            nodes.append(Node(unrolled, statements=copy, uses=(use.substitute(values), into.substitute(values))))
+            moved = (use.substitute(values), into.substitute(values))
+            nodes.append(Node(unrolled, statements=copy, uses=moved, constraints=tests))
             spilled[use.root] = memory
             uses.append(attrs.evolve(use, root=memory.name))
         loops = tuple(index.bound(None) for index in rows or columns.vectors)
