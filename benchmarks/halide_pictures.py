@@ -2,15 +2,16 @@
 
     pip install halide
     python benchmarks/halide_pictures.py [--threads 2] [--only REGEX] [--sizes 512x512,2560x1600] [--channels 1,3]
+        [--schedulers Adams2019,Mullapudi2016]
 
 The pipelines are those of ``pictures.py``, with the edges of each intermediate picture repeated, and weights that both
 compilers know. Halide's schedules come from Adams2019 and Mullapudi2016 (Adams et al., "Learning to optimize Halide
 with tree search and random programs", 2019; Mullapudi et al., "Automatically scheduling Halide image processing
 pipelines", 2016), told of the number of threads and the size of the picture. Halide gets the channels of colour
 pictures one after the other, which its schedulers are made for; tileir has them interleaved. A row has the least times
-of all rounds, how many times as long the better schedule of Halide takes, and the greatest difference between the
-outputs; that of ``chain`` is large where a value lies next to its threshold. A schedule that stops with an error, as
-some do that read beyond the picture, has no time.
+of all rounds, of one thread those of the processor, how many times as long the better schedule of Halide takes,
+and the greatest difference between the outputs; that of ``chain`` is large where a value lies next to its threshold. A
+schedule that stops with an error, as some do that read beyond the picture, has no time.
 """
 
 from __future__ import annotations
@@ -104,6 +105,41 @@ class Halide:
         x = self.window(self.point("third", lambda a: a * 2.0 - 1.0, x), "SX")
         return self.point("last", lambda a: self.api.select(a > self.api.f32(0.1), a, 0.0), x)
 
+    def resized(self, source: Any, axis: int, sizes: list[int], *, finer: bool) -> Any:
+        """Return the picture with twice as many elements along an axis, columns first, or with half of them.
+
+        ``sizes`` are those of the source, and become those of the result.
+        """
+        picture = self.api.BoundaryConditions.repeat_edge(source, [(0, size) for size in sizes])
+        place = self.variables()
+        along, seen, result = place[axis], list(place), self.api.Func("up" if finer else "down")
+        terms = []
+        for step in range(2 if finer else 4):
+            seen[axis] = (along + 1) / 2 - 1 + step if finer else 2 * along - 1 + step
+            first, second = (float(each) for each in WEIGHTS["UP"][:, step % 2])
+            weight = self.api.select(along % 2 == 0, self.api.f32(first), self.api.f32(second))
+            terms.append(picture[tuple(seen)] * (weight if finer else self.api.f32(float(WEIGHTS["DOWN"][step]))))
+        result[place] = sum(terms[1:], terms[0])
+        sizes[axis] = 2 * sizes[axis] if finer else sizes[axis] // 2
+        return result
+
+    def pyramid(self, x: Any) -> Any:
+        sizes = list(reversed(self.shape))
+
+        def both(x: Any, sizes: list[int], *, finer: bool) -> Any:
+            return self.resized(self.resized(x, 1, sizes, finer=finer), 0, sizes, finer=finer)
+
+        levels, shapes = [x], [list(sizes)]
+        for _ in range(3):
+            levels.append(both(levels[-1], sizes, finer=False))
+            shapes.append(list(sizes))
+        result = levels[-1]
+        for level in (2, 1, 0):
+            larger = both(result, list(shapes[level + 1]), finer=True)
+            smooth = both(levels[level + 1], list(shapes[level + 1]), finer=True)
+            result = self.point("detail", lambda a, b, c: a + (b - c) * 1.5, larger, levels[level], smooth)
+        return result
+
     def scheduled(self, name: str, scheduler: str, threads: int, picture: Array) -> Filter:
         """Return a pipeline, scheduled and compiled, that filters ``picture`` whatever it is called with."""
         api = self.api
@@ -155,31 +191,34 @@ def main() -> None:
     parser.add_argument("--sizes", default="512x512,2560x1600", help="widths and heights")
     parser.add_argument("--channels", default="1,3")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--schedulers", default=",".join(SCHEDULERS))
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     api = loaded(options.threads)
-    print("| pipeline | picture | tileir, ms | " + ", ms | ".join(SCHEDULERS) + ", ms | better / tileir | difference |")
-    print("|---|---|---:|" + "---:|" * (len(SCHEDULERS) + 2))
+    schedulers = options.schedulers.split(",")
+    print("| pipeline | picture | tileir, ms | " + ", ms | ".join(schedulers) + ", ms | better / tileir | difference |")
+    print("|---|---|---:|" + "---:|" * (len(schedulers) + 2))
     for name in (name for name in FILTERS if hasattr(Halide, name) and re.search(options.only, name)):
         for channels in map(int, options.channels.split(",")):
             for size in options.sizes.split(","):
                 width, height = map(int, size.split("x"))
                 shape = (height, width) if channels == 1 else (height, width, channels)
                 picture = np.random.default_rng(1).random(shape, np.float32)
-                print(row(api, name, picture, options.threads, options.rounds), flush=True)
+                print(row(api, name, picture, options), flush=True)
 
 
-def row(api: Any, name: str, picture: Array, threads: int, rounds: int) -> str:
+def row(api: Any, name: str, picture: Array, options: argparse.Namespace) -> str:
     """Return one row of the table."""
+    threads, schedulers = options.threads, options.schedulers.split(",")
     planes = np.ascontiguousarray(np.moveaxis(picture, 2, 0)) if picture.ndim == 3 else picture
     pipelines, (_, own) = Halide(api, planes.shape), compiled(name, picture, threads)
-    theirs = {scheduler: pipelines.scheduled(name, scheduler, threads, planes) for scheduler in SCHEDULERS}
+    theirs = {scheduler: pipelines.scheduled(name, scheduler, threads, planes) for scheduler in schedulers}
     filters: Mapping[str, Filter] = {"tileir": own, **theirs}
-    times = measured(filters, picture, rounds, threads)
+    times = measured(filters, picture, options.rounds, threads)
     result = own(picture)
     expected = np.moveaxis(result, 2, 0) if picture.ndim == 3 else result
     differences = {scheduler: float(np.abs(call(picture) - expected).max()) for scheduler, call in theirs.items()}
-    works = [scheduler for scheduler in SCHEDULERS if not np.isnan(differences[scheduler])]
+    works = [scheduler for scheduler in schedulers if not np.isnan(differences[scheduler])]
     shape = "x".join(map(str, (picture.shape[1], picture.shape[0], *picture.shape[2:])))
     cells = " | ".join(f"{times[name] * 1e3:.3f}" if name in ("tileir", *works) else "" for name in filters)
     ratio = f"{min(times[scheduler] for scheduler in works) / times['tileir']:.2f}" if works else ""

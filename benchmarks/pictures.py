@@ -48,6 +48,8 @@ def _weights() -> Mapping[str, Array]:
         "K3": random.random((3, 3), np.float32) / 5,
         "K5": random.random((5, 5), np.float32) / 12,
         "BOX": np.full((3, 3), 1 / 9, np.float32),
+        "DOWN": np.array([1, 3, 3, 1], np.float32) / 8,
+        "UP": np.array([[1, 3], [3, 1]], np.float32) / 4,
         "LAPLACE": np.array([[0, 1, 0], [1, -4, 1], [0, 1, 0]], np.float32),
     }
 
@@ -70,12 +72,33 @@ class Recorder:
 
     def window(self, x: Tensor, name: str) -> Tensor:
         """Return the sum over a window of weights."""
-        if name not in self.windows:
-            self.windows[name] = self.function.input(name, f"{name}P", f"{name}Q")
         height, width = WEIGHTS[name].shape
         result, place, element, (i, j) = self._placed(x, height, width)
-        result[place] += element * self.windows[name][i, j]
+        result[place] += element * self._weights(name)[i, j]
         return result
+
+    def resized(self, x: Tensor, axis: int, *, finer: bool) -> Tensor:
+        """Return the picture with twice as many elements along an axis, or with half of them."""
+        padded = ops.pad(x, [(1, 1) if number == axis else (0, 0) for number in range(len(x.dims))], mode="edge")
+        sizes: list[Any] = list(x.dims)
+        sizes[axis] = 2 * sizes[axis] if finer else sizes[axis] / 2
+        self._count += 1
+        result = self.function.tensor(f"R{self._count}", *sizes)
+        *names, i, p = self.function.indices("y x c"[: 2 * len(x.dims) - 1] + " i p")
+        place: list[Any] = list(names)
+        seen = list(place)
+        if finer:
+            seen[axis], place[axis] = place[axis] + p + i, 2 * place[axis] + p
+            result[tuple(place)] += padded[tuple(seen)] * self._weights("UP")[p, i]
+        else:
+            seen[axis] = 2 * place[axis] + i
+            result[tuple(place)] += padded[tuple(seen)] * self._weights("DOWN")[i]
+        return result
+
+    def _weights(self, name: str) -> Tensor:
+        if name not in self.windows:
+            self.windows[name] = self.function.input(name, *(f"{name}{axis}" for axis in range(WEIGHTS[name].ndim)))
+        return self.windows[name]
 
     def rank(self, x: Tensor, *, greatest: bool) -> Tensor:
         """Return the greatest or least of each window of 3 x 3."""
@@ -125,6 +148,24 @@ def chain(r: Recorder, x: Tensor) -> Tensor:
     return ops.where(x > 0.1, x, x * 0.0)
 
 
+def pyramid(r: Recorder, x: Tensor) -> Tensor:
+    """Return a picture with more contrast in the details of three levels, as in a Laplacian pyramid."""
+
+    def down(x: Tensor) -> Tensor:
+        return r.resized(r.resized(x, 0, finer=False), 1, finer=False)
+
+    def up(x: Tensor) -> Tensor:
+        return r.resized(r.resized(x, 0, finer=True), 1, finer=True)
+
+    levels = [x]
+    for _ in range(3):
+        levels.append(down(levels[-1]))
+    result = levels[-1]
+    for fine, coarse in zip(levels[-2::-1], levels[:0:-1], strict=True):
+        result = up(result) + (fine - up(coarse)) * 1.5
+    return result
+
+
 FILTERS: Final[Mapping[str, Callable[[Recorder, Tensor], Tensor]]] = {
     "sobel": magnitude,
     "gauss": gauss,
@@ -136,6 +177,7 @@ FILTERS: Final[Mapping[str, Callable[[Recorder, Tensor], Tensor]]] = {
     "dilate": lambda r, x: r.rank(x, greatest=True),
     "diffusion": diffusion,
     "chain": chain,
+    "pyramid": pyramid,
 }
 
 
@@ -259,7 +301,7 @@ def traffic(executable: tileir.Executable) -> int:
     return sum(sizes[name] for kernel in whole for name in {r.source for r in kernel.refinements if r.source})
 
 
-def measured(filters: Mapping[str, Filter], picture: Array, rounds: int, threads: int) -> dict[str, float]:
+def measured(filters: Mapping[str, Filter], picture: Array, rounds: int, threads: int = 2) -> dict[str, float]:
     """Return the least time of a call of each library, in seconds: of one thread that of the processor."""
     clock = time.process_time if threads == 1 else time.perf_counter
     best = dict.fromkeys(filters, float("inf"))
