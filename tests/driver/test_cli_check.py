@@ -94,6 +94,12 @@ def test_kernels_have_costs_and_no_passes(command: Callable[..., tuple[int, str,
         code, _, error = command(verb, "sum.sem")
         assert code == 1
         assert "TIL712" in error
+    for arguments in (("print", "sum.sem", "--stage", "code"), ("emit", "sum.sem"), ("run", "sum.sem", "A=ones.npy")):
+        np.save("ones.npy", np.ones((5, 9), np.float32))
+        assert command(*arguments)[0] == 0
+        code, _, error = command(*arguments, "--target", "nvidia-hopper")
+        assert code == 1
+        assert "error[TIL712]: a program of the semtree is compiled as it stands" in error
 
 
 def test_bisect_needs_types(command: Callable[..., tuple[int, str, str]]) -> None:

@@ -125,6 +125,20 @@ def test_kernels_stay_as_they_are(executable: Executable) -> None:
     assert again.listing()
 
 
+def test_nothing_schedules_kernels_again(executable: Executable) -> None:
+    """A target would be taken for what the kernels are scheduled for, and change nothing."""
+    for use in (tileir.compile, tileir.jit):
+        for target in ("fused", "nvidia-hopper", tileir.Target()):
+            with pytest.raises(ArgumentError, match="nothing to schedule in it: leave it out, or pass") as caught:
+                use(executable.sem, target=target)
+            assert caught.value.diagnostics[0].code == "TIL712"
+    with pytest.raises(ArgumentError, match="passes do not apply: leave them out, or pass the Tile function"):
+        tileir.compile(executable.sem, passes="fused")
+    assert tileir.compile(executable.sem, passes=()).sem is executable.sem
+    for program in (executable.tile, executable.typed, executable.stripe):
+        tileir.compile(program, ARRAYS, target="plain", passes=None)
+
+
 @pytest.mark.parametrize(("stage", "absent"), [("typed", "tile"), ("stripe", "typed"), ("sem", "stripe")])
 def test_stages_before_the_one_that_came_in_are_told_to_be_absent(
     executable: Executable, stage: str, absent: str

@@ -16,7 +16,7 @@ from tileir.driver.arguments import bind, check_options, device_meant, memory_ch
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.pending import PendingCall, R_co, called
-from tileir.driver.programs import Program, Source, input_names, output_names, program_of, types_of
+from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime.arrays import Array, check_inputs
@@ -342,8 +342,7 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
     """Compile a program for one device and signature.
 
     Args:
-        source: A Tile function, a typed one, a program of Stripe or of the semtree; its text, its JSON, or the
-            :class:`pathlib.Path` of a file with either. Passes apply to all but the last, which is compiled as it is.
+        source: A program of any stage, its text or JSON, or the path of a file; no passes apply to one of the semtree.
         arguments: What describes the inputs, in a mapping by name or a sequence in declared order: arrays, shapes
             (f32), (dtype, shape) pairs, texts such as ``"f32[2, 3]"``, dtypes (without axes), numbers or
             :class:`TensorType`; a lone array or type describes the first input. Programs that have types need no
@@ -356,14 +355,15 @@ def compile(  # noqa: A001  it is the public verb, always used as tileir.compile
         passes: Stripe passes instead of those of the target, or the text, JSON or name of a pipeline.
 
     Raises:
-        TileError: The function is wrong or does not fit the arguments, or the target or pipeline is wrong.
+        TileError: The function is wrong or does not fit the arguments, or the target or pipeline, which may be TIL712.
         BackendError: There is no such device, or it refused a kernel.
     """
     check_options(options)
     program = program_of(source)
+    refuse_schedules(program, target, passes)
     types, owner = types_of(program, arguments), owner_of(context)
-    chosen = device_meant(device, arguments, owner)
-    return compile_for(program, types, owner, chosen, options, passes, choice_of(target))
+    chosen, choice = device_meant(device, arguments, owner), choice_of(target)
+    return compile_for(program, types, owner, chosen, options, passes, choice)
 
 
 def compile_for(

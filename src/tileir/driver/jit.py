@@ -22,7 +22,7 @@ from tileir.driver.arguments import (
 )
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.pending import R_co
-from tileir.driver.programs import Program, Source, input_names, output_names, program_of, types_of
+from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime.arrays import check_inputs
@@ -254,10 +254,12 @@ def jit(
         target: What passes are computed for instead of the device; see :func:`tileir.compile`.
 
     Raises:
-        TileError: The text or function is wrong, whatever the arrays are, or the target is.
+        TileError: The text or function is wrong, whatever the arrays are, or the target is; TIL712, one is named for a
+            program of the semtree.
     """
     check_options(options)
     program = program_of(source)
+    refuse_schedules(program, target)
     names = input_names(program)
     return Jit(program, device, options, choice_of(target), owner_of(context), names)
 

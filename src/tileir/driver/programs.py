@@ -91,6 +91,25 @@ def refuse_semtree(program: Program) -> None:
         raise ArgumentError((Diagnostic("TIL712", message),))
 
 
+def refuse_schedules(program: Program, target: object, passes: object = None) -> None:
+    """Refuse a target or passes for a program of the semtree, which is compiled as it stands.
+
+    Raises:
+        ArgumentError: TIL712.
+    """
+    if isinstance(program, SemProgram) and (target is not None or passes):
+        why = (
+            "a target has nothing to schedule in it: leave it out"
+            if target is not None
+            else "passes do not apply: leave them out"
+        )
+        message = (
+            f"a program of the semtree is compiled as it stands, and {why}, or pass the Tile function, the typed"
+            " function or the Stripe program that it is made of"
+        )
+        raise ArgumentError((Diagnostic("TIL712", message),))
+
+
 def stage_name(program: Program) -> str:
     """Return the words for the stage of a program."""
     match program:

@@ -32,6 +32,7 @@ from tileir.driver.cli.targets import target_options, targets
 from tileir.driver.cli.tune import tune_
 from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
+from tileir.driver.programs import refuse_schedules
 from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
 from tileir.stripe.text.printer import STYLES
@@ -137,6 +138,7 @@ def print_(
     if target is not None and target.startswith(NVPTX):
         stage, device, target = "code", f"cuda.{target.removeprefix(NVPTX)}", None
     choice = choice_of(target, settings_of(settings))
+    refuse_schedules(program, choice, passes)
     stage = stage or stage_of(program)
     if json_ and (after is not None or stage == CODE):
         raise fail("TIL902", "JSON is there of programs: leave --json out, or --after and --stage code")
@@ -173,6 +175,7 @@ def emit(
     """Compile FILE for a device and print the generated code."""
     program = read_bound(file, bindings)
     choice = choice_of(target, settings_of(settings))
+    refuse_schedules(program, choice, passes)
     types = cli_values.types(program, values)
     text = listing(program, types, form, passes=passes, device=device, choice=choice)
     if output is None:
@@ -216,6 +219,7 @@ def run_(
     arrays = cli_values.arrays(program, values)
     destinations = cli_values.destinations(program, outputs)
     choice = choice_of(target, settings_of(settings))
+    refuse_schedules(program, choice)
     found = warnings_about(program, values, levels, choice, device) if set(levels) - {"none"} else ()
     report(found)
     if found and "error" in levels:
