@@ -61,6 +61,7 @@ def workloads(size: Size = full) -> Iterator[Workload]:
     yield from _convolutions(size)
     yield from _attention(size)
     yield from _rows(size)
+    yield from _axes(size)
     yield from _copies(size)
     yield from _networks(size)
 
@@ -260,6 +261,46 @@ def _rows(size: Size) -> Iterator[Workload]:
                 lambda torch, x, g: torch.nn.functional.rms_norm(x, (x.shape[-1],), g, 1e-6),
                 fused=True,
             )
+
+
+def _axes(size: Size) -> Iterator[Workload]:
+    """Return functions of rows that lie beside each other, in several stretches, or that nothing can hold."""
+    long = (((64, 70000), 1), ((2048, 100000), 1), ((1, 131072), 1))
+    for shape, axis in (((4096, 4096), 0), ((1000, 1000), 0), ((64, 512, 768), 1), *long):
+        for dtype in (DType.F32, DType.F16):
+            yield _along("softmax", size, shape, axis, dtype)
+    for shape, axes in (((4096, 4096), 0), ((1024, 512), 0), ((32, 64, 3136), (0, 2)), ((2048, 100000), 1)):
+        yield _along("standardised", size, shape, axes, DType.F32)
+    yield _along("logsumexp", size, (4096, 4096), 0, DType.F32)
+    yield _along("share", size, (64, 1024, 256), 1, DType.F32)
+    yield _along("share", size, (8, 128, 768), (0, 1, 2), DType.F32)
+
+
+def _along(name: str, size: Size, shape: tuple[int, ...], axes: int | tuple[int, ...], dtype: DType) -> Workload:
+    """Return a function of rows along ``axes``."""
+
+    def standardised(x: Any) -> Any:
+        centred = x - ops.mean(x, axes, keepdims=True)
+        return centred * ops.rsqrt(ops.mean(centred * centred, axes, keepdims=True) + 1e-5)
+
+    def peer_standardised(torch: Any, x: Any) -> Any:
+        variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+        return (x - mean) * torch.rsqrt(variance + 1e-5)
+
+    programs: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+        "softmax": (lambda x: ops.softmax(x, axes), lambda torch, x: torch.softmax(x, axes)),
+        "logsumexp": (lambda x: ops.logsumexp(x, axes), lambda torch, x: torch.logsumexp(x, axes)),
+        "standardised": (standardised, peer_standardised),
+        "share": (
+            lambda x: x * x / ops.sum(x * x, axes, keepdims=True),
+            lambda _, x: x * x / (x * x).sum(axes, keepdim=True),
+        ),
+    }
+    program, peer = programs[name]
+    along = ",".join(map(str, axes)) if isinstance(axes, tuple) else str(axes)
+    return Workload(
+        "memory", f"{name} along axis {along}", (tuple(map(size, shape)),), dtype, program, peer, fused=True
+    )
 
 
 def _copies(size: Size) -> Iterator[Workload]:

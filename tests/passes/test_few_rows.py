@@ -94,8 +94,10 @@ def test_what_the_card_and_the_target_file_say_is_the_same() -> None:
     ("shape", "works"),
     [
         ((600, 50257), 1),  # exponentials in 196 KiB of shared memory
-        ((600, 70000), 4),  # more than a group has
-        ((16, 70000), 6),  # and a group alone would take longer than launches do
+        ((600, 70000), 1),  # more than a group has: computed again
+        ((16, 70000), 1),
+        ((2048, 100000), 1),
+        ((1, 131072), 6),  # a group alone would take longer than launches do
     ],
 )
 def test_rows_are_joined_as_far_as_they_fit(shape: tuple[int, int], works: int) -> None:
@@ -182,3 +184,22 @@ def test_sums_of_short_rows_stay_whole(text: str, shapes: dict[str, tuple[int, .
     after = run((SplitReduction(parts=64, operations=1, columns=128, group_bytes=1 << 17),), flat)
     made = [r.shape.sizes[0] for r in after.entry.refinements if r.name.endswith("_parts")]
     assert made == ([parts] if parts else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "split"),
+    [
+        ("S[n : N] = +(X[m, n]); O = X * 2;", True),  # others read X again, and nothing meets the sums
+        ("S[0, n : 1, N] = +(X[m, n]); O = X / S;", False),
+        ("S[0, n : 1, N] = +(X[m, n]); T = S / 3; O = X - T;", False),
+        ("P[0, n : 1, N] = >(X[m, n]); E = exp(X - P); S[0, n : 1, N] = +(E[m, n]); O = log(S) + P;", False),
+        ("P[m, 0 : M, 1] = >(X[m, n]); E = X - P; S[n : N] = +(E[m, n]); O = E * 2;", True),  # results of other rows
+    ],
+)
+def test_columns_stay_whole_where_more_follows_over_the_same(text: str, split: bool) -> None:
+    outputs = "(O, S)" if "[n : N]" in text else "(O)"
+    types = {"X": TensorType(DType.F32, (1 << 13, 1 << 10))}
+    flat = lower(infer(parse(f"function (X[M, N]) -> {outputs} {{ {text} }}"), types))
+    options = SplitReduction(parts=528, operations=1, columns=128, group_bytes=1 << 17, beside_bytes=32, groups=100)
+    after = run((options,), flat)
+    assert any(r.name.startswith("S") and r.name.endswith("_parts") for r in after.entry.refinements) == split

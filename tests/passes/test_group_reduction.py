@@ -70,10 +70,17 @@ def test_very_short_rows_are_left_to_single_threads() -> None:
 
 
 def test_columns_are_summed_by_rows_of_threads() -> None:
-    found = kernel(COLUMNS, (256, 64), GroupReduction(threads=64, width=8, groups=8))
+    found = kernel(COLUMNS, (256, 64), GroupReduction(threads=64, width=8, groups=4))
     assert (found.grid, found.group, barriers(found)) == ((2,), (64,), 3)
     assert local_elements(found) == 8 * 8 * 4
     assert "f32x4" in to_text(found)
+
+
+def test_groups_of_columns_are_narrow_where_they_would_be_few() -> None:
+    """Of 64 columns each takes 32 bytes, and more threads share each of them."""
+    found = kernel(COLUMNS, (256, 64), GroupReduction(threads=64, width=8, groups=16))
+    assert (found.grid, found.group, barriers(found)) == ((8,), (256,), 5)
+    assert local_elements(found) == 8 * 32
 
 
 def test_no_thread_waits_where_outputs_are_many() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ from tileir.passes.schedules.groups.group_rows import GroupRows
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import Barrier, DeclareArray, Program, Region
+from tileir.semtree.ir import Barrier, DeclareArray, KernelFunction, Program, Region
 from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import statements
 from tileir.stripe.interpret.interpreter import interpret
@@ -51,6 +52,21 @@ TEXTS = {
     "results among zeros": """function (X[M, N]) -> (O) {
         P[m, 0 : M, 1] = >(X[m, n]); E = X - P; O[m, 1 + 2 * n : M, 2 * N + 2] = =(E[m, n]);
     }""",
+    "columns": """function (X[N, M]) -> (O, S) {
+        P[0, m : 1, M] = >(X[n, m]); E = (X - P) * X; S[0, m : 1, M] = +(E[n, m]); O = E - S;
+    }""",
+    "columns of several matrices": """function (X[N, M]) -> (O) {
+        Y[a, n, m : 2, N, M] = =(X[n, m]); P[a, 0, m : 2, 1, M] = >(Y[a, n, m]); O = Y * Y - P;
+    }""",
+    "columns with weights": """function (X[N, M], G[M]) -> (O) {
+        P[0, m : 1, M] = >(X[n, m]); S[0, m : 1, M] = +(X[n, m] * G[m]); O = X * G * S - P;
+    }""",
+    "columns in another order": """function (X[N, M]) -> (O) {
+        P[0, m : 1, M] = >(X[n, m]); E = X - P; O[n, m : N, M] = =(E[N - 1 - n, m]);
+    }""",
+    "rows of several stretches": """function (X[N, M]) -> (O) {
+        Y[a, n, m : 3, N, M] = =(X[n, m]); P[0, n, 0 : 1, N, 1] = >(Y[a, n, m]); O = Y * Y - P;
+    }""",
     "results in two halves": """function (X[M, N]) -> (O) {
         P[m, 0 : M, 1] = >(X[m, n]); E = X * P; D = X - P;
         L[m, 2 * n : M, 2 * N] = =(E[m, n]); R[m, 2 * n + 1 : M, 2 * N] = =(D[m, n]); O = L + R;
@@ -59,7 +75,10 @@ TEXTS = {
 
 
 def joined(options: GroupRows) -> tuple[object, ...]:
-    rows = (Fusion(rows=True, least_row=1, fused_set=("rows",)), Fuse(parent_reqs=("rows",)))
+    fusion = Fusion(
+        rows=True, least_row=1, least_points=1, beside_bytes=8, local_bytes=options.local_bytes, fused_set=("rows",)
+    )
+    rows = (fusion, Fuse(parent_reqs=("rows",)))
     return (Inline(), Accumulate(), Fuse(), *rows, Localise(), Shadow(), Scalarise(), options, Distribute(threads=4))
 
 
@@ -70,10 +89,11 @@ def joined(options: GroupRows) -> tuple[object, ...]:
     register_bytes=st.sampled_from([0, 16, 32, 256]),
     local_bytes=st.sampled_from([64, 1024, 16 * 1024]),
     vectors=st.sampled_from([1, 2]),
+    alone=st.sampled_from([0, 1 << 20]),
 )
 @examples(30)
 def test_rows_of_all_lengths(
-    name: str, sizes: tuple[int, int], threads: int, register_bytes: int, local_bytes: int, vectors: int
+    name: str, sizes: tuple[int, int], threads: int, register_bytes: int, local_bytes: int, vectors: int, alone: int
 ) -> None:
     types = {"X": TensorType(DType.I32, sizes), "G": TensorType(DType.I32, sizes[1:])}
     tile = parse(TEXTS[name])
@@ -86,6 +106,7 @@ def test_rows_of_all_lengths(
         register_bytes=register_bytes,
         local_bytes=local_bytes,
         vector_bytes=16,
+        alone=alone,
     )
     after = run(joined(options), program)  # type: ignore[arg-type]
     arrays = arrays_for(program)
@@ -98,11 +119,13 @@ def test_rows_of_all_lengths(
         np.testing.assert_array_equal(found[output], expected)
 
 
-def kernels_of(text: str, sizes: tuple[int, int]) -> Program:
+ROWS_TARGET = Target(
+    vector_bytes=16, local_bytes=48 * 1024, group_threads=1024, group_width=32, threads=8, pipeline="gpu"
+)
+
+
+def kernels_of(text: str, sizes: tuple[int, int], target: Target = ROWS_TARGET) -> Program:
     types = {"X": TensorType(DType.F32, sizes)}
-    target = Target(
-        vector_bytes=16, local_bytes=48 * 1024, group_threads=1024, group_width=32, threads=8, pipeline="gpu"
-    )
     return lower(run(gpu(target), lower_to_stripe(infer(parse(text), types))), target)
 
 
@@ -130,5 +153,34 @@ def test_long_rows_get_more_threads() -> None:
     assert kernel.group == (1024,)
 
 
-def test_rows_that_registers_cannot_hold_stay_apart() -> None:
-    assert len(kernels_of(SOFTMAX, (512, 1 << 16)).kernels) == 4
+def kept_of(kernel: KernelFunction) -> dict[tuple[str, Region], int]:
+    """Return the sizes of arrays that hold more than a vector of a row, by name."""
+    arrays = (each for each in statements(kernel.body) if isinstance(each, DeclareArray))
+    return {(each.name, each.region): each.size for each in arrays if each.name.endswith(("_row", "_near"))}
+
+
+def test_exponentials_of_rows_that_nothing_can_hold_are_computed_again() -> None:
+    """Registers of 1024 threads keep half of a row, 48 KiB of local memory an eighth, and the rest is read again."""
+    (kernel,) = kernels_of(SOFTMAX, (512, 1 << 16)).kernels
+    assert (kernel.grid, kernel.group) == ((512,), (1024,))
+    assert kept_of(kernel) == {("X_row", Region.PRIVATE): 32, ("X_near", Region.LOCAL): 8192}
+    assert sum(isinstance(s, Barrier) for s in statements(kernel.body)) == 4
+
+
+def test_rows_that_many_groups_read_from_a_cache_are_not_kept_in_part() -> None:
+    text = "function (X[M, N]) -> (O) { P[m, 0 : M, 1] = >(X[m, n]); O = X - P; }"
+    target = attrs.evolve(ROWS_TARGET, cache_bytes=(1 << 26,))
+    (kernel,) = kernels_of(text, (512, 1 << 16), target).kernels
+    assert kept_of(kernel) == {}
+    (alone,) = kernels_of(text, (8, 1 << 16), target).kernels
+    assert kept_of(alone) == {("X_row", Region.PRIVATE): 32, ("X_near", Region.LOCAL): 8192}
+
+
+def test_columns_are_taken_by_neighbouring_threads() -> None:
+    text = SOFTMAX.replace("P[m, 0 : M, 1]", "P[0, n : 1, N]").replace("S[m, 0 : M, 1]", "S[0, n : 1, N]")
+    (kernel,) = kernels_of(text, (1000, 1000)).kernels
+    assert (kernel.grid, kernel.group) == ((63,), (512,))  # 16 columns, and 32 threads for each
+    assert kept_of(kernel) == {("E_row", Region.PRIVATE): 32, ("X_row", Region.PRIVATE): 32}
+    (short,) = kernels_of(text, (8, 1 << 16)).kernels
+    assert (short.grid, short.group) == ((256,), (256,))  # a thread for each
+    assert not any(isinstance(s, Barrier) for s in statements(short.body))

@@ -5,6 +5,8 @@ How many parts there are depends on sizes and options, never on how many threads
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -23,7 +25,7 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from tileir.stripe.ir import Program
 
@@ -41,6 +43,12 @@ class SplitReduction:
         points: Fewest points of a part.
         columns: So many neighbouring outputs, along which inputs are contiguous, need not be told apart: what runs at
             the same time is counted by them, and parts are only made for what is missing. 0: parts or none.
+        group_bytes: Where each output reads at most so many bytes of its own, along memory, a group of threads does so;
+            twice as many where others read these again, in what may become one kernel.
+        beside_bytes: Other than 0, so many bytes of outputs side by side are one to these rules, where each reads what
+            no other one does: a group of threads takes them.
+        groups: So many groups of threads keep the device busy: with as many outputs, each reads any number of bytes
+            where others read these again. 0: nobody is asked who does.
         depth: Contractions of f32 and f64 with more than twice so many products for each element are cut into parts of
             about so many, whatever runs at the same time: one sum of all of them would be inaccurate. 0: never.
     """
@@ -52,21 +60,26 @@ class SplitReduction:
     points: int = attrs.field(default=1, validator=at_least(1))
     columns: int = attrs.field(default=0, validator=at_least(0))
     group_bytes: int = attrs.field(default=0, validator=at_least(0))
+    beside_bytes: int = attrs.field(default=0, validator=at_least(0))
+    groups: int = attrs.field(default=0, validator=at_least(0))
     depth: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such reductions split."""
         if self.parts < 2 and not self.depth:
             return left(program, refused("TR620"))
-        return replaced(program, self._split)
+        followed = _followed(program) if self.groups else frozenset()
+        return replaced(program, partial(self._split, followed))
 
-    def _split(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+    def _split(self, followed: frozenset[str], kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
         if (why := _against_contraction(kernel)) is not None:
             return why
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
-        wanted = max(self._parts(kernel, written), self._pieces(kernel, output, written))
+        wanted = max(
+            self._parts(kernel, written, followed=output.source in followed), self._pieces(kernel, output, written)
+        )
         points = product(i.range for i in kernel.indices)
         free = [i for i in kernel.indices if i.name not in written | constrained]
         if wanted < 2:
@@ -87,19 +100,26 @@ class SplitReduction:
             return refused("TR624", index=index.name, range=index.range, wanted=wanted)
         return _build(kernel, output, index, parts, names)
 
-    def _parts(self, kernel: stripe.Block, written: Collection[str]) -> int:
-        """Return how many parts to make."""
+    def _parts(self, kernel: stripe.Block, written: Collection[str], *, followed: bool) -> int:
+        """Return how many parts to make, where the result may be ``followed`` by more in one kernel, or not."""
         outer = product(i.range for i in kernel.indices if i.name in written)
         if not self.columns:
             most = product(i.range for i in kernel.indices) // self.points
             wanted = self.parts // max(1, outer) if self.outputs else self.parts
             return min(wanted, most) if outer < (self.outputs or self.parts) else 1
-        if _reads_a_row(kernel, written, self.group_bytes):
+        most = 2 * self.group_bytes if followed else self.group_bytes
+        if _reads_a_row(kernel, written, None if followed and outer >= self.groups else most):
             return 1
         contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
-        together = min(self.columns, max(contiguous, default=1))
+        beside = max(contiguous, default=1)
+        together = min(self.columns, beside)
         wanted = -(-self.parts // max(1, outer // together))
         reduced = product(i.range for i in kernel.indices if i.name not in written)
+        if beside > 1 and self.beside_bytes and _own_inputs(kernel, written):
+            width = min(beside, max(1, self.beside_bytes // _widest(kernel)))
+            few = reduced * width * _widest(kernel) <= most and (followed or outer * reduced * _widest(kernel) <= _FEW)
+            if few or (followed and outer // width >= self.groups):
+                return 1
         return min(wanted, reduced // _LEAST)
 
     def _pieces(self, kernel: stripe.Block, output: stripe.Refinement, written: Collection[str]) -> int:
@@ -112,19 +132,73 @@ class SplitReduction:
         return pieces if output.aggregation is Aggregation.SUM and pieces * outer <= _MOST_SUMS else 1
 
 
-def _reads_a_row(kernel: stripe.Block, written: Collection[str], most: int) -> bool:
-    """Return whether each output reads at most so many bytes of its own, along memory.
+def _reads_a_row(kernel: stripe.Block, written: Collection[str], most: int | None) -> bool:
+    """Return whether each output reads at most so many bytes of its own, or any number, along memory.
 
     Products of matrices are none: what two outputs read, and where it lies, is for their tiles to decide.
     """
     reduced = [i for i in kernel.indices if i.name not in written]
-    size = product(i.range for i in reduced) * max(r.shape.dtype.itemsize for r in kernel.refinements)
-    if size > most or not any(reads_neighbours(kernel, i.name) for i in reduced):
+    size = product(i.range for i in reduced) * _widest(kernel)
+    if (most is not None and size > most) or not any(reads_neighbours(kernel, i.name) for i in reduced):
         return False
+    near = (reads_neighbours(kernel, i.name) for i in kernel.indices if i.name in written and i.range > 1)
+    return bool(_own_inputs(kernel, written)) and not any(near)
+
+
+def _own_inputs(kernel: stripe.Block, written: Collection[str]) -> tuple[stripe.Refinement, ...]:
+    """Return the inputs of which each output reads elements that no other one reads."""
     moving = {i.name for i in kernel.indices if i.name in written and i.range > 1}
     inputs = (r for r in kernel.refinements if r.direction is stripe.Direction.IN)
-    own = any(moving <= {name for access in view.access for name in access.indices} for view in inputs)
-    return own and not any(reads_neighbours(kernel, name) for name in moving)
+    return tuple(r for r in inputs if moving <= {name for access in r.access for name in access.indices})
+
+
+def _followed(program: Program) -> frozenset[str]:
+    """Return the results of reductions that others follow over the same rows: those may become one kernel.
+
+    What such reductions read, others read, too, and either each result meets many elements later, or it comes of
+    elements that have met results of as many rows.
+    """
+    kernels, found = program.main.blocks, set()
+    again, spread = _read_again(kernels), _spread(program)
+    met: dict[str, frozenset[tuple[int, ...]]] = {}
+    for kernel in kernels:
+        inputs = {r.source for r in kernel.refinements if r.direction.reads}
+        shapes = frozenset(shape for name in inputs for shape in met.get(name, ()))
+        for result in (r for r in kernel.refinements if r.direction.writes):
+            rows = tuple(size for size in program.main.refinement(result.source).shape.sizes if size > 1)
+            if result.merges and inputs & again and (result.source in spread or rows in shapes):
+                found.add(result.source)
+            met[result.source] = frozenset((rows,)) if result.merges else shapes
+    return frozenset(found)
+
+
+def _read_again(kernels: Sequence[stripe.Block]) -> set[str]:
+    """Return the tensors that several kernels read, and those that kernels make of these element by element."""
+    read = ({r.source for r in kernel.refinements if r.direction.reads} for kernel in kernels)
+    readers = Counter(name for names in read for name in names)
+    found = {name for name, count in readers.items() if count > 1}
+    for kernel in kernels:
+        results = [r for r in kernel.refinements if r.direction.writes]
+        if not any(r.merges for r in results) and any(r.source in found for r in kernel.refinements):
+            found.update(r.source for r in results)
+    return found
+
+
+def _spread(program: Program) -> set[str]:
+    """Return the tensors of which each element meets many points of a later kernel, after others of as many or not."""
+    found: set[str] = set()
+    for kernel in reversed(program.main.blocks):
+        points = product(i.range for i in kernel.indices)
+        handed_on = any(r.source in found for r in kernel.refinements if r.direction.writes)
+        for view in (r for r in kernel.refinements if r.direction.reads):
+            elements = program.main.refinement(view.source).shape.elements
+            if points > elements or handed_on:
+                found.add(view.source)
+    return found
+
+
+def _widest(kernel: stripe.Block) -> int:
+    return max(r.shape.dtype.itemsize for r in kernel.refinements)
 
 
 _MOST_SUMS = 1 << 28
@@ -135,6 +209,9 @@ def _is_precise(view: stripe.Refinement) -> bool:
     """Return whether elements are floats whose own rounding does not hide that of a long sum."""
     return view.shape.dtype.is_float and view.shape.dtype.bits >= 32
 
+
+_FEW = 1 << 24
+"""Bytes of columns that threads read alone before a second kernel would begin, though that could read faster."""
 
 _LEAST = 64
 """Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""

@@ -57,10 +57,12 @@ class Fuse:
         least_points: Fewest points of shared indices.
         few_bytes: Where points are fewer, the bytes that one of them may take at most; 0: they are never enough. Other
             than 0, a group of threads shares each row: kernels that write one tensor in two orders stay apart.
+        beside_bytes: Where ``rows``, rows may also lie side by side in memory, as columns do. So many bytes of such are
+            taken together, and count as one point. 0: they may not.
         least_row: Fewest points inside, where ``rows``.
         most_bytes: Most bytes of one tensor inside, where ``rows``.
-        local_bytes: Where more than ``most_bytes``, rows may have so many as long as all that nothing else needs of one
-            has no more than that.
+        local_bytes: Other than 0, rows may be longer, as long as all that nothing else needs of one has so many bytes
+            at most: what several loops read of memory is read again.
 
     """
 
@@ -89,6 +91,7 @@ class Fuse:
     shorten: bool = False
     least_points: int = attrs.field(default=2, validator=at_least(1))
     few_bytes: int = attrs.field(default=0, validator=at_least(0))
+    beside_bytes: int = attrs.field(default=0, validator=at_least(0))
     least_row: int = attrs.field(default=32, validator=at_least(1))
     most_bytes: int = attrs.field(default=256 * 1024, validator=at_least(1))
     local_bytes: int = attrs.field(default=0, validator=at_least(0))

@@ -11,6 +11,7 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.fusion.sink import covered, is_direct, merged_inside, sunk
+from tileir.passes.kernels.schedule import is_scheduled
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed
 from tileir.stripe.ir import (
@@ -136,7 +137,8 @@ class FusionGroup:
     @property
     def is_movable(self) -> bool:
         """Whether the box is free to be enumerated in another way: no schedule has marked it."""
-        return all(i.is_plain for i in self.indices) and not self.block.location
+        marked = self.block.location or any(map(is_scheduled, self.nested))
+        return not marked and all(i.is_plain for i in self.indices)
 
     def places(self, root: str) -> list[Element | None]:
         """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""

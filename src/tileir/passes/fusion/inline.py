@@ -14,6 +14,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
+from tileir.passes.fusion.recompute import bytes_of_a_row
 from tileir.passes.kernels.expansion import called_block
 from tileir.schedule.reindex import reindexed, renamed
 from tileir.schedule.remarks import Refused, refused, remark
@@ -42,8 +43,8 @@ CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than to load an element from memory."""
 _LARGER: Final = 4
 """A tensor this many times larger than others is read few times where it meets them."""
-_FACTORS: Final = 2
-"""How many operands a product has."""
+_MEMORY: Final = 48
+"""Operations, by their weight, that cards do in the time in which they store an element and load it again."""
 _VECTOR: Final = 16
 """Bytes that cards copy at a time."""
 _SMALL: Final = 8
@@ -70,6 +71,8 @@ class Inline:
             largest tensor that they have in its own order, not a copy with its axes in another order.
         fragments: Matrix instructions of the device: products of matrices that one can read in either order are never
             given a copy in another order.
+        row_bytes: What one result takes of a temporary is computed again, exponentials too, where it has more bytes:
+            nothing could keep it near. Of terms that lie apart each counts ``beside_bytes``. 0: never.
 
     """
 
@@ -80,6 +83,8 @@ class Inline:
     far: int = 8
     turned: bool = False
     fragments: tuple[str, ...] = ()
+    row_bytes: int = 0
+    beside_bytes: int = 0
 
     def __call__(self, program: Program) -> Program:
         """Return the program with elementwise kernels put into reductions."""
@@ -262,7 +267,9 @@ class _Scan:
             return None if turned else refused("TR654", tensor=view.source, points=points, elements=elements)
         if self._readers[self._roots[view.source]] == 1 or self._is_cheap(producer.operations()):
             return None
-        return refused("TR655", tensor=view.source)
+        most, work = self.options.row_bytes, sum(op.info.weight_in(view.shape.dtype) for op in producer.operations())
+        again = most and work <= _MEMORY and bytes_of_a_row(kernel, view, self.options.beside_bytes) > most
+        return None if again else refused("TR655", tensor=view.source)
 
     def _is_better_in_place(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
         """Return whether a copy that nobody else reads costs more than to read a tensor in its own order.
@@ -289,7 +296,7 @@ class _Scan:
         plain = all(len(access.terms) <= 1 for each in (*reads, source) for access in each.access)
         size = view.shape.dtype.itemsize
         whole = all(dim.stride * size % _VECTOR == 0 for dim in source.shape.dims if dim.stride != 1)
-        return len(reads) == _FACTORS and either and plain and whole
+        return len(reads) == 2 and either and plain and whole
 
     def _keeps_more(self, number: int, producer: _Producer) -> bool:
         """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.

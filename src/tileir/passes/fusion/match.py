@@ -21,7 +21,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Direction, Index, Refinement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from tileir.passes.fusion.group import Element, FusionGroup
 
@@ -141,9 +141,13 @@ def _neighbours(layout: Affine) -> Iterator[str]:
 
 @attrs.frozen
 class Shared:
-    """Indices that two blocks share: what the first calls them, and the second."""
+    """Indices that two blocks share: what the first calls them, and the second.
+
+    ``together`` of their values are neighbours in memory and are taken by one group of threads.
+    """
 
     pairs: tuple[tuple[Index, str], ...]
+    together: int = 1
 
     @property
     def points(self) -> int:
@@ -297,21 +301,37 @@ def _corner(view: Refinement, ranges: Mapping[str, int], shared: frozenset[str])
 
 def runs_along_memory(group: FusionGroup, shared: Iterable[str]) -> bool:
     """Return whether all that is not shared lies closer together in memory than what is."""
+    return all(not outer or not inner or max(inner) < min(outer) for outer, inner in _all_steps(group, shared))
+
+
+def runs_in_stretches(group: FusionGroup, shared: Iterable[str], least: int) -> bool:
+    """Return whether what is not shared comes in stretches of memory, each of at least so many elements."""
+    steps = _all_steps(group, shared)
+    return all(not outer or not inner or (min(inner) == 1 and min(outer) >= least) for outer, inner in steps)
+
+
+def lies_side_by_side(group: FusionGroup, shared: Iterable[str]) -> bool:
+    """Return whether what is not shared goes across memory, and neighbours there are such of a shared index."""
+    return all(not outer or not inner or min(outer) == 1 for outer, inner in _all_steps(group, shared))
+
+
+def _all_steps(group: FusionGroup, shared: Iterable[str]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield what :func:`_steps` tells of each view."""
     names = frozenset(shared)
-    for view in group.views.values():
-        if view.direction is Direction.NONE:
-            continue
-        outer: list[int] = []
-        inner: list[int] = []
-        for access, dim in zip(view.access, view.shape.dims, strict=True):
-            for name, c in access.terms:
-                if group.block.ranges[name] > 1:
-                    (outer if name in names else inner).append(abs(int(c) * dim.stride))
-            if dim.size > 1:
-                inner.append(abs(dim.stride))
-        if outer and inner and max(inner) >= min(outer):
-            return False
-    return True
+    return (_steps(group, view, names) for view in group.views.values())
+
+
+def _steps(group: FusionGroup, view: Refinement, shared: Container[str]) -> tuple[list[int], list[int]]:
+    """Return by how many elements shared indices move a view, and by how many all that is inside."""
+    outer: list[int] = []
+    inner: list[int] = []
+    for access, dim in zip(view.access, view.shape.dims, strict=True):
+        for name, c in access.terms:
+            if group.block.ranges[name] > 1:
+                (outer if name in shared else inner).append(abs(int(c) * dim.stride))
+        if dim.size > 1:
+            inner.append(abs(dim.stride))
+    return ([], []) if view.direction is Direction.NONE else (outer, inner)
 
 
 def has_outer_product(group: FusionGroup) -> bool:

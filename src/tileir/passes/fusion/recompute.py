@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.passes.analysis.accesses import is_element
+from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.rewrites.localise import restrided
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
@@ -130,3 +131,11 @@ def _inside(
         attrs.evolve(r, access=tuple(places)) if r.name == result.view.name else r for r in moved.refinements
     )
     return attrs.evolve(moved, refinements=stored, constraints=(*moved.constraints, *ends))
+
+
+def bytes_of_a_row(kernel: Block, view: Refinement, least: int) -> int:
+    """Return how much a flat reduction sees through a view for one result; where terms lie apart, each ``least``."""
+    moved = {name for r in kernel.refinements if r.merges for access in r.access for name in access.indices}
+    terms = prod(i.range for i in kernel.indices if i.name not in moved)
+    along = any(name not in moved for name, step in address(view).terms if step == 1)
+    return terms * (view.shape.dtype.itemsize if along else max(view.shape.dtype.itemsize, least))

@@ -257,13 +257,13 @@ class FusionScan:
         shared = shared_indices(first, second, sibling=sibling)
         if options.few_bytes and shared is None and are_one_row(first, second):
             shared = Shared(())
-        if shared is None or not has_points(options, first, second, shared):
+        if shared is None or not (options.rows or has_points(options, first, second, shared)):
             return None
         if options.perfect and not len(shared.pairs) == len(first.indices) == len(second.indices):
             return None
         if options.rows:
             shared = with_long_rows(options, first, second, shared)
-            if shared is not None and not self._fit(first, second, shared.points):
+            if shared is not None and not self._fit(first, second, shared):
                 return None
         if shared is None:
             return None
@@ -281,7 +281,7 @@ class FusionScan:
         second.sink(second_own, outer, options.b_inner_set, options.inner_remove_set)
         return self._absorbed(first, second, before=False)
 
-    def _fit(self, first: FusionGroup, second: FusionGroup, points: int) -> bool:
+    def _fit(self, first: FusionGroup, second: FusionGroup, shared: Shared) -> bool:
         """Return whether rows are of ordinary length, or what loops hand on, and nothing else needs, fits local memory.
 
         What one loop writes and reads itself needs no room.
@@ -290,7 +290,8 @@ class FusionScan:
         loops = Counter(root for group in (first, second) for loop in loops_of(group) for root in loop)
         own = sum(self._bytes[root] for root, n in loops.items() if n > 1 and not self._is_shared(root, touched[root]))
         longest = max((self._bytes[root] for root in touched), default=0)
-        local, most = self.options.local_bytes * points, self.options.most_bytes * points
+        local, most = (each * shared.points for each in (self.options.local_bytes, self.options.most_bytes))
+        local, most = local // shared.together, most // shared.together
         return not local or longest <= most or own <= local
 
     def _absorbed(self, base: FusionGroup, added: FusionGroup, *, before: bool) -> FusionGroup:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tileir.passes.fusion.match import Shared, runs_along_memory
+from tileir.passes.fusion.match import Shared, lies_side_by_side, runs_along_memory, runs_in_stretches
 from tileir.passes.fusion.sink import is_direct
 from tileir.schedule.nest import product
 from tileir.stripe.ir import Block, views_read, views_written
@@ -59,23 +59,54 @@ def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, share
     """Return the shared indices where they leave a row to each group; None where they do not.
 
     With ``shorten``, so many of them, outermost first, as do. Pixels and their channels share rows and columns, but
-    beside columns only channels are left.
+    beside columns only channels are left. Rows may lie side by side where options say so.
     """
-    while has_points(options, first, second, shared):
+    columns = _with_columns(options, first, second, shared) if options.beside_bytes else None
+    while columns is None and has_points(options, first, second, shared):
         names = frozenset(index.name for index in shared.first)
         if _is_row(options, first, names) and _is_row(options, second, shared.second):
             return shared
         if not options.shorten or len(shared.pairs) < 2:
             return None
         shared = Shared(shared.pairs[:-1])
-    return None
+    return columns
+
+
+def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
+    """Return the shared indices where rows of both groups lie side by side, with how many of them go together."""
+    sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
+    if not any(_is_apart(group, names) for group, names in sides):
+        return None
+    if any(not lies_side_by_side(group, names) or _holds_blocks(group, names) for group, names in sides):
+        return None
+    together = min(max(1, options.beside_bytes // max(map(_widest, (first, second)))), shared.points)
+    short = all(_bytes_inside(group, names) * together <= options.few_bytes for group, names in sides)
+    enough = short or shared.points >= options.least_points * together
+    return Shared(shared.pairs, together) if enough else None
+
+
+def _is_apart(group: FusionGroup, shared: frozenset[str]) -> bool:
+    """Return whether elements of a row of a group do not all lie closer together than rows do."""
+    return not runs_along_memory(group, shared)
+
+
+def _holds_blocks(group: FusionGroup, shared: frozenset[str]) -> bool:
+    return group.reductions > 0 and not is_direct(group.block, shared)
 
 
 def _is_row(options: Fuse, group: FusionGroup, shared: frozenset[str]) -> bool:
-    """Return whether what is not shared is a stretch of memory of some length, with no block inside."""
+    """Return whether what is not shared is a stretch of memory of some length, with no block inside.
+
+    Groups of threads take several stretches that are long enough for all of them.
+    """
+    least = _STRETCH // _widest(group)
+    along = runs_along_memory(group, shared) or (options.local_bytes and runs_in_stretches(group, shared, least))
     if is_direct(group.block, shared):
-        return runs_along_memory(group, shared)
+        return bool(along)
     points = max((i.range for i in group.indices if i.name not in shared), default=1)
-    most = max(options.most_bytes, options.local_bytes)
-    fits = options.least_row <= points and points * _widest(group) <= most
-    return fits and not group.reductions and runs_along_memory(group, shared)
+    fits = options.local_bytes or points * _widest(group) <= options.most_bytes
+    return bool(options.least_row <= points and fits and not group.reductions and along)
+
+
+_STRETCH: Final = 2048
+"""Bytes that keep a group of threads busy for a while."""

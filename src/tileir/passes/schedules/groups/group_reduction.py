@@ -130,8 +130,14 @@ class GroupReduction:
         vectors = column.range // lanes
         beside = min(self.width, self.threads, power_of_two_from(vectors))
         beside = sch.power_of_two_below(beside)
-        rows = sch.power_of_two_below(self.threads // beside)
         outputs = product(i.range for i in nest.indices)
+        few, least = self.groups // 2, max(1, _SECTOR // sch.widest_access(nest))
+        threads = self.threads
+        if loop.range >= _LONG and outputs // (beside * lanes) < few:
+            threads = max(self.threads, sch.power_of_two_below(self.most_threads))
+            while beside * lanes > least and outputs // (beside * lanes) < few:
+                lanes, beside = (lanes // 2, beside) if lanes > 1 else (1, beside // 2)
+        rows = sch.power_of_two_below(max(1, threads // beside))
         while rows > 1 and (rows * 4 > loop.range or outputs // lanes >= self.groups * self.threads):
             rows //= 2
         rows = self._within_local_memory(nest, beside * lanes, rows)
@@ -206,6 +212,12 @@ def is_product_of_panels(nest: Nest) -> bool:
 
 _STAGED = 4
 """Inputs that a group copies take one of so many parts of local memory at most: several groups are to fit."""
+
+_SECTOR = 32
+"""Bytes side by side that cards fetch at a time: groups of columns may be so narrow where there would be few."""
+
+_LONG = 32
+"""Columns of so many elements are worth several threads each."""
 
 _MANY = 32
 """Sums of so many terms are stored seldom: wide accesses for what is read count more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -11,7 +11,8 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, unscheduled_reduction
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
-from tileir.passes.schedules.groups.rows import ELEMENT, Plan, Row, build, row_of
+from tileir.passes.schedules.groups.row_plan import ELEMENT, Kept, Plan, Row, row_of
+from tileir.passes.schedules.groups.rows import build
 from tileir.schedule.nest import Nest, Segment, emit, product
 from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
@@ -20,13 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
+_SECTOR: Final = 32
+"""Bytes side by side that cards fetch at a time."""
+
+_EACH: Final = 8
+"""So many times ``vectors`` elements a thread takes of rows that lie side by side, one by one."""
+
+
 @attrs.frozen
 class GroupRows:
     """Schedule kernels that fusion has made of reductions and maps over the same rows.
 
-    Neighbouring threads take neighbouring vectors of a row, and short rows share a group. What a kernel computes for
-    each element of a row, and what it reads more than once, stays in the registers of one thread; what threads have
-    found alone goes through local memory, in two steps, and every thread goes on with the result.
+    Neighbouring threads take neighbouring vectors of a row, and short rows share a group. Where rows lie beside each
+    other in memory, as columns do, neighbouring threads take neighbouring rows, and several threads one of them. What a
+    kernel computes for each element of a row, and what it reads more than once, stays in the registers of one thread;
+    of long rows that is a part, and another one stays in local memory. What threads have found alone goes through local
+    memory, in two steps, and every thread goes on with the result.
 
     Attributes:
         threads: Threads of a group, unless a single row needs more.
@@ -38,6 +48,9 @@ class GroupRows:
         register_bytes: Bytes of rows that a thread keeps in registers.
         vectors: How many vectors of a row a thread takes at least, where rows are long enough.
         groups: So many groups keep the device busy.
+        alone: Where there are at most so many groups, each has a processor for itself: it keeps what it can of long
+            rows, in registers and then in local memory.
+        near_bytes: So do groups each of which reads more bytes again than this, which caches would not have any more.
 
     """
 
@@ -51,6 +64,8 @@ class GroupRows:
     register_bytes: int = attrs.field(default=256, validator=at_least(0))
     vectors: int = attrs.field(default=4, validator=at_least(1))
     groups: int = attrs.field(default=1, validator=at_least(1))
+    alone: int = attrs.field(default=0, validator=at_least(0))
+    near_bytes: int = attrs.field(default=1 << 62, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such kernels scheduled."""
@@ -71,24 +86,57 @@ class GroupRows:
     def _plan(self, nest: Nest) -> Plan | Refused:
         """Choose threads, lanes, and where rows are kept; refused where local memory does not suffice."""
         loops = {number: _loop(segment) for number, segment in enumerate(nest.segments) if segment.loops}
+        if (side := _side_by_side(nest)) is not None:
+            return self._across(nest, loops, side)
         lanes = self._lanes(nest, loops)
         vectors = max(loop.range for loop in loops.values()) // lanes
-        wanted = max(power_of_two_from(-(-vectors // self.vectors)), min(self.width, power_of_two_from(vectors)))
+        stretches = max(product(i.range for i in nest.segments[n].loops) // loop.range for n, loop in loops.items())
+        each = -(-self.vectors // stretches)
+        wanted = max(power_of_two_from(-(-vectors // each)), min(self.width, power_of_two_from(vectors)))
         threads = min(sch.power_of_two_below(self.most_threads), wanted)
-        rows = self._rows(nest, loops, threads, lanes)
+        rows = self._rows(nest, loops, threads, lanes, 1)
         outputs = product(i.range for i in nest.indices)
         column = max(nest.indices, key=lambda i: i.range, default=None)
         many = min(self.threads // threads, max(1, outputs // self.groups), column.range if column else 1)
         beside = sch.power_of_two_below(max(1, many))
-        held = {row.root for row in rows}
+        return self._within_local_memory(nest, Plan(column, threads, beside, lanes, loops, rows))
+
+    def _across(self, nest: Nest, loops: Mapping[int, stripe.Index], column: stripe.Index) -> Plan | Refused:
+        """Plan for rows that lie side by side along ``column``: groups take as few of them as keep accesses whole."""
+        outputs = product(i.range for i in nest.indices)
+        most = sch.power_of_two_below(self.most_threads)
+        whole = min(most, max(1, _SECTOR // sch.widest_access(nest)))
+        longest = max(loop.range for loop in loops.values())
+        wanted = min(most, power_of_two_from(-(-longest // (_EACH * self.vectors))))
+        beside = min(power_of_two_from(column.range), max(whole, min(most, self.width), self.threads // wanted))
+        while beside > whole and outputs // beside < self.groups:
+            beside //= 2
+        threads = min(max(1, most // beside), wanted)
+        rows = self._rows(nest, loops, threads, 1, beside)
+        return self._within_local_memory(nest, Plan(column, threads, beside, 1, loops, rows, across=True))
+
+    def _within_local_memory(self, nest: Nest, plan: Plan) -> Plan | Refused:
+        """Return a plan for as many rows beside each other as local memory can hold; refused where not even for one.
+
+        What is left of it keeps what registers cannot.
+        """
+        held, beside = {each.row.root for each in plan.rows}, plan.beside
         shared = [r for r in nest.allocations if r.shape.elements > 1 and r.name not in held]
         local = sum(r.shape.elements * r.shape.dtype.itemsize for r in shared)
-        local += sum(2 * threads * u.dtype.itemsize for s in nest.segments for u in s.uses if s.loops and u.merges)
+        merged = (u for s in nest.segments for u in s.uses if s.loops and u.merges)
+        local += sum(2 * plan.threads * use.dtype.itemsize for use in merged)
         while beside > 1 and beside * local > self.local_bytes:
             beside //= 2
         if beside * local > self.local_bytes:
             return refused("TR406", bytes=beside * local, local_bytes=self.local_bytes)
-        return Plan(column, threads, beside, lanes, loops, rows)
+        rows, left = [], self.local_bytes - beside * local
+        for each in plan.rows:
+            size = plan.threads * beside * plan.lanes * each.row.dtype.itemsize
+            missing = -(-each.row.range // (plan.threads * plan.lanes)) - each.registers
+            near = min(missing, left // size) if self._keeps_parts(nest, each.row, beside) else 0
+            left -= near * size
+            rows.append(attrs.evolve(each, local=near))
+        return attrs.evolve(plan, beside=beside, rows=tuple(each for each in rows if each.registers or each.local))
 
     def _lanes(self, nest: Nest, loops: Mapping[int, stripe.Index]) -> int:
         """Return the most lanes with which all vectors of all rows are whole and aligned."""
@@ -107,20 +155,43 @@ class GroupRows:
                 return 1
         return lanes
 
-    def _rows(self, nest: Nest, loops: Mapping[int, stripe.Index], threads: int, lanes: int) -> tuple[Row, ...]:
+    def _rows(
+        self, nest: Nest, loops: Mapping[int, stripe.Index], threads: int, lanes: int, beside: int
+    ) -> tuple[Kept, ...]:
         """Return what threads keep in registers: first what would need local memory, then what is read again.
 
-        The more threads a group has, the fewer registers each of them has beside those of a row.
+        The more threads a group has, the fewer registers each of them has beside those of rows.
         """
-        found: list[Row] = []
+        found: list[Kept] = []
         left = self.register_bytes
-        most = left * self.most_threads // (2 * threads)
-        for row in (*_computed_rows(nest, loops), *_rows_read_again(nest, loops)):
-            size = -(-row.range // (threads * lanes)) * lanes * row.dtype.itemsize
-            if size <= min(left, most):
-                left -= size
-                found.append(row)
+        most = left * self.most_threads // (2 * threads * beside)
+        computed = tuple(_computed_rows(nest, loops))
+        for row in (*computed, *_rows_read_again(nest, loops)):
+            vectors = -(-row.range // (threads * lanes))
+            fitting = min(vectors, min(left, most) // (lanes * row.dtype.itemsize))
+            if fitting == vectors or (row not in computed and self._keeps_parts(nest, row, beside)):
+                left -= fitting * lanes * row.dtype.itemsize
+                found.append(Kept(row, fitting))
         return tuple(found)
+
+    def _keeps_parts(self, nest: Nest, row: Row, beside: int) -> bool:
+        """Return whether groups keep as much as they can of a row that is read again, rather than be small."""
+        groups = product(i.range for i in nest.indices) // beside
+        return groups <= self.alone or row.range * row.dtype.itemsize * beside > self.near_bytes
+
+
+def _side_by_side(nest: Nest) -> stripe.Index | None:
+    """Return the output index along which most of what loops touch is contiguous; None where that is along loops."""
+    own = {r.name for r in nest.allocations}
+    votes: Counter[str] = Counter()
+    for segment in nest.segments:
+        for use in segment.uses:
+            moving = [i for i in (*nest.indices, *segment.loops) if i.range > 1 and use.stride(i.name)]
+            near = next((i for i in moving if use.stride(i.name) == 1), None)
+            if near is not None and use.root not in own and any(i in moving for i in segment.loops):
+                votes[near.name] += product(i.range for i in moving)
+    most = max(votes, key=votes.__getitem__, default=None)
+    return next((i for i in nest.indices if i.name == most), None)
 
 
 def _across_threads(nest: Nest) -> Refused | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
+from tileir.passes.schedules.groups.row_plan import VECTOR, Piece, Plan, Row, pieces, row_of
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
@@ -17,55 +19,18 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tileir.core.dtype import DType
     from tileir.core.text.names import NameScope
 
-ELEMENT: Final = "%element"
-"""Stands for the number of an element of a row in :attr:`Row.access`; no index can have this name."""
+_T = TypeVar("_T")
 
-_VECTOR: Final = "%vector"
-"""Stands for the number of a vector of a thread."""
+_MOST_UNROLLED: Final = 256
+"""So many bytes of a row a thread takes without a loop; registers it always finds by their numbers."""
+
+_AT_A_TIME: Final = 64
+"""So many it takes at a time in such a loop: enough loads are under way together, and registers suffice."""
 
 _ALONE: Final = 16
 """So many partial results every thread merges itself; more are first merged by fewer threads."""
-
-
-@attrs.frozen
-class Row:
-    """What threads keep in registers: the elements of ``root`` at ``access``, one for each of ``range`` elements."""
-
-    root: str
-    access: tuple[Affine, ...]
-    range: int
-    dtype: DType
-
-
-@attrs.frozen(eq=False)
-class Plan:
-    """How the threads of a group share rows.
-
-    Attributes:
-        column: The output index of which a group takes several values; None where there is none.
-        threads: Threads along a row, a power of two.
-        beside: Rows that a group takes at a time.
-        lanes: Lanes of a vector.
-        loops: By the number of a segment, the loop that threads share.
-        rows: What is kept in registers.
-
-    """
-
-    column: stripe.Index | None
-    threads: int
-    beside: int
-    lanes: int
-    loops: Mapping[int, stripe.Index]
-    rows: tuple[Row, ...]
-
-
-def row_of(use: Use, loop: stripe.Index) -> Row:
-    """Return the row that a use in a loop goes over."""
-    element = {loop.name: Affine.index(ELEMENT)}
-    return Row(use.root, tuple(a.substitute(element) for a in use.access), loop.range, use.dtype)
 
 
 def build(nest: Nest, plan: Plan) -> Node:
@@ -87,7 +52,7 @@ class _Builder:
     values: dict[str, Affine]
     ends: tuple[Affine, ...]
     owned: dict[str, stripe.Refinement]  # the allocations of the kernel that threads have in registers, by name there
-    kept: dict[Row, stripe.Refinement]
+    kept: dict[Row, tuple[Piece, ...]]
     local: frozenset[str]
     filled: set[Row] = attrs.field(factory=set)
     phases: list[Node] = attrs.field(factory=list)
@@ -114,17 +79,15 @@ class _Builder:
             if groups * plan.beside > plan.column.range:
                 ends = (plan.column.range - 1 - values[plan.column.name],)
         team = plan.beside * plan.threads
-        kept = {}
-        for row in plan.rows:
-            vectors = -(-row.range // (plan.threads * plan.lanes))
-            kept[row] = allocation(names.fresh(f"{row.root}_row"), row.dtype, (team, vectors, plan.lanes), sch.REGISTER)
-        held = {row.root for row in plan.rows}
+        kept = {each.row: tuple(pieces(each, plan, names)) for each in plan.rows}
+        held = {each.row.root for each in plan.rows}
         owned, shared = {}, []
         for r in nest.allocations:
             if r.shape.elements == 1:
                 owned[r.name] = allocation(r.name, r.shape.dtype, (team,), sch.REGISTER)
             elif r.name not in held:
-                shared.append(allocation(r.name, r.shape.dtype, (plan.beside, *r.shape.sizes), sch.LOCAL))
+                extents = (*r.shape.sizes, plan.beside) if plan.across else (plan.beside, *r.shape.sizes)
+                shared.append(allocation(r.name, r.shape.dtype, extents, sch.LOCAL))
         local = frozenset(r.name for r in nest.allocations)
         builder = cls(nest, plan, names, part, place, lane, sch.present(grid), values, ends, owned, kept, local)
         builder.shared.extend(shared)
@@ -143,21 +106,26 @@ class _Builder:
             if handed_on:
                 self._flush()
         self._flush()
-        memories = (*self.owned.values(), *self.kept.values(), *self.shared)
+        memories = (*self.owned.values(), *(p.array for row in self.kept.values() for p in row), *self.shared)
         return Node(self.grid, memories, tuple(self.phases))
 
     def _flush(self, part: stripe.Index | None = None) -> None:
         """Make a phase of what is pending, for all threads or for those of ``part``."""
         if self.pending:
-            indices = sch.present((self.place, part or self.part))
-            team = Node(indices, tuple(self.private), tuple(self.pending), constraints=self.ends)
+            indices = self._in_order(self.place, part or self.part)
+            team = Node(sch.present(indices), tuple(self.private), tuple(self.pending), constraints=self.ends)
             self.phases.append(team)
         self.pending, self.private = [], []
+
+    def _in_order(self, place: _T, part: _T) -> tuple[_T, _T]:
+        """Return what stands for a row and for a part of it, that of neighbours in memory last."""
+        return (part, place) if self.plan.across else (place, part)
 
     @property
     def _number(self) -> Affine:
         """The number of a thread in its group."""
-        return sch.part(self.place, self.plan.threads) + sch.part(self.part)
+        outer, inner = self._in_order(self.place, self.part)
+        return sch.part(outer, inner.range) + sch.part(inner)
 
     def _in_memory(self, use: Use) -> Use:
         """Return a use with allocations of the kernel where this one has them."""
@@ -166,7 +134,8 @@ class _Builder:
         shared = next((r for r in self.shared if r.name == use.root), None)
         if shared is None:
             return use
-        access = (sch.part(self.place), *use.access)
+        place = sch.part(self.place)
+        access = (*use.access, place) if self.plan.across else (place, *use.access)
         return attrs.evolve(use, access=access, strides=shared.shape.strides, sizes=())
 
     def _once(self, segment: Segment) -> None:
@@ -191,9 +160,7 @@ class _Builder:
             wide[use] = attrs.evolve(use, root=array.name, access=(sch.part(self.lane),), strides=(1,), sizes=())
         self.pending += [identity_block(use, (self.lane,)) for use in wide.values()]
         filling = self._filling(segment, loop)
-        moved = self._with_rows(segment, loop, filling)
-        moved = attrs.evolve(moved, uses=tuple(wide.get(use) or self._in_memory(use) for use in moved.uses))
-        self.pending += self._passes(moved, loop)
+        self.pending += self._passes(segment, loop, filling, wide)
         self.filled |= filling
         if results:
             self._exchange(results, wide)
@@ -205,17 +172,17 @@ class _Builder:
         read = {row_of(use, loop) for use in segment.uses if use.root not in self.local}
         return frozenset(row for row in read if row in self.kept and row not in self.filled)
 
-    def _with_rows(self, segment: Segment, loop: stripe.Index, filling: Collection[Row]) -> Segment:
-        """Return a segment that finds rows in registers, and puts those there that it reads first."""
+    def _with_rows(self, segment: Segment, loop: stripe.Index, filling: Collection[Row], vector: int) -> Segment:
+        """Return a segment that finds the vector where it is kept, and puts it there where it reads it first."""
         uses: list[Use] = []
         loaded: dict[str, Use] = {}
         for use in segment.uses:
             row = row_of(use, loop)
-            array = self.kept.get(row)
-            if array is None or not (use.root in self.local or row in self.filled or row in filling):
+            piece = self._piece(row, vector)
+            if piece is None or not (use.root in self.local or row in self.filled or row in filling):
                 uses.append(use)
                 continue
-            place = (self._number, Affine.index(_VECTOR), sch.part(self.lane))
+            array, place = piece.array, self._place_in(piece)
             inside = attrs.evolve(use, root=array.name, access=place, strides=array.shape.strides, sizes=())
             uses.append(use if row in filling else inside)
             if row in filling:
@@ -228,19 +195,79 @@ class _Builder:
                 statements.append(stripe.Store(statement.into, loaded[statement.source].name))
         return attrs.evolve(segment, uses=(*uses, *loaded.values()), statements=tuple(statements))
 
-    def _passes(self, segment: Segment, loop: stripe.Index) -> list[Node]:
+    def _piece(self, row: Row, vector: int) -> Piece | None:
+        """Return what holds a vector of a row; None where it is read again."""
+        pieces = self.kept.get(row, ())
+        return next((p for p in pieces if p.first <= vector < p.first + p.count), None)
+
+    def _place_in(self, piece: Piece) -> tuple[Affine, Affine, Affine]:
+        """Return where in an array a thread has a vector: its own, or in local memory beside those of others."""
+        vector = Affine.index(VECTOR) - piece.first
+        own = piece.array.location == sch.REGISTER
+        return (self._number, vector, sch.part(self.lane)) if own else (vector, self._number, sch.part(self.lane))
+
+    def _passes(
+        self, segment: Segment, loop: stripe.Index, filling: Collection[Row], wide: Mapping[Use, Use]
+    ) -> list[Node]:
         """Return what a thread does for a row: its vectors one by one, the last of which may be behind the end."""
         plan = self.plan
+        segment = self._with_several(segment, loop)
         others = tuple(i for i in segment.loops if i.name != loop.name)
         vectors = loop.range // plan.lanes
         steps, rest = divmod(vectors, plan.threads)
-        nodes = []
-        vector = sch.index(self.names.fresh(f"{loop.name}_vector"), steps, Binding.UNROLL)
-        if steps:
-            nodes.append(self._vectors(segment, loop, sch.part(vector), (*others, *sch.present((vector,))), ()))
+        nodes: list[Node] = []
+        pieces = [p for use in segment.uses for p in self.kept.get(row_of(use, loop), ())]
+        ends = {0, steps, *(end for p in pieces for end in (p.first, p.first + p.count) if end < steps)}
+        for first, end in pairwise(sorted(ends)):
+            found = self._in_place(segment, loop, filling, wide, first)
+            named = any(p.first <= first < p.first + p.count and p.array.location == sch.REGISTER for p in pieces)
+            nodes += self._run(found, loop, others, range(first, end), looped=not named)
         if rest:
             last = (rest - 1 - sch.part(self.part),)
-            nodes.append(self._vectors(segment, loop, Affine.constant(steps), others, last))
+            found = self._in_place(segment, loop, filling, wide, steps)
+            nodes.append(self._vectors(found, loop, Affine.constant(steps), others, last))
+        return nodes
+
+    def _with_several(self, segment: Segment, loop: stripe.Index) -> Segment:
+        """Return a segment that takes several stretches of a row at a time, whose loads are then under way together."""
+        rest = [i for i in segment.loops if i.name != loop.name]
+        several = next((n for n in (8, 4, 2) if rest and rest[-1].range % n == 0 and rest[-1].range > n), 1)
+        if several == 1 or loop.range * sch.widest_access(self.nest) > _AT_A_TIME * self.plan.threads:
+            return segment
+        last = attrs.evolve(rest[-1], range=rest[-1].range // several)
+        some = sch.index(self.names.fresh(f"{last.name}_some"), several, Binding.UNROLL)
+        value = {last.name: sch.part(last, several) + sch.part(some)}
+        inside = leaf(segment, value, ())
+        return attrs.evolve(
+            segment,
+            loops=(*rest[:-1], last, some, loop),
+            constraints=inside.constraints,
+            uses=inside.uses,
+            statements=inside.statements,
+        )
+
+    def _in_place(
+        self, segment: Segment, loop: stripe.Index, filling: Collection[Row], wide: Mapping[Use, Use], vector: int
+    ) -> Segment:
+        """Return a segment with all that it touches where this kernel has it, for a vector of a row."""
+        moved = self._with_rows(segment, loop, filling, vector)
+        return attrs.evolve(moved, uses=tuple(wide.get(use) or self._in_memory(use) for use in moved.uses))
+
+    def _run(
+        self, segment: Segment, loop: stripe.Index, others: tuple[stripe.Index, ...], numbers: range, *, looped: bool
+    ) -> list[Node]:
+        """Return what a thread does for some of its vectors, in a loop where they are many."""
+        size = self.plan.lanes * sch.widest_access(self.nest)
+        each = max(1, _AT_A_TIME // size)
+        looped = looped and len(numbers) * size > _MOST_UNROLLED
+        turns, left = divmod(len(numbers), each) if looped else (0, len(numbers))
+        nodes = []
+        for first, counted, count in ((numbers.start, turns, each), (numbers.stop - left, 1, left)):
+            turn = sch.index(self.names.fresh(f"{loop.name}_turn"), counted)
+            vector = sch.index(self.names.fresh(f"{loop.name}_vector"), count, Binding.UNROLL)
+            if counted and count:
+                number = sch.part(turn, each) + sch.part(vector) + first
+                nodes.append(self._vectors(segment, loop, number, (*others, *sch.present((turn, vector))), ()))
         return nodes
 
     def _vectors(
@@ -252,7 +279,7 @@ class _Builder:
         tests: tuple[Affine, ...],
     ) -> Node:
         number = vector * self.plan.threads + sch.part(self.part)
-        values = {**self.values, loop.name: number * self.plan.lanes + sch.part(self.lane), _VECTOR: vector}
+        values = {**self.values, loop.name: number * self.plan.lanes + sch.part(self.lane), VECTOR: vector}
         inside = leaf(segment, values, sch.present((self.lane,)))
         body = attrs.evolve(inside, constraints=())
         return Node(indices, children=(body,), constraints=(*inside.constraints, *tests), tags=segment.tags)
@@ -283,7 +310,8 @@ class _Builder:
     ) -> stripe.Refinement:
         """Merge elements in a register, put that into local memory at ``part`` of ``count``, and return the memory."""
         register = allocation(self.names.fresh(f"{use.root}_part"), use.dtype, (), sch.REGISTER)
-        array = allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, (self.plan.beside, count), sch.LOCAL)
+        extents = self._in_order(self.plan.beside, count)
+        array = allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
         self.private.append(register)
         self.shared.append(array)
         own = attrs.evolve(use, name=register.name, root=register.name, access=(), strides=(), sizes=())
@@ -296,7 +324,7 @@ class _Builder:
         return array
 
     def _shared(self, use: Use, array: stripe.Refinement, part: Affine) -> Use:
-        access = (sch.part(self.place), part)
+        access = self._in_order(sch.part(self.place), part)
         return attrs.evolve(use, name=array.name, root=array.name, access=access, strides=array.shape.strides, sizes=())
 
 
