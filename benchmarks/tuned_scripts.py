@@ -1,4 +1,4 @@
-"""Scripts that a search finds beside the schedules of the target: ten kernels, from empty scripts.
+"""Scripts that a search finds beside the schedules of the target: eleven kernels, from empty scripts.
 
 ``taskset -c 0 python benchmarks/tuned_scripts.py`` tunes each kernel by :func:`tileir.tune` with ``scripts``, and then
 times the best scripts and the usual pipeline in turns, by the processor time of one thread. It prints both, their
@@ -8,6 +8,7 @@ ratio, and how many trials the search had; last, how many kernels come within a 
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import tempfile
@@ -30,32 +31,44 @@ if TYPE_CHECKING:
     from tileir.driver.tuning.search import Tuned
 
 _PRODUCT: Final = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
-_ROWS: Final = "function (A[M, K]) -> (S) { S[i : M] = +(A[i, k]); }"
 
 KERNELS: Final[Mapping[str, tuple[str, Mapping[str, tuple[int, ...]]]]] = {
-    "product 128": (_PRODUCT, {"A": (128, 128), "B": (128, 128)}),
+    "product 256": (_PRODUCT, {"A": (256, 256), "B": (256, 256)}),
     "product 512": (_PRODUCT, {"A": (512, 512), "B": (512, 512)}),
-    "product 127x85x203": (_PRODUCT, {"A": (127, 85), "B": (85, 203)}),
-    "product, transposed": (
-        "function (A[M, K], B[N, K]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[j, k]); }",
-        {"A": (256, 256), "B": (256, 256)},
+    "batched product": (
+        "function (A[N, I, K], B[N, K, J]) -> (C) { C[n, i, j : N, I, J] = +(A[n, i, k] * B[n, k, j]); }",
+        {"A": (64, 32, 32), "B": (64, 32, 32)},
+    ),
+    "convolution 3x3": (
+        "function (A[N, H, W, C], K[I, J, C, F]) -> (O) {"
+        " O[n, y, x, f : N, H - 2, W - 2, F] = +(A[n, y + i, x + j, c] * K[i, j, c, f]); }",
+        {"A": (1, 30, 30, 64), "K": (3, 3, 64, 64)},
+    ),
+    "depthwise 3x3": (
+        "function (A[N, H, W, C], K[I, J, C]) -> (O) {"
+        " O[n, y, x, c : N, H - 2, W - 2, C] = +(A[n, y + i, x + j, c] * K[i, j, c]); }",
+        {"A": (1, 58, 58, 64), "K": (3, 3, 64)},
     ),
     "softmax": (
         "function (A[M, K]) -> (C) { X[i, 0 : M, 1] = >(A[i, k]); E = exp(A - X);"
         " S[i, 0 : M, 1] = +(E[i, k]); C = E / S; }",
         {"A": (256, 500)},
     ),
-    "row sums": (_ROWS, {"A": (512, 500)}),
+    "layer norm": (
+        "function (A[M, K], G[K], B[K]) -> (C) { S[i, 0 : M, 1] = +(A[i, k]); D = A - S / K;"
+        " Q = D * D; V[i, 0 : M, 1] = +(Q[i, k]); C = D / sqrt(V / K + 0.00001) * G + B; }",
+        {"A": (256, 500), "G": (500,), "B": (500,)},
+    ),
     "column sums": ("function (A[M, K]) -> (S) { S[k : K] = +(A[i, k]); }", {"A": (512, 500)}),
-    "stencil 3x3": (
-        "function (A[M, N]) -> (C) { C[i, j : M - 2, N - 2] = +(A[i + k, j + l]), k < 3, l < 3; }",
+    "transpose": ("function (A[M, N]) -> (C) { C[j, i : N, M] = =(A[i, j]); }", {"A": (256, 500)}),
+    "stencil, 5 points": (
+        "function (A[M, N]) -> (C) { T[i, j : M - 2, N - 2] = =(A[i + 1, j + 1]);"
+        " U[i, j : M - 2, N - 2] = =(A[i, j + 1]); D[i, j : M - 2, N - 2] = =(A[i + 2, j + 1]);"
+        " L[i, j : M - 2, N - 2] = =(A[i + 1, j]); R[i, j : M - 2, N - 2] = =(A[i + 1, j + 2]);"
+        " C = T + 0.1 * (U + D + L + R - 4.0 * T); }",
         {"A": (258, 502)},
     ),
-    "scale, bias, relu": (
-        "function (A[M, N], B[N]) -> (C) { C = max(A * 2.0 + B, 0.0); }",
-        {"A": (256, 500), "B": (500,)},
-    ),
-    "transpose": ("function (A[M, N]) -> (C) { C[j, i : N, M] = =(A[i, j]); }", {"A": (256, 500)}),
+    "running sum": ("function (A[M, N]) -> (C) { C[i, j : M, N] = +(A[i, j - k]), k < N; }", {"A": (256, 500)}),
 }
 """Name, text and shapes of f32."""
 
@@ -68,7 +81,7 @@ SHARE: Final = 1.1
 
 @attrs.frozen
 class Figures:
-    """Seconds of the usual schedule and of the best script, and how many pipelines were tried for that."""
+    """Seconds of the usual schedule and of the best script, and how many pipelines were tried; infinity without one."""
 
     name: str
     usual: float
@@ -84,6 +97,9 @@ def measure(name: str, context: tileir.Context, trials: int, time_limit: float, 
     found = tileir.tune(text, dict(shapes), context=context, time_limit=time_limit, top=trials, scripts=True, seed=seed)
     pipelines = [load_pipeline(each) for each in (found.trials[0].passes, *best_scripts(found))]
     usual, *scripts = (tileir.compile(text, dict(shapes), context=context, passes=each) for each in pipelines)
+    if not scripts:  # nobody can draw scripts for the kernel, or time ran out
+        (usual_seconds,) = in_turns([usual], shapes, rounds)
+        return Figures(name, usual_seconds, math.inf, len(found.trials) - 1, len(found.trials) - 1, "")
     first = in_turns(scripts, shapes, rounds)
     best = first.index(min(first))
     usual_seconds, seconds = in_turns([usual, scripts[best]], shapes, rounds)

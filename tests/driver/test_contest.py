@@ -63,3 +63,12 @@ def test_sums_in_other_orders_agree(
     agree: bool,
 ) -> None:
     assert contest._agree(actual, expected) is agree
+
+
+def test_what_is_much_slower_than_the_fastest_is_timed_once(ring: Contest, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = iter([5.0, 4.0])
+    ring.expect(parse_pipeline("accumulate"), 1.0)
+    monkeypatch.setattr(Contest, "_run", lambda *_: next(runs))
+    monkeypatch.setattr(Contest, "_check", lambda _: None)
+    assert ring.enter(SLOW) == 4.0
+    assert next(runs, None) is None

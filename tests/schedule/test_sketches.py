@@ -21,10 +21,11 @@ from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
 from tileir.passes.pipelines.pipeline import to_json, to_text
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.passes.schedules.scripted import SCHEDULES, Scripted
+from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import Script
 from tileir.schedule.search.drawing import Room
-from tileir.schedule.search.sketches import Sketch, steps_of
+from tileir.schedule.search.sketches import Sketch, Sketched, sketched
 from tileir.schedule.tree import Tree, tree_of
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
@@ -47,7 +48,7 @@ def tree_for(text: str, **shapes: tuple[int, ...]) -> Tree:
 
 
 @attrs.frozen
-class Sketched:
+class Drawn:
     """Applies a sketch at random to each kernel, as a pass does."""
 
     name: ClassVar[str] = "sketched"
@@ -65,8 +66,11 @@ class Sketched:
         sketch = room.draw(random)
         for _ in range(self.changes):
             sketch = room.crossed(room.changed(sketch, random), room.draw(random), random)
-        steps = steps_of(sketch, tree)
-        made = (kernel,) if isinstance(steps, Refused) else Script(steps).apply(kernel)
+        found = sketched(sketch, tree)
+        if isinstance(found, Refused):
+            return (kernel,)
+        made = Script(found.steps).apply(kernel)
+        assert made == kernels_of(found.tree)
         return (kernel,) if isinstance(made, Refused) else made
 
 
@@ -74,7 +78,7 @@ class Sketched:
 @given(program=programs(most=3), seed=st.integers(0, 1 << 30), changes=st.integers(0, 2))
 def test_sketches_keep_the_meaning(program: Program, seed: int, changes: int) -> None:
     before = run([Accumulate()], program)
-    assert_same_meaning(before, run([Sketched(seed, changes)], before))
+    assert_same_meaning(before, run([Drawn(seed, changes)], before))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -100,8 +104,9 @@ def test_rooms_know_where_vectors_are() -> None:
 def test_a_sketch_is_a_tile_of_registers() -> None:
     tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
     sketch = Sketch(("j", "i"), (16, 3), "j", 8, unrolled=2, staged=(("B", "j"),), grid=2)
-    steps = steps_of(sketch, tree)
-    assert isinstance(steps, tuple)
+    found = sketched(sketch, tree)
+    assert isinstance(found, Sketched)
+    steps = found.steps
     assert [step.name for step in steps[:6]] == ["split", "split", "reorder", "split", "split", "bind"]
     (scripted,) = load_pipeline(to_json([Scripted(steps)]))
     assert scripted == Scripted(steps)
@@ -126,8 +131,9 @@ def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int,
     (kernel,) = run(steps[:first], program).main.blocks
     tree = tree_of(kernel)
     assert isinstance(tree, Tree)
-    drawn = steps_of(Sketch(("i",), (rows,), "", 4, 2), tree)
-    assert isinstance(drawn, tuple)
+    found = sketched(Sketch(("i",), (rows,), "", 4, 2), tree)
+    assert isinstance(found, Sketched)
+    drawn = found.steps
     assert sum(step.name == "rfactor" for step in drawn) >= 2 * 3  # sums and maxima: parts, halves, quarters
     softmax = tileir.compile(
         SOFTMAX, {"A": values}, device="llvm", context=context, passes=(*steps[:first], Scripted(drawn))
@@ -140,6 +146,14 @@ def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int,
 
 def test_a_step_that_does_not_fit_refuses_the_sketch() -> None:
     tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
-    refusal = steps_of(Sketch(("i", "j"), (1, 8), "j", 8, staged=(("C", "i"),)), tree)
+    refusal = sketched(Sketch(("i", "j"), (1, 8), "j", 8, staged=(("C", "i"),)), tree)
     assert isinstance(refusal, Refused)
     assert refusal.code == "TR712"
+
+
+def test_code_that_takes_long_to_compile_is_not_tried() -> None:
+    tree = tree_for(PRODUCT, A=(64, 64), B=(64, 64))
+    refusal = sketched(Sketch(("i", "j"), (32, 64), "j", 8, unrolled=8), tree)
+    assert isinstance(refusal, Refused)
+    assert refusal.code == "TR755"
+    assert isinstance(sketched(Sketch(("i", "j"), (4, 16), "j", 8, unrolled=4), tree), Sketched)

@@ -256,6 +256,7 @@ _SCRIPTS: Final = {
         "an iteration does not fill the memory first, by a loop over rows some of which the one before it had"
     ),
     "TR754": Reason("a row is read after the one that takes its place has been made: keep more rows"),
+    "TR755": Reason("so many statements would be unrolled that nobody can wait for their compilation"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

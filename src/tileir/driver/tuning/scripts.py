@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -16,6 +16,10 @@ from tileir.passes.pipelines.drawn_scripts import Drawn, ScriptSearch
 if TYPE_CHECKING:
     from tileir.driver.tuning.contest import Contest
     from tileir.driver.tuning.winners import Trial
+
+
+FIRST_SHARE: Final = 0.2
+"""The part of the time that drawing may take before anything is timed."""
 
 
 @attrs.define
@@ -35,15 +39,16 @@ class ScriptTuner(Tuner):
         target = self.request.scheduling or self.device.target
         program = stripe_of(self.request.program, self.request.types, target)
         machine = machine_of(hardware_of(target), target)
+        timed: list[tuple[Drawn, float]] = []
+        first = self.deadline - (1 - FIRST_SHARE) * self.time_limit
         search = ScriptSearch(
             program,
             self.request.pipeline,
             machine,
             target.vector_bytes,
             self.seed,
-            lambda: time.monotonic() > self.deadline,
+            lambda: time.monotonic() > (self.deadline if timed else first),
         )
-        timed: list[tuple[Drawn, float]] = []
         done = 0
         while done < self.top and (chosen := search.round(timed)):
             for drawn in chosen[: self.top - done]:

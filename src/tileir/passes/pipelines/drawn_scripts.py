@@ -6,6 +6,8 @@ make of a program is given. A kernel that has no script is left to the passes of
 
 from __future__ import annotations
 
+import math
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -16,10 +18,11 @@ from tileir.passes.base import applied, expand_kernels, unnamed
 from tileir.passes.cost.prediction import predict
 from tileir.passes.pipelines.candidates import Candidate
 from tileir.passes.schedules.scripted import SCHEDULES, Scripted
+from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Pattern
 from tileir.schedule.search.drawing import Room
-from tileir.schedule.search.sketches import steps_of
+from tileir.schedule.search.sketches import sketched
 from tileir.schedule.tree import tree_of
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     Sketches = Mapping[str, Sketch]
 
-FIRST_DRAWN: Final = 240
+FIRST_DRAWN: Final = 160
 """How many sketches are drawn before the first is timed: the model is quick, and a device is not."""
 
 LATER_DRAWN: Final = 40
@@ -42,6 +45,9 @@ LATER_DRAWN: Final = 40
 
 ROUND: Final = 20
 """How many are timed in a round."""
+
+MOST_WAITING: Final = 200
+"""So many of the most promising wait for the next round."""
 
 PARENTS: Final = 8
 """Of so many of the fastest the next sketches are made."""
@@ -90,14 +96,14 @@ class ScriptSearch:
         self._before = self.program
         for step in self.passes[: self._first]:
             self._before = applied(step, self._before)
-        found = _Kernels([])
-        applied(found, self._before)
-        for kernel in found.kernels:
-            self._kernels += 1
-            tree = tree_of(kernel)
-            if not isinstance(tree, Refused) and (room := Room.of(tree, self.vector_bytes)).order:
-                name = kernel.name.partition("(")[0]
-                self._trees[name], self._rooms[name] = tree, room
+        applied(_Kernels(self._seen), self._before)
+
+    def _seen(self, kernel: Block) -> Refused:
+        self._kernels += 1
+        tree = tree_of(kernel)
+        if not isinstance(tree, Refused) and (room := Room.of(tree, self.vector_bytes)).order:
+            self._trees[_named(kernel)], self._rooms[_named(kernel)] = tree, room
+        return refused("TR002")
 
     @property
     def _first(self) -> int:
@@ -113,12 +119,25 @@ class ScriptSearch:
             if self.stop():
                 break
             self._add(self._next(best))
-        self._waiting.sort(key=lambda each: each.candidate.seconds)
+        self._waiting.sort(key=lambda each: self._expected(each, timed))
         promising, others = self._waiting[: ROUND * 3 // 4], self._waiting[ROUND * 3 // 4 :]
         chance = self._random.sample(others[: 2 * ROUND], min(len(others[: 2 * ROUND]), ROUND - len(promising)))
         chosen = [*promising, *chance]
-        self._waiting = [each for each in self._waiting if not any(each is one for one in chosen)]
+        left = (each for each in self._waiting if not any(each is one for one in chosen))
+        self._waiting = [*islice(left, MOST_WAITING)]
         return chosen
+
+    def _expected(self, drawn: Drawn, timed: Sequence[tuple[Drawn, float]]) -> float:
+        """Return what the model expects, corrected by how far it was off for what was timed, the more the more alike.
+
+        The model sees no difference between many sketches; those that are like fast ones are fast.
+        """
+        total = weights = 0.0
+        for other, seconds in timed:
+            weight = math.exp(-_distance(drawn, other))
+            total += weight * math.log(max(seconds, _LEAST) / max(other.candidate.seconds, _LEAST))
+            weights += weight
+        return drawn.candidate.seconds * math.exp(total / weights if weights else 0.0)
 
     def _next(self, best: Sequence[Drawn]) -> dict[str, Sketch]:
         """Return sketches at random: new ones, or ones like the best."""
@@ -135,34 +154,35 @@ class ScriptSearch:
 
     def _add(self, sketches: Sketches) -> None:
         """Let sketches wait to be timed, unless a step refuses, or others made the same kernels."""
-        passes = self._pipeline(sketches)
-        if passes is None:
-            return
+        scripts: list[Pass] = []
+        made: dict[str, tuple[Block, ...]] = {}
+        for name, sketch in sketches.items():
+            found = sketched(sketch, self._trees[name])
+            if isinstance(found, Refused) or not found.steps:
+                return
+            kernels = kernels_of(found.tree)
+            if isinstance(kernels, Refused):
+                return
+            made[name] = kernels
+            scripts.append(Scripted(found.steps, Pattern(kernel=name)))
+        rest = self.passes[self._first :]
+        if len(sketches) == self._kernels:  # nobody else is to schedule
+            rest = tuple(step for step in rest if not _schedules(step))
         program = self._before
         try:
-            for step in passes[self._first :]:
+            for step in (_Kernels(lambda kernel: made.get(_named(kernel), refused("TR002"))), *rest):
                 program = applied(step, program)
         except TileError:
             return
         if program.kernels not in self._known:
             self._known.add(program.kernels)
-            seconds = predict(program, self.machine).seconds
-            self._waiting.append(Drawn(tuple(sketches.items()), Candidate(passes, program, seconds, "script")))
-
-    def _pipeline(self, sketches: Sketches) -> tuple[Pass, ...] | None:
-        """Return the passes with scripts for kernels; None where a sketch does not fit, or has no steps."""
-        scripts: list[Pass] = []
-        for name, sketch in sketches.items():
-            steps = steps_of(sketch, self._trees[name])
-            if isinstance(steps, Refused) or not steps:
-                return None
-            scripts.append(Scripted(steps, Pattern(kernel=name)))
-        rest = self.passes[self._first :]
-        if len(sketches) == self._kernels:  # nobody else is to schedule
-            rest = tuple(step for step in rest if not _schedules(step))
-        return (*self.passes[: self._first], *scripts, *rest)
+            passes = (*self.passes[: self._first], *scripts, *rest)
+            candidate = Candidate(passes, program, predict(program, self.machine).seconds, "script")
+            self._waiting.append(Drawn(tuple(sketches.items()), candidate))
 
 
+_LEAST: Final = 1e-9
+_UNLIKE: Final = 8.0
 _LIKE_BEST: Final = 0.85
 _CROSSED: Final = 0.3
 
@@ -172,16 +192,24 @@ def _schedules(step: Pass) -> bool:
     return type(inner).__module__.startswith(SCHEDULES) and inner.name != "thread"
 
 
+def _distance(one: Drawn, other: Drawn) -> float:
+    """Return in how much two schedules differ: a number for each choice, and for each doubling of a size."""
+    ours, theirs = dict(one.sketches), dict(other.sketches)
+    return sum(ours[name].distance(theirs[name]) if name in theirs else _UNLIKE for name in ours) + _UNLIKE * len(
+        theirs.keys() - ours.keys()
+    )
+
+
+def _named(kernel: Block) -> str:
+    return kernel.name.partition("(")[0]
+
+
 @attrs.frozen(repr=False)
 class _Kernels:
-    """Collects the kernels of a program, and changes nothing."""
+    """Puts something else in the place of each kernel, as a pass does."""
 
     name: ClassVar[str] = "kernels"
-    kernels: list[Block]
+    made: Callable[[Block], tuple[Block, ...] | Refused]
 
     def __call__(self, program: Program) -> Program:
-        return expand_kernels(program, self._seen)
-
-    def _seen(self, kernel: Block) -> Refused:
-        self.kernels.append(kernel)
-        return refused("TR002")
+        return expand_kernels(program, self.made)

@@ -8,16 +8,22 @@ find out; a sketch that does not fit a kernel is refused by the step that does n
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 import attrs
 
-from tileir.schedule.remarks import Refused
+from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Step, applied
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.steps.memory import Stage
 from tileir.schedule.steps.reductions import RFactor
-from tileir.schedule.tree import Item, Loop, Tail, Tree, leaves, walk
+from tileir.schedule.tree import Item, Leaf, Loop, Tail, Tree, leaves, walk
 from tileir.stripe.bindings import Binding
+
+MOST_UNROLLED: Final = 700
+"""Of so many statements code may consist: more take longer to compile than a search may wait, and fill no registers."""
 
 
 @attrs.frozen
@@ -46,6 +52,15 @@ class Sketch:
     grid: int = 0
     tail: Tail = Tail.PEEL
 
+    def distance(self, other: Sketch) -> float:
+        """Return in how much sketches of one kernel differ: 1 for each choice, and for each doubling of a size."""
+        tiles = dict(zip(other.order, other.tiles, strict=True))
+        sizes = [(tiles[name], size) for name, size in zip(self.order, self.tiles, strict=True)]
+        sizes += [(self.parts + 1, other.parts + 1), (self.unrolled, other.unrolled)]
+        choices = ("order", "vector", "staged", "tail")
+        apart = sum(1.0 for name in choices if getattr(self, name) != getattr(other, name))
+        return apart + sum(abs(math.log2(size / other_size)) for size, other_size in sizes)
+
 
 def outputs_of(tree: Tree) -> tuple[Loop, ...]:
     """Return the loops over outputs that stand in one another with nothing between them, the outermost first."""
@@ -63,7 +78,15 @@ def inner_of(tree: Tree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(loop.name for loop in tree.loops() if loop.name not in outputs))
 
 
-def steps_of(sketch: Sketch, tree: Tree) -> tuple[Step, ...] | Refused:
+@attrs.frozen
+class Sketched:
+    """The steps that a sketch stands for, and the tree that they make."""
+
+    steps: tuple[Step, ...]
+    tree: Tree
+
+
+def sketched(sketch: Sketch, tree: Tree) -> Sketched | Refused:
     """Return the steps that a sketch stands for, or why one of them refuses the tree."""
     writer = _Writer(tree)
     outer, tile = _tiles(sketch, writer)
@@ -79,7 +102,19 @@ def steps_of(sketch: Sketch, tree: Tree) -> tuple[Step, ...] | Refused:
         writer.bind(outer[name], Binding.GRID)
         if name in copying:
             break  # groups stand outside of all else
-    return writer.refusal or tuple(writer.steps)
+    if writer.refusal is None and (copies := _unrolled(writer.tree.body)) > MOST_UNROLLED:
+        return refused("TR755", statements=copies, most=MOST_UNROLLED)
+    return writer.refusal or Sketched(tuple(writer.steps), writer.tree)
+
+
+def _unrolled(items: tuple[Item, ...]) -> int:
+    """Return how many statements are written where loops that are unrolled have a copy for each iteration."""
+    return sum(
+        len(item.statements)
+        if isinstance(item, Leaf)
+        else _unrolled(item.body) * (item.size if item.binding is Binding.UNROLL else 1)
+        for item in items
+    )
 
 
 @attrs.define(repr=False)
