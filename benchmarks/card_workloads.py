@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def title(self) -> str:
-        return f"{self.name} {'tf32' if self.fast_math else self.dtype.value} " + " ".join(
+        return f"{self.name} {'tf32' if self.fast_math and self.dtype is DType.F32 else self.dtype.value} " + " ".join(
             "x".join(map(str, shape)) for shape in self.shapes[:2]
         )
 
@@ -85,6 +85,28 @@ def _product(
     )
 
 
+def _product_of_bytes(size: Size, edge: int, *, fast_math: bool) -> Workload:
+    """Return a product of 8-bit floats with a bf16 result; PyTorch takes the right factor by columns only."""
+    n = size(edge)
+
+    def peer(torch: Any, a: Any, b: Any) -> Any:
+        if not a.is_cuda:
+            return a @ b.t()
+        one = torch.ones((), device=a.device)
+        return torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=fast_math)
+
+    return Workload(
+        "products",
+        "fast A @ B^T" if fast_math else "A @ B^T",
+        ((n, n), (n, n)),
+        DType.F8E4M3FN,
+        lambda a, b: ops.cast(ops.matmul(a, ops.transpose(b)), DType.BF16),
+        peer,
+        2.0 * n**3,
+        fast_math=fast_math,
+    )
+
+
 def _products(size: Size) -> Iterator[Workload]:
     for dtype in HALVES:
         for edge in (1000, 1024, 1536, 2048, 3000, 4096, 5120, 8192):
@@ -94,6 +116,9 @@ def _products(size: Size) -> Iterator[Workload]:
     for edge in (1000, 1536, 4096):
         yield _product(size, edge, edge, edge, DType.F32)
     yield _product(size, 4096, 4096, 4096, DType.F32, fast_math=True)
+    for fast_math in (False, True):
+        for edge in (4096, 8192):
+            yield _product_of_bytes(size, edge, fast_math=fast_math)
     n, batch, edge = size(4096), size(64), size(512)
     square, cube = ((n, n), (n, n)), 2.0 * n**3
     half = DType.F16

@@ -55,8 +55,9 @@ def compiled(workload: Workload, device: str | None) -> Any:
 def inputs_of(torch: Any, workload: Workload, place: str) -> list[Any]:
     """Return random tensors of PyTorch, small enough that sums stay in range."""
     generator = torch.Generator(device=place).manual_seed(0)
-    dtype = getattr(torch, {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}[workload.dtype.value])
-    scale = 1.0 if workload.group in ("attention", "memory") else 0.1
+    names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn"}
+    dtype = getattr(torch, names[workload.dtype.value])
+    scale = 1.0 if workload.group in ("attention", "memory") or workload.dtype.is_storage else 0.1
     return [(torch.randn(shape, generator=generator, device=place) * scale).to(dtype) for shape in workload.shapes]
 
 
@@ -182,7 +183,7 @@ def check(torch: Any, only: str) -> None:
         found = listed(compiled(workload, None)(*tensors))
         error = error_between(torch, [np.asarray(array, np.float32) for array in found], expected)
         print(f"{workload.title:<64} error {error:.0e}", flush=True)
-        if not error < {"f32": 1e-4, "f16": 1e-2, "bf16": 8e-2}[workload.dtype.value]:
+        if not error < {"f32": 1e-4, "f16": 1e-2, "bf16": 8e-2, "f8e4m3fn": 1e-2}[workload.dtype.value]:
             raise SystemExit(f"{workload.title}: the values differ")
 
 

@@ -31,6 +31,8 @@ DTYPES: dict[str, tuple[Any, float]] = {
     "bf16": (ml_dtypes.bfloat16, 2e-2),
     "f32": (np.float32, 2e-3),
     "f64": (np.float64, 1e-13),
+    "f8e4m3fn": (ml_dtypes.float8_e4m3fn, 5e-3),
+    "f8e5m2": (ml_dtypes.float8_e5m2, 5e-3),
 }
 
 
@@ -56,6 +58,35 @@ def test_products(card: DeviceInfo, layout: str, dtype: str, size: tuple[int, in
     given = [np.ascontiguousarray(x.T if side == "t" else x) for x, side in zip((a, b), layout, strict=True)]
     found = tileir.jit(text, device=card, options=tileir.Options(fast_math=True))(*given)
     np.testing.assert_allclose(found.astype(np.float64), wanted, atol=tolerance * abs(wanted).max())
+
+
+@pytest.mark.parametrize("special", [None, np.nan, np.inf])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "bound"), [("f32", 2.0**-9), ("f8e4m3fn", 2.0**-11), ("f8e5m2", 2.0**-11)])
+def test_sums_keep_their_digits(card: DeviceInfo, dtype: str, bound: float, layout: str, special: float | None) -> None:
+    """By the size of what is added up; long sums are as exact as short ones, and equal each time."""
+    kind, rng = DTYPES[dtype][0], np.random.default_rng(1)
+    if special == np.inf and np.isnan(np.asarray(special).astype(kind).astype(np.float32)):
+        return  # the type has none
+    left, right = LAYOUTS[layout]
+    text = f"function ({left}, {right}) -> (C) {{ C[m, n : M, N] = +({left.lower()} * {right.lower()}); }}"
+    text = text.replace("a[", "A[").replace("b[", "B[")
+    for m, n, k in ((512, 640, 1024), (515, 784, 528), (512, 512, 8192)):
+        a, b = rng.standard_normal((m, k)).astype(kind), rng.standard_normal((k, n)).astype(kind)
+        if special is not None:
+            a[rng.integers(m, size=3), rng.integers(k, size=3)] = special
+        with np.errstate(invalid="ignore"):
+            wanted = a.astype(np.float64) @ b.astype(np.float64)
+            size = abs(a.astype(np.float64)) @ abs(b.astype(np.float64))
+        given = [np.ascontiguousarray(x.T if side == "t" else x) for x, side in zip((a, b), layout, strict=True)]
+        program = tileir.jit(text, device=card, options=tileir.Options(fast_math=dtype == "f32"))
+        found = program(*given)
+        for _ in range(19):
+            np.testing.assert_array_equal(program(*given), found)
+        finite = np.isfinite(wanted)
+        np.testing.assert_array_equal(np.isfinite(found), finite)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+        assert np.all(abs(found[finite] - wanted[finite]) <= bound * size[finite])
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -85,6 +85,44 @@ def test_products_of_boxes_spill_nothing_and_go_on_beside_copies(
     assert "serialized" not in said
 
 
+WORDS = "f32", tileir.Options(fast_math=True)
+BYTES = "f8e4m3fn", tileir.Options()
+
+
+@pytest.mark.parametrize(("dtype", "options"), [WORDS, BYTES, ("f8e5m2", tileir.Options(fast_math=True))])
+@pytest.mark.parametrize(
+    "terms", [("A[M, K], B[K, N]", "A[i, k] * B[k, j]"), ("A[M, K], B[N, K]", "A[i, k] * B[j, k]")]
+)
+def test_products_of_words_and_bytes_of_four_warps_spill_nothing(
+    terms: tuple[str, str], dtype: str, options: tileir.Options, tmp_path: Path
+) -> None:
+    text = f"function ({terms[0]}) -> (C) {{ C[i, j : M, N] = +({terms[1]}); }}"
+    executable = tileir.compile(text, [f"{dtype}[4096, 4096]"] * 2, device="cuda.sm_90a", options=options)
+    listing = executable.listing("ptx")
+    assert "cp.async.bulk.tensor" in listing
+    kind = "tf32" if dtype == "f32" else dtype[2:6]
+    assert f".f32.{kind}.{kind}" in listing
+    said = assembled(listing, "sm_90a", tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+    assert "serialized" not in said
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("dtype", "options"), [WORDS, BYTES])
+def test_products_of_words_and_bytes_are_assembled_everywhere(
+    dtype: str, options: tileir.Options, architecture: str, tmp_path: Path
+) -> None:
+    text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    for size in (515, 1024):
+        shapes = [f"{dtype}[{size}, {size}]"] * 2
+        listing = tileir.compile(text, shapes, device=f"cuda.{architecture}", options=options).listing("ptx")
+        whole = dtype == "f32" or architecture not in ("sm_80", "sm_86")
+        assert ("mma" in listing) == whole
+        said = assembled(listing, architecture, tmp_path)
+        spilled = [int(spill) for spill in re.findall(r"(\d+) bytes spill stores", said)]
+        assert max(spilled) <= (128 if architecture == "sm_100a" else 0)  # its instructions of bytes are made of others
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_convolutions_with_borders_keep_their_sums_in_registers(architecture: str, tmp_path: Path) -> None:
     text = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {

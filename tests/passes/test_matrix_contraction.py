@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
-from tileir.core.fragments import named
+from tileir.core.fragments import FRAGMENTS, named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.pipelines.catalog import resolve_pipeline
@@ -254,7 +254,7 @@ def test_f32_is_rounded_only_for_fast_mathematics() -> None:
 def test_swizzles_move_no_bits_to_themselves(width: int, dtype: DType, along_loop: bool) -> None:
     """Tiles of 16 columns, as fragments of MFMA have them, are narrower than a line of banks."""
     use = Use("X", "X", (), (), dtype, Direction.IN)
-    shift, mask = swizzle_of(Panel(use, Index("i", width), along_loop), width)
+    shift, mask = swizzle_of(Panel(use, Index("i", width), along_loop), FRAGMENTS["mma_m16n8k8_f32"], width)
     assert shift >= 0
     assert mask & (mask << shift) == 0
     assert mask < width
@@ -263,6 +263,6 @@ def test_swizzles_move_no_bits_to_themselves(width: int, dtype: DType, along_loo
 def test_columns_of_a_narrow_tile_have_banks_of_their_own() -> None:
     use = Use("X", "X", (), (), DType.F32, Direction.IN)
     for width in (16, 32, 64):
-        shift, mask = swizzle_of(Panel(use, Index("i", width), along_loop=False), width)
+        shift, mask = swizzle_of(Panel(use, Index("i", width), along_loop=False), FRAGMENTS["mma_m16n8k8_f32"], width)
         places = [row * width + column for row in range(4) for column in range(8)]
         assert len({(place ^ ((place >> shift) & mask)) % 32 for place in places}) == 32

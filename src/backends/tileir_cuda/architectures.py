@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.fragments import named
+from tileir.core.fragments import FRAGMENTS, named
 from tileir.core.targets.target import Target
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class Architecture:
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _WARPS: Final = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_f32")
-_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if name.endswith("f16"))
+_BYTES: Final = named("sm_89")
+_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if FRAGMENTS[name].c.dtype is DType.F32)
 
 ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
     {
@@ -72,10 +73,10 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
         for row in (
             Architecture("sm_80", (8, 0), 70, 163 * _KIB, _WARPS, "A100", 108, 40 * _MIB),
             Architecture("sm_86", (8, 6), 71, 99 * _KIB, _WARPS, "A40", 84, 6 * _MIB),
-            Architecture("sm_89", (8, 9), 78, 99 * _KIB, _WARPS, "L40S", 142, 96 * _MIB),
-            Architecture("sm_90a", (9, 0), 80, 227 * _KIB, (*_WARPGROUPS, *_WARPS), "H200", 132, 50 * _MIB),
-            Architecture("sm_100a", (10, 0), 86, 227 * _KIB, _WARPS, "B200", 148, 126 * _MIB),
-            Architecture("sm_120", (12, 0), 87, 99 * _KIB, _WARPS, "RTX_5090", 170, 96 * _MIB),
+            Architecture("sm_89", (8, 9), 78, 99 * _KIB, (*_WARPS, *_BYTES), "L40S", 142, 96 * _MIB),
+            Architecture("sm_90a", (9, 0), 80, 227 * _KIB, (*_WARPGROUPS, *_WARPS, *_BYTES), "H200", 132, 50 * _MIB),
+            Architecture("sm_100a", (10, 0), 86, 227 * _KIB, (*_WARPS, *_BYTES), "B200", 148, 126 * _MIB),
+            Architecture("sm_120", (12, 0), 87, 99 * _KIB, (*_WARPS, *_BYTES), "RTX_5090", 170, 96 * _MIB),
         )
     }
 )

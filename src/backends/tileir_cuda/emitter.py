@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.check.verifier import verify
@@ -120,7 +121,8 @@ def _spelt(kernel: KernelFunction, architecture: Architecture) -> frozenset[str]
     products = [stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
     whole = OF_WARPGROUPS if architecture.name == "sm_90a" else ()
     missing = {stmt.fragment for stmt in products if not (is_spelt(stmt) if stmt.fragment in whole else is_plain(stmt))}
-    return frozenset((*OF_WARPS, *whole)) - missing
+    own = (name for name in OF_WARPS if FRAGMENTS[name].feature == "sm_80" or name in architecture.fragments)
+    return frozenset((*own, *whole)) - missing
 
 
 def _exchanges_parts(kernel: KernelFunction) -> bool:

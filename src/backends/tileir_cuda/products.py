@@ -44,6 +44,10 @@ _MULTIPLY: Final = {
     "mma_m16n8k16_f16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", "<2 x half>"),
     "mma_m16n8k16_bf16": ("llvm.nvvm.mma.m16n8k16.row.col.bf16", "i32"),
     "mma_m16n8k8_f32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", "i32"),
+    "mma_m16n8k32_f8e4m3fn": ("llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", "i32"),
+    "mma_m16n8k32_f8e4m3fn_f8e5m2": ("llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e5m2.f32", "i32"),
+    "mma_m16n8k32_f8e5m2_f8e4m3fn": ("llvm.nvvm.mma.m16n8k32.row.col.f32.e5m2.e4m3.f32", "i32"),
+    "mma_m16n8k32_f8e5m2": ("llvm.nvvm.mma.m16n8k32.row.col.f32.e5m2.e5m2.f32", "i32"),
 }
 """The intrinsic of each fragment, and what it takes a word of an operand for."""
 
@@ -336,10 +340,12 @@ class _Fragments:
         return read if bits == "i32" else out.pure(f"zext {bits} {read} to i32")
 
     def _word(self, elements: list[str]) -> str:
-        if len(elements) == 1:
-            return elements[0]
-        high = self.env.out.pure(f"shl i32 {elements[1]}, 16")
-        return self.env.out.pure(f"or i32 {elements[0]}, {high}")
+        """Return elements side by side, the first one lowest."""
+        out, word = self.env.out, elements[0]
+        for number, element in enumerate(elements[1:], 1):
+            high = out.pure(f"shl i32 {element}, {8 * self.dtype.itemsize * number}")
+            word = out.pure(f"or i32 {word}, {high}")
+        return word
 
     def _address(self, place: Value, distance: int) -> Value:
         """Return the address in shared memory of the element at a place that is known but for ``distance``."""

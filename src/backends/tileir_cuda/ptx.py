@@ -19,6 +19,10 @@ TRIPLE: Final = "nvptx64-nvidia-cuda"
 OPTIMISATION: Final = 3
 """Speed level of LLVM's passes, and of its code generator."""
 
+_PRODUCT_OF_BYTES: Final = "@llvm.nvvm.mma.m16n8k32.row.col.f32.e"
+_OF_BYTES: Final = 84
+"""Products of 8-bit floats by warps, and the oldest version of PTX that knows them."""
+
 
 def ptx(text: str, architecture: Architecture) -> str:
     """Return PTX of an optimised module.
@@ -32,7 +36,7 @@ def ptx(text: str, architecture: Architecture) -> str:
 
 def _ptx(text: str, architecture: Architecture) -> str:
     with refusals():
-        machine = _machine(architecture)
+        machine = _machine(architecture, max(architecture.ptx, _OF_BYTES if _PRODUCT_OF_BYTES in text else 0))
         module = parsed(text, machine)
         tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
         # Vectors of a thread are but accesses to memory: kernels have those that pay.
@@ -43,11 +47,11 @@ def _ptx(text: str, architecture: Architecture) -> str:
         return machine.emit_assembly(module)
 
 
-def _machine(architecture: Architecture) -> llvm.TargetMachine:
+def _machine(architecture: Architecture, version: int) -> llvm.TargetMachine:
     """Return a code generator, which one thread may use."""
     _initialise()
     target = llvm.Target.from_triple(TRIPLE)
-    features = f"+ptx{architecture.ptx}"
+    features = f"+ptx{version}"
     return target.create_target_machine(cpu=architecture.name, features=features, opt=OPTIMISATION)
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     WARP,
@@ -21,18 +20,17 @@ from tileir.semtree.ir import (
     ChannelStep,
     Const,
     Exchange,
-    For,
     If,
     MatrixMultiply,
     Region,
     Subscript,
     Type,
 )
-from tileir.semtree.matrices import held
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda import products, warpgroups
 from tileir_cuda.products import Shared
 from tileir_cuda.warpgroups import OF_WARPGROUPS
+from tileir_cuda.zeroing import makes_zeros
 from tileir_llvm.expressions import evaluate, offset_of
 from tileir_llvm.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.spelling import register
@@ -76,14 +74,14 @@ class CudaStatements(Statements):
         changed: set[str] = set()
         for number, stmt in enumerate(stmts):
             after = stmts[number + 1] if number + 1 < len(stmts) else None
-            if _is_zeroing(stmt, after):
+            if makes_zeros(stmt, after):
                 self._finish(begun, changed, _needed(stmt, begun))
                 continue
             if isinstance(stmt, MatrixMultiply) and stmt.fragment in OF_WARPGROUPS:
                 if any(stmt.left.start.array == each.stmt.accumulators.array for each in begun):
                     self._finish(begun, changed, len(begun))
-                fresh = number > 0 and _is_zeroing(stmts[number - 1], stmt)
-                begun.append(warpgroups.begin(self.env, stmt, self._shared, fresh=fresh))
+                fresh = number > 0 and makes_zeros(stmts[number - 1], stmt)
+                begun.append(warpgroups.begin(self.env, stmt, self.group, self._shared, fresh=fresh))
                 continue
             needed = _needed(stmt, begun)
             last = needed and not any(_needed(later, begun[:needed]) for later in stmts[number + 1 :])
@@ -255,25 +253,6 @@ def _needed(stmt: Stmt, begun: list[Begun]) -> int:
 def _meets(stmt: Stmt) -> bool:
     """Return whether all threads meet in a statement, or in one that is nested in it."""
     return any(isinstance(each, Barrier | MatrixMultiply) for each in statements((stmt,)))
-
-
-def _is_zeroing(stmt: Stmt, after: Stmt | None) -> bool:
-    """Return whether a loop makes all sums zeros that a product adds to: its first instruction can do without."""
-    match stmt, after:
-        case (
-            For(
-                counter=counter,
-                begin=Const(value=0),
-                end=Const(value=count),
-                step=1,
-                body=(Assign(target=Subscript(array=array, offset=offset, type=kind), value=Const(value=0.0)),),
-            ),
-            MatrixMultiply(accumulators=Subscript(array=sums, offset=Const(value=0))),
-        ):
-            whole = after.tile[:2] == FRAGMENTS[after.fragment].mnk[:2] and after.fragment in OF_WARPGROUPS
-            return array == sums and offset == counter and kind.lanes == 1 and count == held(after) and whole
-        case _:
-            return False
 
 
 def _nodes(stmt: Stmt) -> Iterator[Expr]:

@@ -14,8 +14,10 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
 from tileir.semtree.ir import Type
-from tileir.semtree.matrices import PLAIN, folded, held
-from tileir_cuda.products import Held, accumulators, keep
+from tileir.semtree.matrices import folded, held
+from tileir_cuda.loaded import is_loadable, loaded
+from tileir_cuda.operands import CODES, Matrix
+from tileir_cuda.products import Held, accumulators, keep, thread_number
 from tileir_llvm.conversions import cast, integer
 from tileir_llvm.expressions import evaluate
 from tileir_llvm.spelling import register
@@ -36,64 +38,21 @@ CONVERGENT: Final = 2
 
 _EIGHT: Final = 8
 _UNIT: Final = 16
-_CODES: Final = {128: 1, 64: 2, 32: 3}
-"""What descriptors call a swizzle of rows of so many bytes."""
-
 _ADDRESS_BITS: Final = 0x3FFFF
-_KINDS: Final = {DType.F16: "f16", DType.BF16: "bf16"}
+_KINDS: Final = {
+    DType.F16: "f16",
+    DType.BF16: "bf16",
+    DType.F32: "tf32",
+    DType.F8E4M3FN: "e4m3",
+    DType.F8E5M2: "e5m2",
+}
+"""What instructions call types of factors."""
+
 _INDEX: Final = Type(DType.I32)
 _WIDE: Final = Type(DType.I64)
 
 OF_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if FRAGMENTS[name].a.dtype in _KINDS)
 """The fragments of this module."""
-
-
-@attrs.frozen
-class Matrix:
-    """How an operand lies in shared memory, in bytes.
-
-    Attributes:
-        row: The length of a row, and of the swizzle.
-        across: Whether rows lie across the depth.
-        chunk: The distance of what lies beyond a row across the depth; 0 where nothing does.
-        step: The distance of two steps of an instruction.
-        extent: What an instruction takes across the depth: bytes of rows across it, else of all rows.
-
-    """
-
-    row: int
-    across: bool
-    chunk: int
-    step: int
-    extent: int
-
-    @classmethod
-    def of(cls, operand: MatrixOperand, step: int, extent: int, *, right: bool) -> Matrix | None:
-        """Return how an operand lies, of which an instruction takes ``step`` by ``extent``; None where it does not."""
-        size = operand.start.type.dtype.itemsize
-        major, minor = operand.strides[::-1] if right else operand.strides
-        across = major == 1
-        piece, whole, rows = operand.fold
-        row = (minor if across else major) * size
-        chunk = 0
-        if operand.fold != PLAIN:
-            if not across or minor != whole:
-                return None
-            row, chunk = piece * size, piece * rows * size
-        swizzle = operand.mask * size + _UNIT
-        lowest = operand.mask & -operand.mask
-        spans = row if operand.mask else 0
-        matches = swizzle == row and lowest * size == _UNIT and (1 << operand.shift) * lowest * size == 128
-        if row not in _CODES or not operand.mask or not matches or not spans:
-            return None
-        if across:
-            return cls(row, True, chunk, step * row, extent * size) if chunk or extent * size <= row else None
-        return cls(row, False, 0, step * size, extent * row) if minor == 1 else None
-
-    def start(self, part: int, number: int) -> int:
-        """Return where step ``number`` of part ``part`` across the depth begins."""
-        pieces, rest = divmod(part * self.extent, self.row) if self.chunk else (0, part * self.extent)
-        return pieces * self.chunk + rest + self.step * number
 
 
 @attrs.frozen(eq=False)
@@ -112,7 +71,16 @@ class Begun:
 
 def is_spelt(stmt: MatrixMultiply) -> bool:
     """Return whether the operands of a product lie as the instruction takes them."""
-    return _right(stmt) is not None and (stmt.left.held > 0 or _left(stmt) is not None)
+    right = _right(stmt)
+    if right is None or (right.across and not FRAGMENTS[stmt.fragment].b.transposable):
+        return False
+    left = None if stmt.left.held else _left(stmt)
+    return stmt.left.held > 0 or (left is not None and (not _is_loaded(stmt, left) or is_loadable(left, stmt)))
+
+
+def _is_loaded(stmt: MatrixMultiply, left: Matrix) -> bool:
+    """Return whether threads load the left operand, as the instruction does not take it across the depth."""
+    return left.across and not FRAGMENTS[stmt.fragment].a.transposable
 
 
 def _left(stmt: MatrixMultiply) -> Matrix | None:
@@ -125,20 +93,22 @@ def _right(stmt: MatrixMultiply) -> Matrix | None:
     return Matrix.of(stmt.right, step, columns, right=True)
 
 
-def begin(env: Environment, stmt: MatrixMultiply, shared: dict[str, Shared], *, fresh: bool) -> Begun:
+def begin(
+    env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared], *, fresh: bool
+) -> Begun:
     """Begin a product: for each part of the sums one statement that begins all its steps; ``fresh`` sums were zeros."""
     fragment = FRAGMENTS[stmt.fragment]
     (rows, columns, step), (height, width, depth) = fragment.mnk, stmt.tile
     right, b = _right(stmt), _descriptor(env, stmt.right, shared[stmt.right.start.array])
     assert right is not None  # others are spelt out
-    factors, words = _factors(env, stmt, shared)
+    factors, words = _factors(env, stmt, group, shared)
     count = fragment.sums.held
     for row in range(height // rows):
         for column in range(width // columns):
             first = (row * (width // columns) + column) * count
             sums = [] if fresh else accumulators(env, stmt, first, count)
             pairs = [(factors[row][n], _moved(env, right, b, column, n)) for n in range(depth // step)]
-            flags = (right.across,) if stmt.left.held else (factors_across(stmt), right.across)
+            flags = (right.across,) if words else (factors_across(stmt), right.across)
             keep(env, stmt, first, _products(env, stmt, pairs, sums, flags))
     return Begun(stmt, words)
 
@@ -151,17 +121,22 @@ def factors_across(stmt: MatrixMultiply) -> bool:
 
 
 def _factors(
-    env: Environment, stmt: MatrixMultiply, shared: dict[str, Shared]
+    env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared]
 ) -> tuple[list[list[tuple[str, ...]]], tuple[str, ...]]:
     """Return what instructions take for left operands, by rows and steps, a descriptor or words; and all words."""
     rows, _, step = FRAGMENTS[stmt.fragment].mnk
     height, depth = range(stmt.tile[0] // rows), range(stmt.tile[2] // step)
-    if stmt.left.held:
-        own = Held.of(env, stmt)
-        found = [[tuple(own.at(row * rows, n * step)) for n in depth] for row in height]
+    left = None if stmt.left.held else _left(stmt)
+    if left is None or _is_loaded(stmt, left):
+        if left is None:
+            own = Held.of(env, stmt)
+            found = [[tuple(own.at(row * rows, n * step)) for n in depth] for row in height]
+        else:
+            lane = thread_number(env, group)
+            start = _address(env, stmt.left, shared[stmt.left.start.array])
+            found = [[loaded(env, left, start, lane, row, n) for n in depth] for row in height]
         return found, tuple(word for line in found for words in line for word in words)
-    left, a = _left(stmt), _descriptor(env, stmt.left, shared[stmt.left.start.array])
-    assert left is not None
+    a = _descriptor(env, stmt.left, shared[stmt.left.start.array])
     return [[(_moved(env, left, a, row, n),) for n in depth] for row in height], ()
 
 
@@ -175,7 +150,9 @@ def finish(env: Environment, done: list[Begun], pending: int, changed: Collectio
     places = {(each.stmt.accumulators.array, str(each.stmt.accumulators.offset)): each.stmt for each in done}
     sums = [(stmt, accumulators(env, stmt, 0, held(stmt))) for stmt in places.values()]
     old = [word for each in done for word in each.words]
-    lefts = {each.stmt.left.start.array: each.stmt for each in done if each.stmt.left.start.array in changed}
+    lefts = {
+        s.left.start.array: s for s in (each.stmt for each in done) if s.left.held and s.left.start.array in changed
+    }
     owned = [Held.of(env, stmt) for stmt in lefts.values()]
     new = [word for own in owned for word in own.words()]
     values = [value for _, part in sums for value in part]
@@ -200,10 +177,10 @@ def _products(
     """Return sums with products added, one after the other, in one statement; without sums, the products' own."""
     fragment = FRAGMENTS[stmt.fragment]
     m, n, k = fragment.mnk
-    kind = _KINDS[fragment.a.dtype]
+    kinds = f"{_KINDS[fragment.a.dtype]}.{_KINDS[fragment.b.dtype]}"
     count = fragment.sums.held
     names = ", ".join(f"${number}" for number in range(count))
-    flags = ", ".join(str(int(flag)) for flag in turned)
+    flags = "".join(f", {int(flag)}" for flag in turned) if fragment.b.transposable else ""
     lines = ["{", ".reg .pred p, q;", "setp.eq.u32 p, 0, 0;", "setp.ne.u32 q, 0, 0;", "wgmma.fence.sync.aligned;"]
     operands: list[tuple[str, str]] = []
     for number, (left, right) in enumerate(pairs):
@@ -211,8 +188,8 @@ def _products(
         parts = [f"${place + part}" for part in range(len(left) + 1)]
         operands += [*((text, "r" if len(left) > 1 else "l") for text in left), (right, "l")]
         a = f"{{{', '.join(parts[:-1])}}}" if len(left) > 1 else parts[0]
-        shape, adds = f"m{m}n{n}k{k}.f32.{kind}.{kind}", "p" if sums or number else "q"
-        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{names}}}, {a}, {parts[-1]}, {adds}, 1, 1, {flags};")
+        shape, adds = f"m{m}n{n}k{k}.f32.{kinds}", "p" if sums or number else "q"
+        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{names}}}, {a}, {parts[-1]}, {adds}, 1, 1{flags};")
     lines += ["wgmma.commit_group.sync.aligned;", "}"]
     return _asm(env, lines, sums, [] if sums else [Type(DType.F32)] * count, operands)
 
@@ -234,19 +211,24 @@ def _asm(
 
 def _descriptor(env: Environment, operand: MatrixOperand, shared: Shared) -> Value:
     """Return the descriptor of the first instruction's part of an operand, but for what is known."""
+    out = env.out
+    masked = out.pure(f"and i32 {_address(env, operand, shared)}, {_ADDRESS_BITS}")
+    units = out.pure(f"lshr i32 {masked}, 4")
+    return Value(out.pure(f"zext i32 {units} to i64"), _WIDE)
+
+
+def _address(env: Environment, operand: MatrixOperand, shared: Shared) -> str:
+    """Return where an operand begins in shared memory."""
     out, size = env.out, operand.start.type.dtype.itemsize
     start = cast(out, evaluate(env, folded(operand.start.offset, operand.fold), index=True), DType.I32)
     place = out.pure(f"mul nuw nsw i32 {start.text}, {size}")
-    address = out.pure(f"add i32 {place}, {shared.address}")
-    masked = out.pure(f"and i32 {address}, {_ADDRESS_BITS}")
-    units = out.pure(f"lshr i32 {masked}, 4")
-    return Value(out.pure(f"zext i32 {units} to i64"), _WIDE)
+    return out.pure(f"add i32 {place}, {shared.address}")
 
 
 def _moved(env: Environment, matrix: Matrix, start: Value, part: int, number: int) -> str:
     """Return the descriptor of step ``number`` of part ``part`` across the depth."""
     distance = matrix.start(part, number)
-    fixed = _CODES[matrix.row] << 62 | (_EIGHT * matrix.row // _UNIT) << 32 | max(matrix.chunk // _UNIT, 1) << 16
+    fixed = CODES[matrix.row] << 62 | (_EIGHT * matrix.row // _UNIT) << 32 | max(matrix.chunk // _UNIT, 1) << 16
     signed = fixed + distance // _UNIT
     known = integer(signed - (1 << 64) if signed >= 1 << 63 else signed, _WIDE)
     return env.out.pure(f"add i64 {start.text}, {known.text}")

@@ -133,6 +133,14 @@ class Operand:
     swizzles: tuple[Swizzle, ...] = ()
     transposable: bool = False
 
+    @property
+    def turns(self) -> bool:
+        """Whether neighbours in local memory may lie across the depth.
+
+        Where the instruction does not take them so, threads can load words to where they hold them.
+        """
+        return self.transposable or (self.layout is not None and self.dtype.itemsize == _WORD)
+
 
 @attrs.frozen
 class Fragment:
@@ -148,6 +156,8 @@ class Fragment:
         feature: What a device has that has the instruction.
         is_async: Whether the instruction only begins the product, and another one waits for it.
         rounded: Whether it computes less exactly than its dtypes: f32 as TF32, or denormals as zeros.
+        exact_depth: Terms after which its sums, which have fewer digits than their dtype, have to be added to others by
+            ordinary instructions; 0 where sums keep all digits.
 
     """
 
@@ -160,6 +170,7 @@ class Fragment:
     feature: str
     is_async: bool = False
     rounded: bool = False
+    exact_depth: int = 0
 
     @property
     def sums(self) -> Layout:
@@ -236,12 +247,13 @@ def _wide(dtype: DType) -> DType:
 
 def _of_registers(
     family: str, mnk: tuple[int, int, int], dtypes: tuple[DType, DType], layouts: tuple[Layout, Layout, Layout],
-    feature: str, *, rounded: bool = False, where: Where = Where.REGISTER,
+    feature: str, *, rounded: bool = False, where: Where = Where.REGISTER, exact_depth: int = 0,
 ) -> Fragment:  # fmt: skip
     dtypes_of_all = (*dtypes, _wide(dtypes[0]))
     a, b, c = (Operand(dtype, layout, where) for dtype, layout in zip(dtypes_of_all, layouts, strict=True))
     threads = 1 << len(layouts[2].threads)
-    return Fragment(_name(family, mnk, *dtypes), mnk, threads, a, b, c, feature, rounded=rounded)
+    name = _name(family, mnk, *dtypes)
+    return Fragment(name, mnk, threads, a, b, c, feature, rounded=rounded, exact_depth=exact_depth)
 
 
 def _mma(depth: int, left: DType, right: DType) -> Fragment:
@@ -254,24 +266,39 @@ def _mma(depth: int, left: DType, right: DType) -> Fragment:
         _layout("n1 n2 m0 m1 m2", "n0", _bits("m", rows, 3)),
     )
     mnk = (1 << rows, 8, depth)
-    return _of_registers("mma", mnk, (left, right), layouts, "sm_80", rounded=left is DType.F32)
+    feature = "sm_89" if left.is_storage else "sm_80"
+    return _of_registers(
+        "mma", mnk, (left, right), layouts, feature, rounded=left is DType.F32, exact_depth=_exact_depth(left)
+    )
 
 
-def _wgmma(columns: int, dtype: DType) -> Fragment:
+def _wgmma(columns: int, left: DType, right: DType) -> Fragment:
     """NVIDIA's of four warps: factors are in local memory, in rows of 128 bytes or less, sums as those of ``mma``.
 
     Threads may hold the left factor as ``mma`` has it, each warp its own rows.
     """
-    mnk = (64, columns, 32 // dtype.itemsize)
-    word, depth = _log(_WORD // dtype.itemsize), _log(mnk[2])
+    mnk = (64, columns, 32 // left.itemsize)
+    word, depth = _log(_WORD // left.itemsize), _log(mnk[2])
     own = _layout(f"{_bits('k', word + 2, word)} m0 m1 m2 m4 m5", _bits("k", word), "m3", _bits("k", depth, word + 2))
-    factor = Operand(dtype, None, Where.LOCAL, _SWIZZLES, transposable=dtype.itemsize == _WORD // 2)
-    left = attrs.evolve(factor, layout=own)
     sums = _layout("n1 n2 m0 m1 m2 m4 m5", "n0 m3", _bits("n", _log(columns), 3))
-    name = _name("wgmma", mnk, dtype, dtype)
+    either = left.itemsize == _WORD // 2
     return Fragment(
-        name, mnk, 128, left, factor, Operand(_wide(dtype), sums), "sm_90a", is_async=True, rounded=dtype is DType.F32
+        _name("wgmma", mnk, left, right),
+        mnk,
+        128,
+        Operand(left, own, Where.LOCAL, _SWIZZLES, transposable=either),
+        Operand(right, None, Where.LOCAL, _SWIZZLES, transposable=either),
+        Operand(_wide(left), sums),
+        "sm_90a",
+        is_async=True,
+        rounded=left is DType.F32,
+        exact_depth=_exact_depth(left),
     )
+
+
+def _exact_depth(dtype: DType) -> int:
+    """Return the terms after which NVIDIA's sums are moved: those of 8-bit floats keep some 13 bits of a sum."""
+    return 128 if dtype.is_storage else 0
 
 
 def _mfma(side: int, depth: int, dtype: DType) -> Fragment:
@@ -324,6 +351,9 @@ def _dot(lanes: int, left: DType, right: DType) -> Fragment:
 _WORD: Final = 4
 _SWIZZLES: Final = (Swizzle(3, 0x70), Swizzle(3, 0x30), Swizzle(3, 0x10))
 _BYTES: Final = tuple((left, right) for left in (DType.I8, DType.U8) for right in (DType.I8, DType.U8))
+_FLOAT_BYTES: Final = tuple(
+    (left, right) for left in (DType.F8E4M3FN, DType.F8E5M2) for right in (DType.F8E4M3FN, DType.F8E5M2)
+)
 
 
 def _rows() -> Iterator[Fragment]:
@@ -334,7 +364,9 @@ def _rows() -> Iterator[Fragment]:
     yield from (_mma(depth, f32, f32) for depth in (8, 4))
     yield from (_mma(depth, *pair) for pair in _BYTES for depth in (32, 16))
     yield _mma(4, f64, f64)
-    yield from (_wgmma(columns, dtype) for dtype in (f16, bf16, f32, i8, DType.U8) for columns in (256, 128, 64, 32))
+    yield from (_mma(32, *pair) for pair in _FLOAT_BYTES)
+    same = ((dtype, dtype) for dtype in (f16, bf16, f32, i8, DType.U8))
+    yield from (_wgmma(columns, *pair) for pair in (*same, *_FLOAT_BYTES) for columns in (256, 128, 64, 32))
     for dtype in (f16, bf16):
         yield from (_mfma(16, 16, dtype), _mfma(32, 8, dtype))
     yield from (_mfma(16, 4, f32), _mfma(32, 2, f32), _mfma(16, 32, i8), _mfma(32, 16, i8), _mfma(16, 4, f64))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from tileir.core.fragments import usable
+from tileir.core.fragments import Where, usable
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
@@ -287,12 +287,15 @@ class _Scan:
         return self._readers[own] == 1 and most * (1 if summed else _LARGER) <= self._sizes[own]
 
     def _takes_either_order(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
-        """Return whether an instruction multiplies two matrices whose rows are whole vectors, wherever rows lie."""
+        """Return whether an instruction multiplies two matrices whose rows are whole vectors, wherever rows lie.
+
+        What one that reads local memory does not take as it lies is copied to another order by ``transpose``.
+        """
         reads = [r for r in kernel.refinements if r.direction is Direction.IN]
         (source,) = (r for r in producer.block.refinements if r.direction is Direction.IN)
         dtypes = {r.shape.dtype for r in reads}
-        fragments = usable(self.options.fragments)
-        either = any(each.b.transposable and {each.a.dtype, each.b.dtype} == dtypes for each in fragments)
+        fragments = usable(self.options.fragments, rounded=True)
+        either = any(each.b.where is Where.LOCAL and {each.a.dtype, each.b.dtype} == dtypes for each in fragments)
         plain = all(len(access.terms) <= 1 for each in (*reads, source) for access in each.access)
         size = view.shape.dtype.itemsize
         whole = all(dim.stride * size % _VECTOR == 0 for dim in source.shape.dims if dim.stride != 1)

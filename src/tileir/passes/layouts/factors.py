@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from tileir.core.fragments import Where
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tileir.core.dtype import DType
+    from tileir.core.fragments import Fragment
     from tileir.passes.analysis.walks import Walk
 
 LEAST: Final = 16
@@ -20,18 +24,12 @@ def factor_axis(walk: Walk, together: Sequence[Walk], sizes: Sequence[int]) -> i
     along an index that is summed over and moves both factors, or along one of the outputs. Where neighbours are the
     pixels of a window, or the places in it, pieces would begin anywhere.
     """
-    reads = [each for each in together if not each.writes]
-    points = max((each.points for each in reads), default=0)
-    factors = [each for each in reads if each.points == points]
-    if len(factors) != 2 or walk not in factors:
+    other = _other(walk, together)
+    if other is None:
         return None
-    (other,) = (each for each in factors if each is not walk)
-    kept = {name for each in together if each.writes for name in _indices(each)}
-    panels = [(_indices(one) - _indices(two)) & kept for one, two in ((walk, other), (other, walk))]
-    if not all(panels) or not (_indices(walk) & _indices(other)) - kept:
-        return None  # no tile of one meets a tile of the other
+    kept = _kept(together)
     moved = [axis for axis, affine in enumerate(walk.access) if affine.indices]
-    fastest = min(moved, key=lambda axis: (abs(walk.strides[axis]), -axis), default=None)
+    fastest = _fastest(walk)
     if fastest is None:
         return None
     shared, own = [], []
@@ -46,6 +44,70 @@ def factor_axis(walk: Walk, together: Sequence[Walk], sizes: Sequence[int]) -> i
     if fastest in (*shared, *own):
         return None
     return max(shared or own, key=lambda axis: sizes[axis], default=None)
+
+
+def depth_axis(
+    walk: Walk,
+    together: Sequence[Walk],
+    sizes: Sequence[int],
+    dtypes: Mapping[str, DType],
+    fragments: Iterable[Fragment],
+) -> int | None:
+    """Return the axis of a factor's tensor along the sum, where instructions take neighbours along that only.
+
+    None where the factor has such neighbours, or none of ``fragments`` for ``dtypes``, those of all tensors, asks for
+    them. Where threads can load one of both factors as it lies, it is the smaller one that is copied.
+    """
+    other = _other(walk, together)
+    own = {dtypes[each.tensor] for each in (walk, other) if each is not None}
+    rows = [row for row in fragments if row.a.where is Where.LOCAL and {row.a.dtype, row.b.dtype} == own]
+    if other is None or not rows or any(row.b.turns for row in rows):
+        return None
+    kept = _kept(together)
+    if not _is_across(walk, kept):
+        return None
+    if any(row.a.turns for row in rows) and not (_is_across(other, kept) and _is_smaller(walk, other, together)):
+        return None
+    shared = [axis for axis in range(len(walk.access)) if (name := _alone(walk, axis)) and name not in kept]
+    shared = [axis for axis in shared if sizes[axis] >= LEAST and other.stride(_indices_of(walk, axis))]
+    return max(shared, key=lambda axis: sizes[axis], default=None)
+
+
+def _other(walk: Walk, together: Sequence[Walk]) -> Walk | None:
+    """Return the other factor of a product of two, tiles of which meet tiles of the first one."""
+    reads = [each for each in together if not each.writes]
+    points = max((each.points for each in reads), default=0)
+    factors = [each for each in reads if each.points == points]
+    if len(factors) != 2 or walk not in factors:
+        return None
+    (other,) = (each for each in factors if each is not walk)
+    kept = _kept(together)
+    panels = [(_indices(one) - _indices(two)) & kept for one, two in ((walk, other), (other, walk))]
+    return other if all(panels) and (_indices(walk) & _indices(other)) - kept else None
+
+
+def _kept(together: Sequence[Walk]) -> set[str]:
+    return {name for each in together if each.writes for name in _indices(each)}
+
+
+def _fastest(walk: Walk) -> int | None:
+    moved = [axis for axis, affine in enumerate(walk.access) if affine.indices]
+    return min(moved, key=lambda axis: (abs(walk.strides[axis]), -axis), default=None)
+
+
+def _is_across(walk: Walk, kept: set[str]) -> bool:
+    """Return whether neighbours of a factor are neighbours of an output."""
+    axis = _fastest(walk)
+    return axis is not None and _alone(walk, axis) in kept
+
+
+def _is_smaller(walk: Walk, other: Walk, together: Sequence[Walk]) -> bool:
+    reach, others = (max(abs(stride) for stride in each.strides) for each in (walk, other))
+    return (reach, together.index(walk)) <= (others, together.index(other))
+
+
+def _indices_of(walk: Walk, axis: int) -> str:
+    return walk.access[axis].indices[0]
 
 
 def _indices(walk: Walk) -> set[str]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.fragments import usable
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
-from tileir.passes.layouts.factors import factor_axis
+from tileir.passes.layouts.factors import depth_axis, factor_axis
 from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
@@ -34,7 +35,7 @@ from tileir.stripe.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 @attrs.frozen
@@ -46,6 +47,7 @@ class Transpose:
         temporaries: Whether the layout of temporaries may change.
         operands: Whether operands may be copied.
         factors: Whether only factors of products of matrices are copied, to what tiles of them are copied along.
+        fragments: Names of instructions: with ``factors``, what these do not take as it lies is copied as well.
         least_reuse: A copy pays where a kernel reads each element so often at least.
         least_points: It pays where a kernel reads so many elements of a tensor at least: a launch takes its time, too.
     """
@@ -55,6 +57,7 @@ class Transpose:
     temporaries: bool = True
     operands: bool = True
     factors: bool = False
+    fragments: tuple[str, ...] = ()
     least_reuse: int = attrs.field(default=16, validator=at_least(1))
     least_points: int = attrs.field(default=0, validator=at_least(0))
 
@@ -86,7 +89,7 @@ class Transpose:
 
     def _with_copies(self, program: Program) -> Program:
         """Put a copy in front of each kernel that reads a tensor often, and against its grain."""
-        copier = _Copier(program, self.least_reuse, self.least_points, self.factors)
+        copier = _Copier(program, self)
         statements: list[Statement] = []
         for kernel in program.main.statements:
             if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
@@ -165,9 +168,7 @@ class _Copier:
     """Makes copies in other layouts, and knows which ones still hold what their tensors do."""
 
     program: Program
-    least_reuse: int
-    least_points: int
-    factors: bool
+    options: Transpose
     _main: Level = attrs.field(init=False)
     _roots: dict[str, tuple[int, str]] = attrs.field(init=False)
     _names: NameScope = attrs.field(init=False)
@@ -184,7 +185,7 @@ class _Copier:
         together = walks(kernel, self._main)
         for walk in together:
             source = self._main.view(walk.tensor)
-            axis = factor_axis(walk, together, source.shape.sizes) if self.factors else asked_axis(walk, together)
+            axis = self._asked(walk, together, source) if self.options.factors else asked_axis(walk, together)
             if axis is None or axis == _fastest(source.shape) or not self._pays(kernel, walk, source):
                 continue  # it asks for nothing, has what it asks for, or reads a copy by now
             copy = self._copies.get((walk.tensor, axis))
@@ -198,6 +199,15 @@ class _Copier:
             kernel = _reading(kernel, walk.view, copy)
         yield kernel
 
+    def _asked(self, walk: Walk, together: Sequence[Walk], source: Refinement) -> int | None:
+        """Return the axis along which a factor should be copied."""
+        axis = factor_axis(walk, together, source.shape.sizes)
+        if axis is not None or not self.options.fragments:
+            return axis
+        dtypes = {each.tensor: self._main.view(each.tensor).shape.dtype for each in together}
+        fragments = usable(self.options.fragments, rounded=True)
+        return depth_axis(walk, together, source.shape.sizes, dtypes, fragments)
+
     def _pays(self, kernel: Block, walk: Walk, source: Refinement) -> bool:
         """Return whether a kernel reads a tensor so often that a copy of it costs less, and can read the copy."""
         view = kernel.refinement(walk.view)
@@ -209,7 +219,7 @@ class _Copier:
             alone
             and whole
             and view.direction is Direction.IN
-            and walk.points >= max(self.least_points, self.least_reuse * source.shape.elements)
+            and walk.points >= max(self.options.least_points, self.options.least_reuse * source.shape.elements)
             and _same_axes_below(kernel, view)
         )
 

@@ -124,8 +124,9 @@ class Pipeline:
         )
         slot = self._slot(counter, stages)
         digits, values = self._digits(counter)
-        own = (slot, *digits, *self._others(values, Affine.index(slot.variable.name)))
-        inside = (receive, *own, *fill, release)
+        product, rest = self._parted()
+        own, after = (self._run(each, values, Affine.index(slot.variable.name)) for each in (product, rest))
+        inside = (receive, slot, *digits, *own, *fill, release, *after)
         body.append(sem.For(counter, constant(0), constant(iterations), 1, inside))
         return body
 
@@ -213,6 +214,16 @@ class Pipeline:
         return self._run(
             [inner for inner in self.block.blocks if not isinstance(inner.instruction, stripe.Copy)], point, slot
         )
+
+    def _parted(self) -> tuple[list[stripe.Block], list[stripe.Block]]:
+        """Return the blocks beside copies: those up to the last one that reads a stage, and the ones behind that.
+
+        Others of the group need not wait for the latter, in which threads do something for themselves.
+        """
+        blocks = [inner for inner in self.block.blocks if not isinstance(inner.instruction, stripe.Copy)]
+        own = {refinement.name for refinement in _allocations(self.block)}
+        last = max((n for n, each in enumerate(blocks, 1) if any(r.source in own for r in each.refinements)), default=0)
+        return blocks[:last], blocks[last:]
 
     def _run(self, children: list[stripe.Block], point: Mapping[str, Affine], slot: Affine) -> list[sem.Stmt]:
         views, values = self._seen(point, slot)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, cut_rows, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import (
+    MatrixTiling,
+    Panel,
+    are_neighbours,
+    is_above,
+    piece_of,
+    runs_of,
+    swizzle_of,
+)
 from tileir.passes.schedules.groups.matrix_results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
@@ -24,7 +32,7 @@ from tileir.stripe.tags import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tileir.core.fragments import Run
     from tileir.core.text.names import NameScope
@@ -84,11 +92,9 @@ class _MatrixKernel:
         lanes = [
             (
                 run,
-                sch.index(
-                    names.fresh(f"{top if _is_above(run, plan) else named[run.axis]}_thread"), run.extent, thread
-                ),
+                sch.index(names.fresh(f"{top if is_above(run, plan) else named[run.axis]}_thread"), run.extent, thread),
             )
-            for run in _runs(fragment.sums.thread_runs(), plan)
+            for run in runs_of(fragment.sums.thread_runs(), plan)
         ]
         team = (
             sch.index(names.fresh(f"{top}_team"), plan.rows // plan.tall // (plan.across // along), thread),
@@ -99,8 +105,8 @@ class _MatrixKernel:
         paired = Binding.LANE if _pairs(nest, plan) else Binding.UNROLL
         elements = [
             (run, sch.index(names.fresh(f"{named[run.axis]}_{_word(run)}"), run.extent,
-                            paired if _neighbours(run) else Binding.UNROLL))
-            for run in _runs(fragment.sums.element_runs(), plan)
+                            paired if are_neighbours(run) else Binding.UNROLL))
+            for run in runs_of(fragment.sums.element_runs(), plan)
         ]  # fmt: skip
         own = (
             sch.index(names.fresh(f"{top}_tile"), plan.tall // max(along, fragment.mnk[0]), Binding.UNROLL),
@@ -108,7 +114,7 @@ class _MatrixKernel:
             sch.index(names.fresh(f"{column}_tile"), plan.wide // fragment.mnk[1], Binding.UNROLL),
             *(index for _, index in elements),
         )
-        pair = next((index for run, index in elements if _neighbours(run)), None)
+        pair = next((index for run, index in elements if are_neighbours(run)), None)
         step = sch.index(names.fresh(f"{plan.loop.name}_tile"), -(-plan.loop.range // plan.depth))
         return cls(nest, plan, names, sch.present(grid), starts, team, own, (*lanes, *elements), pair, step)
 
@@ -116,10 +122,11 @@ class _MatrixKernel:
         """Return the tree."""
         (use,) = (use for use in sch.the_reduction(self.nest).uses if use.direction.writes)
         extents = (self.plan.threads, *(i.range for i in self.own))
-        words = ("tile", "part") if self.plan.masks else ("tile",)
+        words = ("tile", "part") if self.plan.has_parts else ("tile",)
         held = [allocation(self.names.fresh(f"{use.root}_{word}"), use.dtype, extents, sch.REGISTER) for word in words]
         sums, *parts = (self._sum(use, each) for each in held)
-        start = Node(sch.present(self.team), children=tuple(identity_block(each, self.own) for each in (sums, *parts)))
+        first = (sums,) if self.plan.promotes else (sums, *parts)
+        start = Node(sch.present(self.team), children=tuple(identity_block(each, self.own) for each in first))
         steps = self._steps(use, sums, parts[0] if parts else None)
         again = (self._again(use, sums),) if self.plan.repairs else ()
         return Node(self.grid, tuple(held), (start, steps, *again, self._finish(use, sums)))
@@ -192,7 +199,8 @@ class _MatrixKernel:
     def _steps(self, use: Use, sums: Use, part: Use | None) -> Node:
         """Return the loop over the reduction; copies may run ahead of the products.
 
-        Where constraints choose among the outputs of a tile, products are added to ``part`` first.
+        Where constraints choose among the outputs of a tile, or the instruction's sums have too few digits, products
+        are added to ``part`` first.
         """
         plan, segment = self.plan, sch.the_reduction(self.nest)
         others = tuple(i for i in segment.loops if i is not plan.loop)
@@ -216,8 +224,10 @@ class _MatrixKernel:
             instruction=stripe.Product(plan.fragment.name),
         )
         ahead = stripe.Pipeline(plan.stages) if plan.stages > 1 else None
-        blocks = (*copies, multiply) if part is None else (*copies, multiply, self._commit(part, sums))
-        return Node(sch.present((*others, self.step)), tuple(stages), blocks, instruction=ahead)
+        blocks = (multiply,) if part is None else (multiply, self._commit(part, sums))
+        if part is not None and plan.promotes:
+            blocks = (Node(sch.present(self.team), children=(identity_block(part, self.own),)), *blocks)
+        return Node(sch.present((*others, self.step)), tuple(stages), (*copies, *blocks), instruction=ahead)
 
     def _wanted(self, depth: stripe.Index) -> tuple[Affine, ...]:
         """Return the constraints of the reduction on the products of a step."""
@@ -228,6 +238,7 @@ class _MatrixKernel:
     def _commit(self, part: Use, sums: Use) -> Node:
         """Return the block that adds what the last steps gave where constraints hold, and begins anew.
 
+        Where the sums of the instruction keep too few digits, every step does so, and begins anew before its product.
         A factor that constraints leave out is zero, but zero times infinity is none: no sum may have such a product.
         """
         masks = self.plan.masks
@@ -236,6 +247,8 @@ class _MatrixKernel:
         unrolled = tuple(i.bound(Binding.UNROLL) for i in self.own if i not in pairs)
         tests = tuple(each.substitute(self._outputs) for each in masks)
         add = Node(sch.present(unrolled), children=(merge_block(part, sums, pairs),), constraints=tests)
+        if self.plan.promotes:
+            return Node(sch.present(self.team), children=(add,))
         last = (sch.part(self.step) - (self.step.range - 1),) if self.step.range > 1 else ()
         return Node(sch.present(self.team), children=(add, identity_block(part, self.own)), constraints=last)
 
@@ -272,7 +285,7 @@ class _MatrixKernel:
         dtype = panel.use.dtype
         stage = allocation(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
         piece = piece_of(panel, self.plan.fragment, extents[1])
-        shift, mask = swizzle_of(panel, piece)
+        shift, mask = swizzle_of(panel, self.plan.fragment, piece)
         tags: dict[str, int] = {SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask} if mask else {}
         if piece < extents[1]:
             tags[FOLD] = piece
@@ -336,7 +349,7 @@ class _MatrixKernel:
         moved: dict[str, Affine] = {}
         column = self._column
         if results is not None:
-            part = next(i for run, i in self.parts if i in unrolled and run.axis == "n" and not _neighbours(run))
+            part = next(i for run, i in self.parts if i in unrolled and run.axis == "n" and not are_neighbours(run))
             unrolled[unrolled.index(part)] = results.inner
             moved = {part.name: results.part}
             column = column.substitute({part.name: sch.part(results.inner)})
@@ -368,29 +381,13 @@ def _staged(use: Use, stage: stripe.Refinement, access: tuple[Affine, Affine], d
     return Use(name, stage.name, access, stage.shape.strides, use.dtype, direction)
 
 
-def _runs(runs: Iterable[Run], plan: MatrixTiling) -> list[Run]:
-    """Return runs of a layout, the highest first, cut where rows of a fragment go on along the index above."""
-    bit = plan.across.bit_length() - 1
-    return [part for run in reversed(tuple(runs)) for part in reversed(cut_rows(run, bit))]
-
-
-def _is_above(run: Run, plan: MatrixTiling) -> bool:
-    """Return whether a run numbers places along the index above."""
-    return run.axis == "m" and 1 << run.bit >= plan.across
-
-
-def _neighbours(run: Run) -> bool:
-    """Return whether a run of an element's number counts neighbours of a row."""
-    return run.start == run.bit == 0 and run.axis == "n"
-
-
 def _word(run: Run) -> str:
-    return "pair" if _neighbours(run) else "half" if run.count == 1 else "part"
+    return "pair" if are_neighbours(run) else "half" if run.count == 1 else "part"
 
 
 def _pairs(nest: Nest, plan: MatrixTiling) -> bool:
     """Return whether what follows the reduction can be done for the neighbours that a thread holds at a time."""
-    pair = next((run.extent for run in plan.fragment.sums.element_runs() if _neighbours(run)), 1)
+    pair = next((run.extent for run in plan.fragment.sums.element_runs() if are_neighbours(run)), 1)
     column = plan.right.index
     uses = (*sch.written_uses(nest), *(u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)))
     return column.range % pair == 0 and sch.aligned_lanes(uses, column.name, pair) == pair

@@ -72,7 +72,11 @@ def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> Copy | 
         return "overlap"
     width = plan.depth if panel.along_loop else _own(panel, plan)
     piece = piece_of(panel, plan.fragment, width)
-    if piece * size not in _ROWS or not swizzle_of(panel, piece)[1] or max(axis.box for axis in axes) > _SIDE:
+    if (
+        piece * size not in _ROWS
+        or not swizzle_of(panel, plan.fragment, piece)[1]
+        or max(axis.box for axis in axes) > _SIDE
+    ):
         return "width"
     if len(axes) > _AXES or max(axis.extent for axis in axes) >= _EXTENT or strides[0] * size >= _REACH:
         return "size"

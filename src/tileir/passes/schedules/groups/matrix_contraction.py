@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.fragments import Where, usable
-from tileir.core.ops import Aggregation, Op
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -28,15 +27,16 @@ from tileir.passes.schedules.groups.matrix_plan import (
     tallest,
     wastes,
 )
+from tileir.passes.schedules.groups.matrix_refusals import against_constraints, against_product
 from tileir.passes.schedules.groups.matrix_results import staged_bytes
-from tileir.poly.affine import total
-from tileir.schedule.nest import Nest, Segment, emit, product
+from tileir.schedule.nest import Nest, emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from tileir.core.fragments import Fragment
     from tileir.stripe.instructions import Copy
 
 
@@ -58,6 +58,7 @@ class MatrixContraction:
             thread; 0 where the device does not copy so. The first box comes later than what threads copy themselves:
             on an H200, products of 1024 x 1024 took 12.1 us instead of 10.8 with tiles of 128 x 64, but those of
             4096 x 4096 took 207 instead of 223 with tiles of 128 x 256.
+        promote: Whether sums of instructions that keep too few digits are added to others on their way.
 
     """
 
@@ -72,6 +73,7 @@ class MatrixContraction:
     rows: int = attrs.field(default=0, validator=at_least(0))
     columns: int = attrs.field(default=0, validator=at_least(0))
     boxes: int = attrs.field(default=0, validator=at_least(0))
+    promote: bool = True
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such contractions scheduled."""
@@ -116,37 +118,42 @@ class MatrixContraction:
         loop = max(loops, key=lambda i: (i.name not in constrained, i.range))
         dtypes = (found[0].use.dtype, found[1].use.dtype, total)
         fragments = [each for each in usable(self.fragments, rounded=True) if each.dtypes == dtypes]
+        if not self.promote:
+            fragments = [attrs.evolve(each, exact_depth=0) for each in fragments]
         fragments.sort(key=lambda each: wastes(loop, each.mnk[2]))
         if not fragments:
             told = dict(zip(("left", "right", "sum"), (dtype.value for dtype in dtypes), strict=True))
             return refused("TR429", **told, offered=" ".join(self.fragments))
-        repeats = product(i.range for i in segment.loops if i is not loop)
-        right = self._with_axes(found[1], loop, constrained)
-        plans = [
-            MatrixTiling(
-                self._with_axes(left, loop, constrained),
-                right,
-                loop,
-                fragments[0],
-                segment.constraints,
-                repeats,
-                above,
-                across,
-            )
-            for left, above, across in tops(nest, *found)
-        ]
         said: list[Refused] = []
-        plans = _fitting_ones((_against_constraints(nest, plan, sizes) or plan for plan in plans), said)
+        plans, others = (
+            _fitting_ones(
+                (against_constraints(nest, plan, sizes) or plan for plan in self._cut(nest, pair, loop, fragments[0])),
+                said,
+            )
+            for pair in (found, found[::-1])
+        )
         fitting: list[MatrixTiling] = []
         for fragment in fragments:
             if fitting and fragment.a.where is not Where.LOCAL:
                 break  # those that read local memory are faster wherever they fit
-            sized = (self._fitting(nest, attrs.evolve(plan, fragment=fragment)) for plan in plans)
+            either = [*plans, *others] if fragment.a.turns and not fragment.b.turns else plans
+            sized = (self._fitting(nest, attrs.evolve(plan, fragment=fragment)) for plan in either)
             fitting += _fitting_ones(sized, said)
             if fitting and fragment.a.where is not Where.LOCAL:
                 break
         best = min(fitting, key=lambda each: self._cost(nest, each), default=None)
         return strongest(said) if best is None else self._far_ahead(nest, best)
+
+    def _cut(
+        self, nest: Nest, pair: tuple[Panel, Panel], loop: stripe.Index, fragment: Fragment
+    ) -> Iterator[MatrixTiling]:
+        """Yield the ways in which rows of the left input of a pair can lie in a tile."""
+        segment, constrained = sch.the_reduction(nest), sch.constrained_indices(nest)
+        repeats = product(i.range for i in segment.loops if i is not loop)
+        right = self._with_axes(pair[1], loop, constrained)
+        for left, above, across in tops(nest, *pair):
+            one = self._with_axes(left, loop, constrained)
+            yield MatrixTiling(one, right, loop, fragment, segment.constraints, repeats, above, across)
 
     def _far_ahead(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
         """Return the plan with more copies under way where few groups do long sums: these wait for memory alone."""
@@ -184,7 +191,7 @@ class MatrixContraction:
         (unit, side, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
         local = reads_local(plan)
         for rows, columns, tall, wide in _OF_LOCAL if local else _TILES.get(plan.left.use.dtype.itemsize, _SMALL):
-            held = tall * wide * word * (2 if plan.masks else 1)
+            held = tall * wide * word * (2 if plan.has_parts else 1)
             if tall % unit or wide % side or held > _SUM_BYTES * plan.fragment.threads:
                 continue
             if self.rows not in (0, rows) or self.columns not in (0, columns):
@@ -216,7 +223,7 @@ class MatrixContraction:
         if not isinstance(found, str):
             plan = attrs.evolve(plan, boxes=found)
             half = (self.local_bytes // 2 - room) // plan.stage_bytes
-            if plan.rows * plan.columns <= _PAIRED and min(half, plan.stages) >= _OF_PAIRS:
+            if plan.rows * plan.columns <= _PAIRED and not plan.has_parts and min(half, plan.stages) >= _OF_PAIRS:
                 plan = attrs.evolve(plan, stages=min(half, plan.stages), beside=2)
         fits = plan.stages * plan.stage_bytes + room <= self.local_bytes // plan.beside
         return attrs.evolve(plan, staged=fits and room > _BARRIERS)
@@ -242,6 +249,7 @@ class MatrixContraction:
         found = None
         for size in _DEPTH_BYTES:
             depth = size // plan.left.use.dtype.itemsize
+            depth = min(depth, plan.fragment.exact_depth or depth)
             while depth > plan.fragment.mnk[2] and wastes(plan.loop, depth):
                 depth //= 2
             plan = attrs.evolve(plan, depth=depth)
@@ -314,78 +322,6 @@ _LONG: Final = 8
 
 _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
-
-
-def against_product(nest: Nest, segment: Segment) -> Refused | None:
-    """Return what keeps a reduction from being a sum of products of two loads, in one dtype, and nothing else."""
-    around = (i for other in nest.segments if other is not segment for c in other.constraints for i in c.indices)
-    if (index := min(around, default=None)) is not None:
-        return refused("TR421", index=index)
-    return _against_statements(segment) or _against_sum(segment) or _against_operands(segment)
-
-
-def _against_statements(segment: Segment) -> Refused | None:
-    """Return which statement of a reduction is not one of two loads, conversions of them, a product and a store."""
-    counts = {stripe.Load: 0, stripe.Store: 0, stripe.Intrinsic: 0}
-    for statement in segment.statements:
-        if isinstance(statement, stripe.Intrinsic) and statement.op is not Op.MUL:
-            return refused("TR422", statement=statement.op.value, defines=statement.into)
-        if type(statement) in counts:
-            counts[type(statement)] += 1
-        elif not isinstance(statement, stripe.Convert):
-            return refused("TR422", statement=type(statement).__name__.lower())
-    loads, stores, products = counts.values()
-    if (loads, stores, products) != (2, 1, 1):
-        return refused("TR423", loads=loads, products=products, stores=stores)
-    return None
-
-
-def _against_sum(segment: Segment) -> Refused | None:
-    """Return why a reduction does not add its products up."""
-    (store,) = (s for s in segment.statements if isinstance(s, stripe.Store))
-    (multiplied,) = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
-    if store.source != multiplied.into:
-        return refused("TR426", stored=store.source)
-    into = segment.use(store.into)
-    if into.aggregation is not Aggregation.SUM:
-        return refused("TR427", aggregation="none" if into.aggregation is None else into.aggregation.value)
-    writes = [use for use in segment.uses if use.direction.writes]
-    return None if len(writes) == 1 else refused("TR423", outputs=len(writes))
-
-
-def _against_operands(segment: Segment) -> Refused | None:
-    """Return which operand of the product is no load, nor one that is converted to the dtype of the sum."""
-    (multiplied,) = (s for s in segment.statements if isinstance(s, stripe.Intrinsic))
-    (total,) = (use.dtype for use in segment.uses if use.direction.writes)
-    converts = {s.into: s for s in segment.statements if isinstance(s, stripe.Convert)}
-    computed = {**{name: convert.dtype for name, convert in converts.items()}, multiplied.into: multiplied.dtype}
-    for scalar, dtype in computed.items():
-        if dtype is not total:
-            return refused("TR425", scalar=scalar, dtype=dtype.value, sum=total.value)
-    loads = {s.into for s in segment.statements if isinstance(s, stripe.Load)}
-    sources = {converts[name].input if name in converts else name for name in multiplied.inputs}
-    return None if sources == loads else refused("TR424", operands=" ".join(multiplied.inputs))
-
-
-def _against_constraints(nest: Nest, plan: MatrixTiling, sizes: Mapping[str, int]) -> Refused | None:
-    """Return which index of a constraint keeps tiles from being copied without it, or steps from being added at once.
-
-    A tile is copied under the constraints that speak of its own elements; under other ones all of it has to be inside
-    of its tensor, wherever they hold.
-    """
-    ranges = {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)}
-    for mask in plan.masks:
-        if plan.loop.name in mask.indices:
-            return refused("TR421", index=plan.loop.name)
-    for panel in (plan.left, plan.right):
-        if len(plan.tests(panel)) == len(plan.constraints):
-            continue
-        use = panel.use
-        steps = zip(use.access, use.strides, strict=True)
-        low, high = total(affine * stride for affine, stride in steps).bounds(ranges)
-        if low < 0 or high >= sizes.get(use.root, 0):
-            return refused("TR421", index=panel.index.name)
-    return None
 
 
 def _fitting_ones(plans: Iterable[MatrixTiling | Refused], said: list[Refused]) -> list[MatrixTiling]:

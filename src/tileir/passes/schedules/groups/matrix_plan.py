@@ -106,6 +106,16 @@ class MatrixTiling:
         return () if zeros.issuperset(cut) else cut
 
     @property
+    def promotes(self) -> bool:
+        """Whether what a step adds up is added to sums of all digits, as the instruction's own keep too few of them."""
+        return 0 < self.fragment.exact_depth < self.repeats * self.loop.range
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether threads hold sums of some steps beside those of all."""
+        return self.promotes or bool(self.masks)
+
+    @property
     def repairs(self) -> bool:
         """Whether zeros stand for factors that constraints leave out of some outputs of a tile.
 
@@ -144,6 +154,22 @@ def cut_rows(run: Run, bit: int) -> tuple[Run, ...]:
     return run.cut_at((run.start + bit - run.bit,)) if run.axis == "m" else (run,)
 
 
+def runs_of(runs: Iterable[Run], plan: MatrixTiling) -> list[Run]:
+    """Return runs of a layout, the highest first, cut where rows of a fragment go on along the index above."""
+    bit = plan.across.bit_length() - 1
+    return [part for run in reversed(tuple(runs)) for part in reversed(cut_rows(run, bit))]
+
+
+def is_above(run: Run, plan: MatrixTiling) -> bool:
+    """Return whether a run numbers places along the index above."""
+    return run.axis == "m" and 1 << run.bit >= plan.across
+
+
+def are_neighbours(run: Run) -> bool:
+    """Return whether a run of an element's number counts neighbours of a row."""
+    return run.start == run.bit == 0 and run.axis == "n"
+
+
 def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
     """Return how many elements of a row of ``width`` lie side by side in local memory.
 
@@ -153,13 +179,13 @@ def piece_of(panel: Panel, fragment: Fragment, width: int) -> int:
     return min(width, line) if fragment.a.where is Where.LOCAL and not panel.along_loop else width
 
 
-def swizzle_of(panel: Panel, width: int) -> tuple[int, int]:
+def swizzle_of(panel: Panel, fragment: Fragment, width: int) -> tuple[int, int]:
     """Return shift and mask for a tile of an input with rows of ``width`` elements, a power of two.
 
     An instruction reads a piece of each of eight rows; of f32 by columns four rows of eight elements.
     """
     dtype, size = panel.use.dtype, panel.use.dtype.itemsize
-    if dtype is DType.F32 and not panel.along_loop:
+    if dtype is DType.F32 and not panel.along_loop and fragment.a.where is not Where.LOCAL:
         rows, across = _BANKS
         pieces = max(1, min(rows, width // across))  # of a narrow tile several rows lie in one line of banks
         return max(width, rows * across).bit_length() - across.bit_length(), (pieces - 1) * across
@@ -187,9 +213,11 @@ def is_readable(plan: MatrixTiling) -> bool:
         width = plan.depth if panel.along_loop else extent
         if width & width - 1:
             return False
-        shift, mask = swizzle_of(panel, piece_of(panel, fragment, width))
-        turned = panel.along_loop or operand.transposable
-        if not turned or Swizzle(shift, mask * operand.dtype.itemsize) not in operand.swizzles:
+        shift, mask = swizzle_of(panel, fragment, piece_of(panel, fragment, width))
+        if (
+            not (panel.along_loop or operand.turns)
+            or Swizzle(shift, mask * operand.dtype.itemsize) not in operand.swizzles
+        ):
             return False
     return True
 
