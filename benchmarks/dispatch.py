@@ -2,8 +2,9 @@
 
     python benchmarks/dispatch.py [--json] [DEVICE ...]
 
-Without devices: each one of the back ends llvm and opencl that is there. Times are microseconds, the least of several
-rounds, since everything else that the machine does only adds.
+Without devices: each one of the back ends llvm, opencl and cuda that is there. Times are microseconds, the least of
+several rounds, since everything else that the machine does only adds. Calls on arrays of a card return before they are
+done: rounds are short, so that its queue is never full, and the end of each is waited for outside of the time.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ LAYERS = 50
 ROUNDS = 7
 
 
-def microseconds(call: Callable[[], object], calls: int) -> float:
-    """Return the time of one call."""
+def microseconds(call: Callable[[], object], calls: int, end: Callable[[], object] = lambda: None) -> float:
+    """Return the time of one call; ``end`` waits for what they have begun."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.perf_counter()
         for _ in range(calls):
             call()
         best = min(best, time.perf_counter() - start)
+        end()
     return 1e6 * best / calls
 
 
@@ -64,7 +66,49 @@ def measure(device: str) -> dict[str, float]:
     }
     if device.startswith("opencl"):
         figures["the driver's own call"] = bare_opencl(device, x, y, z)
+    return figures | measure_there(device, x, y)
+
+
+def measure_there(device: str, x: Any, y: Any) -> dict[str, float]:
+    """Return the figures of calls on arrays of the device, and of a step whose state is there."""
+    a, b, room = (tileir.to_device(array, device) for array in (x, y, x))
+    square = tileir.to_device(np.eye(4, dtype=np.float32), device)
+    add, many = tileir.jit(ADD, device), tileir.jit(chain(LAYERS), device)
+    step = tileir.stepper("function (W, X) -> (V) { V = W + X; }", {"W": "V"}, {"W": a}, device)
+    latest: list[Any] = [add(a, b)]
+    calls: dict[str, Callable[[], object]] = {
+        "device arrays": lambda: latest.__setitem__(0, add(a, b)),
+        "device arrays with out": lambda: latest.__setitem__(0, add(a, b, out=room)),
+        "device arrays, submit": lambda: latest.__setitem__(0, add.submit(a, b)),
+        "device arrays, 50 layers": lambda: latest.__setitem__(0, many(square, square)),
+        "step": lambda: latest.__setitem__(0, step(b)),
+    }
+    if device.startswith("cuda"):
+        calls |= calls_of_torch(add)
+
+    def end() -> None:
+        add.submit(a, b).wait()
+
+    figures = {}
+    for name, call in calls.items():
+        for _ in range(5):
+            call()
+        figures[name] = microseconds(call, 100, end)
     return figures
+
+
+def calls_of_torch(add: Any) -> dict[str, Callable[[], object]]:
+    """Return calls on tensors of PyTorch, and its own addition; none without PyTorch."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    one, other, room = (torch.rand(64, device="cuda") for _ in range(3))
+    return {
+        "tensors of PyTorch": lambda: add(one, other),
+        "tensors of PyTorch with out": lambda: add(one, other, out=room),
+        "PyTorch's own addition": lambda: torch.add(one, other),
+    }
 
 
 def bare_opencl(device: str, x: Any, y: Any, z: Any) -> float:
@@ -97,7 +141,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     results: dict[str, dict[str, float]] = {}
-    for device in arguments.devices or ("llvm", "opencl"):
+    for device in arguments.devices or ("llvm", "opencl", "cuda"):
         try:
             results[device] = measure(device)
         except BackendError as error:
@@ -108,10 +152,10 @@ def main() -> None:
         print(json.dumps(results, indent=2))
         return
     names = list(dict.fromkeys(name for figures in results.values() for name in figures))
-    print(f"{'':26}" + "".join(f"{device:>12}" for device in results))
+    print(f"{'':28}" + "".join(f"{device:>12}" for device in results))
     for name in names:
         cells = (f"{figures[name]:12.2f}" if name in figures else " " * 12 for figures in results.values())
-        print(f"{name:26}" + "".join(cells))
+        print(f"{name:28}" + "".join(cells))
 
 
 if __name__ == "__main__":

@@ -79,9 +79,9 @@ def test_settling_waits_for_what_shares_arrays() -> None:
 def test_a_call_that_failed_is_told_when_its_result_is_needed() -> None:
     calls, room = Calls(), np.zeros(8)
     event, _ = waits(calls, [], [room])
-    pending = tuple(calls._pending)
+    pending = tuple(calls.pending)
     event.fail(ValueError("broken"))
-    calls._pending = list(pending)
+    calls.pending = list(pending)
     calls.wait()
     calls.settle([], [room])
     with pytest.raises(ValueError, match="broken"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
-from tileir.runtime.arrays import address_of
+from tileir.runtime.arrays import addresses_of
 from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Repetition
 from tileir.semtree.launches import counted_turns, turns_while
@@ -206,6 +206,16 @@ class LLVMSequence:
     _pack: Callable[..., bytes]
     _run: Callable[[int, int, bytes, int], object]
     _held: object
+    _count: int = attrs.field(init=False)
+    _is_one_call: bool = attrs.field(init=False)
+
+    @_count.default
+    def _entries_of_first_stretch(self) -> int:
+        return self._stretches[0].count if self._stretches and isinstance(self._stretches[0], _Stretch) else 0
+
+    @_is_one_call.default
+    def _runs_on_the_calling_thread(self) -> bool:
+        return len(self._stretches) == 1 and _is_plain(self._stretches[0]) and not self._scratch_bytes
 
     @classmethod
     def of(cls, executor: LLVMExecutor, works: Sequence[Work]) -> LLVMSequence:
@@ -244,7 +254,7 @@ class LLVMSequence:
             CancelledError: Nobody wants the results any more, which loops notice.
 
         """
-        addresses = [address_of(array) for array in arrays]
+        addresses = addresses_of(arrays)
         for address, mask in zip(addresses, self._masks, strict=False):
             if address & mask:
                 return False
@@ -258,6 +268,9 @@ class LLVMSequence:
             for position, number in self._slots:
                 places[position] = addresses[number]
             arguments = self._pack(*places)
+        if self._is_one_call:
+            self._run(self._entries, self._count, arguments, 0)
+            return True
         if not self._scratch_bytes:
             self._run_all(self._stretches, arguments, 0)
             return True

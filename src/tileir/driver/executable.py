@@ -12,13 +12,14 @@ from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call, shortened
-from tileir.driver.arguments import bind, check_options, device_meant, memory_checked, out_of_memory, passed_values
+from tileir.driver.arguments import bind, check_options, device_meant, memory_checked, passed_values
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
-from tileir.driver.pending import PendingCall, R_co, called
+from tileir.driver.pending import PendingCall, R_co
 from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
+from tileir.driver.usual_calls import UsualCalls
 from tileir.runtime.arrays import Array, check_inputs
 from tileir.runtime.context import Context, default_context, owner_of
 from tileir.runtime.devices.home import Home
@@ -152,7 +153,7 @@ class Executable(Generic[R_co]):
             ArgumentError: A value does not fit, or there is not enough memory; nothing was written.
         """
         try:
-            fast: R_co | None = None if named else self.call_as_they_are(arrays, out)
+            fast: R_co | None = None if named or self.usual is None else self.usual.call(arrays, out)
             if fast is not None:
                 return fast
             results = self._run(bind(self.inputs, arrays, named), out)
@@ -160,35 +161,10 @@ class Executable(Generic[R_co]):
             raise shortened(error)  # noqa: B904  it is the same error
         return cast("R_co", results[0] if len(results) == 1 else results)
 
-    def call_as_they_are(self, arrays: Sequence[Any], out: Any) -> Any:
-        """Do what a call does with arrays that need neither a conversion nor waiting, the usual and fast way.
-
-        Returns:
-            The results; None, with nothing done, for all other arrays.
-        """
-        plan = self._plan
-        if self._takes_numbers or plan.resources.calls:
-            return None
-        if not plan.accepts(arrays):
-            return self._call_there(arrays, out)
-        if out is not None and not plan.fills(out, arrays):
-            return None
-        try:
-            results = plan.fresh_outputs() if out is None else (out,)
-            plan.run(arrays, results)
-        except MemoryError as error:
-            raise out_of_memory(error) from error
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def _call_there(self, arrays: Sequence[Any], out: Any) -> Any:
-        """Do the same with arrays of the device, all of them."""
-        if not arrays or not hasattr(arrays[0], "await_call"):
-            return None
-        from tileir.driver.operands import call_as_they_are  # it loads arrays of devices
-
-        with memory_checked():
-            results = call_as_they_are(self._plan, self.home, arrays, out)
-        return results[0] if results is not None and len(results) == 1 else results
+    @cached_property
+    def usual(self) -> UsualCalls | None:
+        """What makes calls with arrays as they are; None where numbers have to be converted."""
+        return None if self._takes_numbers else UsualCalls(self._plan, self.home)
 
     @property
     def closed(self) -> bool:
@@ -226,10 +202,10 @@ class Executable(Generic[R_co]):
         """
         plan = self._plan
         calls = plan.resources.calls
-        if self._submits_by_calling and out is None and not (named or after):
-            at_once = called(self.call_as_they_are, arrays)
-            if at_once is not None:
-                return at_once
+        if self.usual is not None and out is None and not (named or after):
+            started = self.usual.submit(arrays)
+            if started is not None:
+                return started
         if out is None and not named and not self._takes_numbers and plan.accepts(arrays):
             with memory_checked():
                 results = plan.fresh_outputs()
@@ -246,11 +222,6 @@ class Executable(Generic[R_co]):
     def takes(self, arrays: Sequence[Any]) -> bool:
         """Return whether arrays of the host can be used as they are."""
         return not self._takes_numbers and self._plan.accepts(arrays)
-
-    @cached_property
-    def _submits_by_calling(self) -> bool:
-        """Whether a call is made at once: it is short, and the device works on memory of the host."""
-        return self._plan.ends_at_once and (not self._plan.resources.asynchronous or self.home.works_in_place)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""

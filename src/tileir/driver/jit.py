@@ -52,15 +52,18 @@ class _Latest:
 
     def call(self, arrays: tuple[Any, ...], out: Any, context: Context, options: Options | None) -> Any:
         """Return the results of the executable if it is still the one for these arrays, else None."""
-        executable = self._current(context, options)
-        return None if executable is None else executable.call_as_they_are(arrays, out)
+        executable = self.current(context, options)
+        return None if executable is None or executable.usual is None else executable.usual.call(arrays, out)
 
     def submitted(self, arrays: tuple[Any, ...], context: Context, options: Options | None) -> PendingCall | None:
         """Submit a call likewise."""
-        executable = self._current(context, options)
-        return executable.submit(*arrays) if executable is not None and executable.takes(arrays) else None
+        executable = self.current(context, options)
+        if executable is None or executable.usual is None:
+            return None
+        started = executable.usual.submit(arrays)
+        return executable.submit(*arrays) if started is None and executable.takes(arrays) else started
 
-    def _current(self, context: Context, options: Options | None) -> Executable | None:
+    def current(self, context: Context, options: Options | None) -> Executable | None:
         """Return the executable, unless it is gone or something else would be compiled now."""
         executable = self.executable()
         if executable is None or executable.closed or self.device_id != context.device_id:
@@ -146,6 +149,10 @@ class Jit(Generic[R_co]):
             started: PendingCall[R_co] | None = self._latest[0].submitted(arrays, self._context, self.options)
             if started is not None:
                 return started
+        if self._latest_there and arrays and type(arrays[0]) is not np.ndarray and out is None and not (named or after):
+            started = self._latest_there[0].submitted(arrays, self._context, self.options)
+            if started is not None:
+                return started
         values = self._resident(bind(self._names, arrays, named))
         pending: PendingCall[R_co] = self._specialised(values).submit(*values, out=out, after=after)
         return pending
@@ -163,6 +170,12 @@ class Jit(Generic[R_co]):
             return True
         types = types_of(self.function, arrays)
         return is_stored(self.function, types, context, self.device, self.options, self.target)
+
+    def would_call(self, executable: Executable) -> bool:
+        """Return whether it is one that was called the latest, and that would be called again for such arrays."""
+        return any(
+            latest.current(self._context, self.options) is executable for latest in (*self._latest, *self._latest_there)
+        )
 
     def _key(self, values: Sequence[Any]) -> Hashable:
         """Return what the context keeps the executable for such values under."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tileir.runtime.context import Context
     from tileir.runtime.devices.home import Home
     from tileir.runtime.interface import Event
+    from tileir.runtime.offers import StreamingExecutor
     from tileir.runtime.plans.plan import Plan
 
 
@@ -224,6 +225,7 @@ def _are_there(arrays: Sequence[Any], formats: Sequence[Format], home: Home) -> 
             or array.shape != shape
             or array.device is not home.device
             or array.awaited() is not None
+            or (home.streams and array.home.executor is not home.executor)
         ):
             return False
     return True
@@ -281,7 +283,7 @@ def _joined(
     if overlapping:
         raise ArgumentError(overlapping)
     ended = (end for event in _awaited(writes) for end in ended_in_queue(event))  # what is overwritten may be wrong
-    after: list[Event] = [*_awaited(reads), *ended]
+    after: list[Event] = [*_awaited(reads), *ended, *_behind_others([*reads, *writes], home)]
     copied = any(isinstance(value, np.ndarray) and value is not one for value, one in zip(reads, given, strict=True))
     inputs: list[Any] = []
     places: list[Footprint] = []
@@ -352,6 +354,18 @@ def _awaited(arrays: Sequence[Array | DeviceArray]) -> Iterator[Event]:
         event = None if isinstance(array, np.ndarray) else array.awaited()
         if event is not None:
             yield event
+
+
+def _behind_others(arrays: Sequence[Array | DeviceArray], home: Home) -> Iterator[Event]:
+    """Have the stream of a device follow those in which others of ours work on arrays; yield what has to be waited for.
+
+    Calls that are not submitted are in the queue of the executor whose arrays they use, and nothing else tells of them.
+    """
+    others = {id(a.home.executor): a.home for a in arrays if isinstance(a, DeviceArray)}
+    for other in others.values():
+        if other.executor is not home.executor and other.streams and home.streams:
+            executor, theirs = cast("StreamingExecutor", home.executor), cast("StreamingExecutor", other.executor)
+            yield from executor.follow(theirs.dlpack_stream)
 
 
 def _copy(operand: Any, home: Home) -> Any:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    from tileir.runtime.offers import KnownEvent
+
     R_co = TypeVar("R_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
@@ -30,7 +32,7 @@ class PendingCall(Generic[R_co]):
     In a coroutine ``await`` gives the results, without a thread that waits.
     """
 
-    _event: PendingEvent
+    _event: KnownEvent
     _results: tuple[Any, ...] = attrs.field(repr=False)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, cast
 
 import attrs
@@ -81,6 +81,17 @@ class Stepper(Generic[R_co]):
     _jit: Jit = attrs.field(repr=False)
     _buffers: _Buffers = attrs.field(repr=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
+    _names: tuple[str, ...] = attrs.field(init=False, repr=False)
+    _updated: tuple[str | None, ...] = attrs.field(init=False, repr=False)
+
+    @_names.default
+    def _all_inputs(self) -> tuple[str, ...]:
+        return input_names(self._jit.function)
+
+    @_updated.default
+    def _state_of_results(self) -> tuple[str | None, ...]:
+        states = {result: name for name, result in self.updates.items()}
+        return tuple(states.get(result) for result in output_names(self._jit.function))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function and a copy of the state."""
@@ -98,23 +109,48 @@ class Stepper(Generic[R_co]):
                 stays as it was.
 
         """
-        given = bind(self.inputs, arrays, named)
+        results = None if named else self._stepped_again(arrays)
+        if results is None:
+            results = self._stepped(bind(self.inputs, arrays, named))
+        if len(results) <= 1:
+            return cast("R_co", results[0] if results else None)
+        return cast("R_co", tuple(results))
+
+    def _stepped_again(self, arrays: Sequence[Any]) -> list[Any] | None:
+        """Make a step by what made the one before; None, with nothing done, for arrays that need more than that."""
+        with self._lock, memory_checked():
+            buffers = self._buffers
+            executable, front, back = buffers.executable, buffers.front, buffers.back
+            if executable is None or executable.usual is None or len(arrays) != len(self.inputs):
+                return None
+            stays = buffers.resident or any(type(array) is not np.ndarray for array in arrays)
+            if not stays and self.outputs and any(type(array) is not np.ndarray for array in front.values()):
+                return None
+            if not self._jit.would_call(executable):
+                return None
+            values = {**dict(zip(self.inputs, arrays, strict=True)), **front}
+            into = [None if name is None else back[name] for name in self._updated]
+            results = executable.usual.step([values[name] for name in self._names], into)
+            if results is not None:
+                buffers.front, buffers.back = back, front
+            return results
+
+    def _stepped(self, given: Sequence[Any]) -> list[Any]:
+        """Make a step on any arrays."""
         values = {name: self._array_or_number(name, value) for name, value in zip(self.inputs, given, strict=True)}
         stays = any(map(_is_resident, values.values())) or self._buffers.resident
         with self._lock:
             buffers = self._buffers
             values |= buffers.front
-            executable = self._jit.specialise(*(values[name] for name in input_names(self._jit.function)))
+            executable = self._jit.specialise(*(values[name] for name in self._names))
             self._check(executable)
             values |= buffers.front  # which may have moved
-            given = [values[name] for name in input_names(self._jit.function)]
+            given = [values[name] for name in self._names]
             updated = {result: buffers.back[name] for name, result in self.updates.items()}
             on_device = stays or not all(type(array) is np.ndarray for array in buffers.front.values())
             results = executable.run_into(given, updated, stays=stays if on_device else None)
             buffers.front, buffers.back = buffers.back, buffers.front
-        if len(results) <= 1:
-            return cast("R_co", results[0] if results else None)
-        return cast("R_co", tuple(results))
+        return results
 
     @property
     def state(self) -> dict[str, Any]:

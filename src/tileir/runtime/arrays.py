@@ -79,6 +79,14 @@ def address_of(array: Array) -> int:
         return int(array.ctypes.data)
 
 
+def addresses_of(arrays: Sequence[Array]) -> list[int]:
+    """Return where the memory of each array starts."""
+    try:
+        return [_addressof(_seen_as_bytes(array)) for array in arrays]
+    except (TypeError, ValueError):
+        return [address_of(array) for array in arrays]
+
+
 def to_array(name: str, value: object, *, writable: bool = False) -> Array:
     """Return ``value`` as a NumPy array of native byte order, without a copy where that is possible.
 

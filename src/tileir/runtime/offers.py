@@ -23,6 +23,8 @@ from tileir.runtime.interface import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tileir.runtime.events import Failure
+
 
 @runtime_checkable
 class AsynchronousExecutor(Protocol):
@@ -122,6 +124,83 @@ class StreamingExecutor(SharingExecutor, Protocol):
 
 
 @runtime_checkable
+class NotifyingEvent(Protocol):
+    """An event that tells when it is done, so that others wait for it without a thread."""
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, from any thread, when the event has completed or failed."""
+        ...
+
+
+class AddressedBuffer(Buffer, Protocol):
+    """A buffer of a :class:`QueueingExecutor`.
+
+    Attributes:
+        address: Where it starts.
+        shared: Whether somebody else may use its memory: then calls wait until they are done with it, as nobody knows
+            what is in streams of others.
+
+    """
+
+    address: int
+    shared: bool
+
+
+class KnownEvent(NotifyingEvent, Event, Protocol):
+    """An event that tells what it failed with, once that is known: of the host, or of a queue of a device."""
+
+    @property
+    def failure(self) -> Failure | None:
+        """What it failed with; None before, and where it completed."""
+        ...
+
+
+class Queue(Protocol):
+    """Kernels with their buffers, of which some are given at each launch by their addresses."""
+
+    def launch(self, addresses: Sequence[int], stream: int | None = None) -> KnownEvent:
+        """Put all kernels into the queue of the device, and return an event that completes when they are done.
+
+        Args:
+            addresses: Where the memory is that numbers stand for.
+            stream: One of others, which the kernels follow, and which then follows them; None for none.
+
+        """
+        ...
+
+
+@runtime_checkable
+class QueueingExecutor(StreamingExecutor, Protocol):
+    """An executor all of whose work is done in the order in which it was handed over.
+
+    Calls on memory that only tileir uses return at once with it, and results are known by their events. Its buffers are
+    :class:`AddressedBuffer` s, and what :meth:`Executor.allocate` gives may still be in use by work before.
+
+    Attributes:
+        queues: Whether :meth:`queue` pays: not where each piece of work is measured.
+
+    """
+
+    queues: bool
+
+    def queue(self, works: Sequence[tuple[Any, Sequence[Any]]], count: int) -> Queue:
+        """Ready launches, each a kernel and its arguments: buffers, or one of ``count`` numbers for memory to come."""
+        ...
+
+    def allocator(self, nbytes: int) -> Callable[[], Any]:
+        """Return what does what :meth:`Executor.allocate` does for so many bytes, again and again."""
+        ...
+
+    def handed_over(self) -> Sequence[Event]:
+        """Return events that complete when all is done that is in the queue by now; none where nothing is."""
+        ...
+
+    def follows(self, event: Event) -> bool:
+        """Return whether an event is of this queue, and did not fail, so that what comes now follows it in any case."""
+        ...
+
+
+@runtime_checkable
 class StagingExecutor(Protocol):
     """An executor with memory of the host that its device copies from and to faster than others, as page-locked is."""
 
@@ -147,15 +226,6 @@ class AlignedBuffer(Buffer, Protocol):
     alignment: int
 
 
-@runtime_checkable
-class NotifyingEvent(Protocol):
-    """An event that tells when it is done, so that others wait for it without a thread."""
-
-    def then(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, from any thread, when the event has completed or failed."""
-        ...
-
-
 EXECUTOR_OFFERS: Final = (
     AsynchronousExecutor,
     PartingExecutor,
@@ -165,6 +235,7 @@ EXECUTOR_OFFERS: Final = (
     BatchingExecutor,
     SharingExecutor,
     StreamingExecutor,
+    QueueingExecutor,
     StagingExecutor,
 )
 """What executors may offer."""

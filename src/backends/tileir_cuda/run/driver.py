@@ -88,6 +88,14 @@ def fail(what: str, status: Any) -> NoReturn:
     raise fault(what, status)
 
 
+def status_of(number: int) -> Any:
+    """Return the status of the driver that a number stands for, as far as it is known."""
+    try:
+        return _RESULT(number)
+    except ValueError:
+        return _RESULT.CUDA_ERROR_UNKNOWN
+
+
 def fault(what: str, status: Any) -> BackendError:
     """Return the error of a status; see :func:`checked`."""
     name = f"{_RESULT(status).name}, {int(status)}"
@@ -167,12 +175,22 @@ def enter(number: int) -> None:
     use_driver()
     context = _process.contexts.get(number)
     if context is None:
-        with _process.lock:
-            if number not in _process.contexts:
-                device = checked("a card", driver.cuDeviceGet(number))
-                _process.contexts[number] = checked("opening a card", driver.cuDevicePrimaryCtxRetain(device))
-            context = _process.contexts[number]
+        context = _opened(number)
     checked("entering the context of a card", driver.cuCtxSetCurrent(context))
+
+
+def context_of(number: int) -> int:
+    """Return the primary context of a card as a number; the errors are those of :func:`enter`."""
+    enter(number)
+    return int(_process.contexts[number])
+
+
+def _opened(number: int) -> Any:
+    with _process.lock:
+        if number not in _process.contexts:
+            device = checked("a card", driver.cuDeviceGet(number))
+            _process.contexts[number] = checked("opening a card", driver.cuDevicePrimaryCtxRetain(device))
+        return _process.contexts[number]
 
 
 def _card(number: int) -> Card:

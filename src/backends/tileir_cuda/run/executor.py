@@ -20,10 +20,11 @@ from tileir_cuda.devices import DLPACK_KIND
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked, place_of
-from tileir_cuda.run.stream import Stream
+from tileir_cuda.run.queue import CudaQueue
+from tileir_cuda.run.stream import CudaEvent, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tileir.runtime.interface import DeviceInfo, Event, Options
     from tileir_cuda.library import CudaLibrary
@@ -157,14 +158,12 @@ class CudaExecutor:
 
     def lend(self, buffer: CudaBuffer) -> int:
         """Do the same, and never give this memory to anybody else: only the driver knows when others are done."""
-        if not isinstance(buffer, AdoptedCudaBuffer):
-            self.pool.lend(buffer.address)
-        return buffer.address
+        return buffer.lend()
 
     def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> CudaBuffer:  # noqa: ARG002
         """Return a buffer over memory of somebody else on this card."""
         self.check_open()
-        return AdoptedCudaBuffer(address, nbytes, self.stream, owner)
+        return AdoptedCudaBuffer(address, nbytes, self.stream, owner, shared=True)
 
     def follow(self, stream: int) -> tuple[Event, ...]:
         """Make this stream wait for what is in another one by now, so that nobody has to wait here."""
@@ -244,6 +243,37 @@ class CudaExecutor:
             stream.drain()  # the caller's arrays are free again
             raise
         event.wait()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or belongs to the parent of this process."""
+        return self._closed or inherited()
+
+    @property
+    def queues(self) -> bool:
+        """Whether programs on memory of the card are handed over without an event of their own."""
+        return not self.stream.measures
+
+    def queue(self, works: Sequence[tuple[CudaKernel, Sequence[CudaBuffer | int]]], count: int) -> CudaQueue:
+        """Return launches as one call, for ``count`` arrays whose numbers stand for them.
+
+        Raises:
+            BackendError: TIL808, the driver refuses; TIL809, the process was forked.
+
+        """
+        return CudaQueue.of(self, works, count)
+
+    def allocator(self, nbytes: int) -> Callable[[], CudaBuffer]:
+        """Return what allocates so many bytes again and again; the errors are those of :meth:`allocate`."""
+        return self.pool.taker(memory_size(nbytes))
+
+    def handed_over(self) -> Sequence[Event]:
+        """Return what completes when all that is in the stream by now is done."""
+        return self.stream.unfinished()
+
+    def follows(self, event: Event) -> bool:
+        """Return whether what is handed over from now on follows an event in any case, which did not fail."""
+        return isinstance(event, CudaEvent) and event.stream is self.stream and not event.failed
 
     def close(self) -> None:
         """Wait for all work and give memory back; in a forked child both are the parent's affair."""

@@ -33,6 +33,8 @@ class CudaKernel:
 
     Attributes:
         kernel: What was compiled.
+        shape: Blocks and threads along each axis, and the bytes of shared memory that the launch asks for.
+        maps: The tensor maps that it takes behind the arrays.
 
     """
 
@@ -41,8 +43,8 @@ class CudaKernel:
     _module: object = attrs.field(repr=False)
     _function: Any = attrs.field(repr=False)
     _sizes: tuple[int, ...] = attrs.field(repr=False)
-    _shape: tuple[int, ...] = attrs.field(repr=False)
-    _maps: Maps | None = attrs.field(repr=False)
+    shape: tuple[int, ...] = attrs.field(repr=False)
+    maps: Maps | None = attrs.field(repr=False)
 
     @classmethod
     def of(cls, executor: CudaExecutor, kernel: KernelFunction, module: Any, index: int) -> CudaKernel:
@@ -72,6 +74,11 @@ class CudaKernel:
         maps = Maps.of(kernel) if has_maps(kernel, architecture_of(executor.device)) else None
         return cls(kernel, executor, module, function, sizes, shape, maps)
 
+    @property
+    def function(self) -> int:
+        """The driver's function as a number."""
+        return int(self._function)
+
     def run(self, buffers: Sequence[CudaBuffer], after: Sequence[Event] = ()) -> Event:
         """Launch once all of ``after`` have completed.
 
@@ -94,12 +101,12 @@ class CudaKernel:
         addresses = (c_uint64 * max(1, len(held)))(*(buffer.address for buffer in held))
         first = addressof(addresses)
         places = list(range(first, first + 8 * len(held), 8))
-        maps = () if self._maps is None else self._maps.at([buffer.address for buffer in held])
+        maps = () if self.maps is None else self.maps.at([buffer.address for buffer in held])
         places.extend(map(addressof, maps))
         pointers = (c_void_p * max(1, len(places)))(*places)
         first_pointer = addressof(pointers)
         kept = (self, held, addresses, pointers, maps)
-        return BoundCudaKernel(self.kernel, self._function, self._shape, self._executor.stream, kept, first_pointer)
+        return BoundCudaKernel(self.kernel, self._function, self.shape, self._executor.stream, kept, first_pointer)
 
     def _check(self, buffers: tuple[object, ...]) -> None:
         ours = [buffer for buffer in buffers if isinstance(buffer, CudaBuffer)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import weakref
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.run.driver import checked, enter, inherited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tileir.runtime.interface import Event
     from tileir_cuda.run.stream import Stream
@@ -43,6 +44,7 @@ class CudaBuffer:
         address: Where it starts.
         nbytes: Its size in bytes.
         stream: The stream in which it is copied.
+        shared: Whether somebody else may use the memory, in streams of their own.
 
     """
 
@@ -50,6 +52,7 @@ class CudaBuffer:
     nbytes: int
     stream: Stream = attrs.field(repr=False)
     _owner: object = attrs.field(default=None, repr=False)
+    shared: bool = attrs.field(default=False, repr=False)
 
     def host(self) -> Bytes | None:
         """Return None: the host does not see the memory."""
@@ -82,7 +85,27 @@ class CudaBuffer:
 
     def part(self, offset: int, nbytes: int) -> CudaBuffer:
         """Return a buffer over a part, which keeps this one alive."""
-        return CudaBuffer(self.address + offset, nbytes, self.stream, self)
+        return CudaBuffer(self.address + offset, nbytes, self.stream, self, self.shared)
+
+    def lend(self) -> int:
+        """Note that others use the memory, and return where it is."""
+        self.shared = True
+        if isinstance(self._owner, CudaBuffer):
+            self._owner.lend()
+        return self.address
+
+
+@attrs.define(eq=False)
+class PooledCudaBuffer(CudaBuffer):
+    """Memory that goes back to its pool, by a method of its own: a finalizer takes longer than a launch."""
+
+    pool: Pool | None = attrs.field(default=None, repr=False)
+    size: int = attrs.field(default=0, repr=False)
+
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Give the memory back; when Python ends, the driver does that."""
+        if self.pool is not None and not ends():
+            self.pool.give(self.address, self.size, shared=self.shared)
 
 
 @attrs.define(eq=False)
@@ -100,18 +123,14 @@ class Pool:
     """Allocates memory of one card, and keeps what comes back, within a bound.
 
     A piece that comes back may still be used by work that is in the stream: whoever gets it next puts work behind that.
+    The list of a size stays the same, as who takes that size often keeps it.
     """
 
     stream: Stream
     device_bytes: int
     spare_bytes: int = attrs.field(default=0, init=False)
     _spare: dict[int, list[int]] = attrs.field(factory=dict, init=False)
-    _lent: set[int] = attrs.field(factory=set, init=False)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
-
-    def lend(self, address: int) -> None:
-        """Note that others use memory, maybe in work that outlives it: it is freed then, which waits for the card."""
-        self._lent.add(address)
 
     def take(self, nbytes: int) -> CudaBuffer:
         """Return memory of at least ``nbytes`` bytes, with undefined content.
@@ -120,41 +139,44 @@ class Pool:
             BackendError: TIL708, there is not enough.
 
         """
-        size = rounded(nbytes)
-        address = self._kept(size) or self._allocated(size, nbytes)
-        buffer = CudaBuffer(address, nbytes, self.stream)
-        weakref.finalize(buffer, self.give, address, size).atexit = False
-        return buffer
+        return self.taker(nbytes)()
 
-    def give(self, address: int, size: int) -> None:
-        """Take memory back that nobody refers to any more."""
-        if inherited():
-            return
+    def taker(self, nbytes: int) -> Callable[[], CudaBuffer]:
+        """Return what does the same again and again."""
+        size, stream = rounded(nbytes), self.stream
+        spare = self._spare.setdefault(size, [])
+
+        def take() -> CudaBuffer:
+            with self._lock:
+                address = spare.pop() if spare else 0
+                self.spare_bytes -= size if address else 0
+            return PooledCudaBuffer(address or self._allocated(size, nbytes), nbytes, stream, None, False, self, size)
+
+        return take
+
+    def give(self, address: int, size: int, *, shared: bool) -> None:
+        """Take memory back that nobody refers to any more.
+
+        Work of those who shared it may outlive it: then it is freed, which waits for the card.
+        """
         with self._lock:  # reentrant: the collector of Python may call at any time
-            lent = address in self._lent
-            self._lent.discard(address)
-            if not lent and self.spare_bytes + size <= self.device_bytes // SHARE:
-                self._spare.setdefault(size, []).append(address)
+            if not shared and self.spare_bytes + size <= self.device_bytes // SHARE:
                 self.spare_bytes += size
+                self._spare[size].append(address)
                 return
-        self._free(address)
+        if not inherited():
+            self._free(address)
 
     def release(self) -> None:
         """Wait for the card, and give all spare memory back to it."""
         self.stream.drain()
         with self._lock:
-            spare, self._spare, self.spare_bytes = self._spare, {}, 0
-        for addresses in spare.values():
-            for address in addresses:
-                self._free(address)
-
-    def _kept(self, size: int) -> int:
-        with self._lock:
-            kept = self._spare.get(size)
-            if not kept:
-                return 0
-            self.spare_bytes -= size
-            return kept.pop()
+            spare = [address for addresses in self._spare.values() for address in addresses]
+            self.spare_bytes = 0
+            for addresses in self._spare.values():
+                addresses.clear()
+        for address in spare:
+            self._free(address)
 
     def _allocated(self, size: int, nbytes: int) -> int:
         what = f"{nbytes} bytes of memory"

@@ -34,7 +34,11 @@ WAITING: Final = 64
 
 @attrs.define(eq=False)
 class CudaEvent:
-    """A piece of work in a stream. It fulfils :class:`tileir.runtime.interface.Event`."""
+    """A piece of work in a stream, or all of it so far. It fulfils :class:`tileir.runtime.interface.Event`.
+
+    The driver marks the end of a piece at once, and that of all work only when somebody asks for it first: until then
+    nobody has to pay for it, and what comes meanwhile belongs to it as well.
+    """
 
     stream: Stream = attrs.field(repr=False)
     what: str
@@ -48,7 +52,7 @@ class CudaEvent:
     @property
     def done(self) -> bool:
         """Whether it has completed or failed."""
-        if self._settled:
+        if self._settled or not self.stream.end_tail(self):
             return True
         enter(self.stream.card)
         status = driver.cuEventQuery(self._end)[0]
@@ -69,7 +73,7 @@ class CudaEvent:
 
     def wait(self) -> None:
         """Block until it completes; raise the error where it, or something before it on the card, failed."""
-        if not self._settled:
+        if not self._settled and self.stream.end_tail(self):
             enter(self.stream.card)
             self._settle(driver.cuEventSynchronize(self._end)[0])
             self.stream.collect()
@@ -85,7 +89,7 @@ class CudaEvent:
 
     def hold_back(self, other: int) -> None:
         """Make another stream wait for it, unless it has ended; the lock of its own stream is held."""
-        if not self._settled:
+        if not self._settled and self.stream.end_tail(self):
             checked("waiting for a stream", driver.cuStreamWaitEvent(driver.CUstream(other), self._end, 0))
 
     def abandon(self) -> None:
@@ -94,6 +98,24 @@ class CudaEvent:
             message = "the process forked before the device was done; do it again in the child, on another device"
             self._failure = Failure.of(BackendError((Diagnostic("TIL809", message),)))
             self._settled = True
+
+    @property
+    def failed(self) -> bool:
+        """Whether somebody has found out that it failed."""
+        return self._failure is not None
+
+    def mark(self, end: Any) -> None:
+        """Take the driver's event behind it."""
+        self._end = end
+
+    def lose(self, error: BackendError) -> None:
+        """Fail with an error, as the card does not tell of its end any more."""
+        self._failure, self._settled = Failure.of(error), True
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the driver has an event behind it."""
+        return self._end is not None
 
     def _settle(self, status: Any) -> None:
         """Keep the error and the time, and give the driver's events back."""
@@ -118,6 +140,7 @@ class Stream:
         native: The driver's stream.
         measures: Whether events tell how long the work took.
         lock: Held while work enters the stream, so that the event behind it is its own.
+        tail: The event of all work so far whose end is not marked yet; None where nothing has come since.
 
     """
 
@@ -125,6 +148,8 @@ class Stream:
     native: Any
     measures: bool
     lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+    tail: CudaEvent | None = attrs.field(default=None, init=False)
+    _crossing: Any = attrs.field(default=None, init=False)
     _in_flight: deque[CudaEvent] = attrs.field(factory=deque, init=False)
     _spare: list[Any] = attrs.field(factory=list, init=False)
     _postponed: Postponed = attrs.field(factory=Postponed, init=False)
@@ -181,6 +206,42 @@ class Stream:
             self.collect()
         return event
 
+    def new_tail(self) -> CudaEvent:
+        """Begin a tail; the lock is held, and there is none."""
+        self.tail = event = CudaEvent(self, "a run", None, None, None)
+        return event
+
+    def end_tail(self, event: CudaEvent) -> bool:
+        """Mark the end of an event now, if it is the tail; return False where it failed with that."""
+        if event.is_marked:
+            return True
+        enter(self.card)
+        with self.lock:
+            if self.tail is event:
+                self.tail = None
+                try:
+                    event.mark(self._marked())
+                except BackendError as error:  # the card has failed, and with it all that is in the stream
+                    event.lose(error)
+                else:
+                    self._in_flight.append(event)
+        if len(self._in_flight) > PATIENCE:
+            self.collect()
+        return event.is_marked
+
+    def unfinished(self) -> tuple[CudaEvent, ...]:
+        """Return the event behind all work so far; none where all of it has completed."""
+        with self.lock:
+            if self.tail is not None:
+                return (self.tail,)
+            return (self._in_flight[-1],) if self._in_flight else ()
+
+    def crossing(self) -> int:
+        """Return an event of the driver by which this stream and another one follow each other; the lock is held."""
+        if self._crossing is None:
+            self._crossing = checked("an event", driver.cuEventCreate(_UNTIMED))
+        return int(self._crossing)
+
     def wait_for(self, other: int) -> None:
         """Make this stream wait for all that is in another one by now, whose handle is a number.
 
@@ -233,10 +294,11 @@ class Stream:
 
     def renew(self) -> None:
         """Forget the parent's work in a forked child. Nothing of it is released: the driver would wait for it."""
-        for event in self._in_flight:
+        tails = () if self.tail is None else (self.tail,)
+        for event in (*self._in_flight, *tails):
             event.abandon()
-        _parents.extend((self.native, *self._in_flight, *self._spare))
-        self._in_flight, self._spare = deque(), []
+        _parents.extend((self.native, self._crossing, *self._in_flight, *self._spare))
+        self._in_flight, self._spare, self.tail, self._crossing = deque(), [], None, None
         self._postponed.forget()
         self.lock = threading.RLock()
 
@@ -245,12 +307,12 @@ class Stream:
         if self._spare:
             native = self._spare.pop()
         else:
-            flags = driver.CUevent_flags
-            flag = flags.CU_EVENT_DEFAULT if self.measures else flags.CU_EVENT_DISABLE_TIMING
+            flag = driver.CUevent_flags.CU_EVENT_DEFAULT if self.measures else _UNTIMED
             native = checked("an event", driver.cuEventCreate(flag))
         checked("an event", driver.cuEventRecord(native, self.native if stream is None else stream))
         return native
 
 
+_UNTIMED: Final = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
 _parents: Final[list[Any]] = []
 _watchers: Final = Watchers.of("tileir-cuda-events", WAITING)

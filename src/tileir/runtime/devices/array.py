@@ -62,6 +62,22 @@ class DeviceArray:
         """Return an array over one of the host, whose memory the device works on; it is contiguous and aligned."""
         return cls(home.executor.wrap(array), home, array.dtype, array.shape, False, array)
 
+    @classmethod
+    def fresh(cls, buffer: Buffer, home: Home, dtype: np.dtype[Any], shape: tuple[int, ...], written: Event) -> Self:
+        """Return an array over memory that the host does not see, and that a call will have written.
+
+        Fields are set past the checks of who may set them, which take as long as a launch.
+        """
+        made = cls.__new__(cls)
+        _put_buffer(made, buffer)
+        _put_home(made, home)
+        _put_dtype(made, dtype)
+        _put_shape(made, shape)
+        _put_read_only(made, False)
+        _put_host(made, None)
+        _put_written(made, written)
+        return made
+
     @property
     def device(self) -> DeviceInfo:
         """Where it lives."""
@@ -139,6 +155,11 @@ class DeviceArray:
         if self._buffer is None:
             raise ArgumentError((Diagnostic("TIL715", f"this {self} was freed; make another one"),))
         return self._buffer
+
+    def queued(self, executor: Any) -> Any:
+        """Return the memory if an executor's queue has all that it waits for; None where somebody has to wait."""
+        written, own = self._written, self.home.executor is executor
+        return self._buffer if own and (written is None or executor.follows(written)) else None
 
     def seen(self) -> Array | None:
         """Return its memory as an array of NumPy, without waiting; None where the host does not see it."""
@@ -254,6 +275,8 @@ class DeviceArray:
             raise AttributeError(f"{self.device.id} is no device of CUDA")
         if self.dtype.kind not in "biuf":
             raise AttributeError(f"the CUDA array interface has no elements of type {self.dtype}; use DLPack")
+        for event in self.home.handed_over():
+            event.wait()
         data = executor.lend(self.ready()) if self.nbytes else 0
         return {
             "shape": self.shape,
@@ -281,8 +304,10 @@ class DeviceArray:
         if self.home.streams:
             if stream == 0:
                 raise BufferError("stream 0 may mean two things to CUDA; 1 is the default one, 2 that of each thread")
-            if stream != -1 and self._written is not None:
-                executor.precede(_LEGACY_STREAM if stream is None else stream, ends_of(self._written))
+            written = () if self._written is None else ends_of(self._written)
+            before = [*written, *self.home.handed_over()]  # what reads it, too: the consumer may write
+            if stream != -1 and before:
+                executor.precede(_LEGACY_STREAM if stream is None else stream, before)
             return
         if stream is not None and stream != -1:
             raise BufferError(f"{self.device.id} has no streams; pass stream=None")
@@ -299,6 +324,11 @@ class DeviceArray:
             )
         array = self.numpy()
         return exported(array if self._host is None else array.copy(), HOST, version=version, copied=True)
+
+
+_put_buffer, _put_home, _put_dtype, _put_shape, _put_read_only, _put_host, _put_written = (
+    getattr(DeviceArray, field.name).__set__ for field in attrs.fields(DeviceArray)
+)
 
 
 def _nbytes(dtype: DType | np.dtype[Any], shape: tuple[int, ...]) -> int:

@@ -152,6 +152,12 @@ def place_of(value: Any) -> Place | None:
         return None
 
 
+def kind_of(dtype: DType, rank: int, place: Place) -> bytes:
+    """Return device, rank and dtype of an array, as :class:`Tensor` has them behind the address of the data."""
+    tensor = Tensor(None, _Device(*place), rank, _Type(_CODES[dtype], dtype.itemsize * 8, 1))
+    return bytes(tensor)[Tensor.device.offset : Tensor.shape.offset]
+
+
 def spelt(place: Place) -> str:
     """Return the words for a device."""
     kind, number = place
@@ -200,6 +206,12 @@ def taken(capsule: object) -> Array:
         address, strides = array.__array_interface__["data"][0], array.strides
         return at(address, dtype, array.shape, array, strides=strides)
     return array.view(dtype.numpy)
+
+
+def is_writable(capsule: object) -> bool:
+    """Return whether a capsule says that its memory may be written; those without a version do not say it."""
+    managed = _content(capsule)
+    return isinstance(managed, _Versioned) and not managed.flags & _READ_ONLY
 
 
 def release(capsule: object) -> None:

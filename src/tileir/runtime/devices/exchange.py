@@ -8,16 +8,27 @@ header of DLPack 1.3.
 from __future__ import annotations
 
 import ctypes
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakKeyDictionary
 
 import attrs
 
-from tileir.runtime.devices.dlpack import VERSION, Place, Tensor, knows_versions, release, taken
+from tileir.runtime.devices.dlpack import (
+    VERSION,
+    Place,
+    Tensor,
+    is_writable,
+    kind_of,
+    knows_versions,
+    release,
+    taken,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tileir.core.dtype import DType
     from tileir.runtime.arrays import Array
 
 ATTRIBUTE: Final = "__dlpack_c_exchange_api__"
@@ -52,6 +63,50 @@ _POINTER: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_
 _CAPSULE_OF: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
 )
+
+
+_WORDS: Final = Struct("P16sPPQ")
+"""A :class:`Tensor`: where its data is, then its device, rank and dtype, extents, strides, and an offset in bytes."""
+
+
+@attrs.frozen
+class Format:
+    """What an array of some dtype, shape and device is, without gaps, as :class:`Tensor` has it.
+
+    Attributes:
+        kind: Device, rank and dtype.
+        extents: Its shape.
+        strides: How many elements apart neighbours along each axis are.
+
+    """
+
+    kind: bytes
+    extents: bytes
+    strides: bytes
+
+    @classmethod
+    def of(cls, dtype: DType, shape: tuple[int, ...], place: Place) -> Self:
+        """Return what such an array is."""
+        steps = [1]
+        for size in shape[:0:-1]:
+            steps.append(steps[-1] * size)
+        pack = Struct(f"{len(shape)}q").pack
+        return cls(kind_of(dtype, len(shape), place), pack(*shape), pack(*steps[::-1][: len(shape)]))
+
+    def address(self, tensor: Tensor) -> int | None:
+        """Return where the data of a tensor is; None where it is another one, or has gaps."""
+        data, kind, extents, strides, offset = _WORDS.unpack_from(tensor)
+        if kind != self.kind or not data:
+            return None
+        size = len(self.extents)
+        if size and not (
+            strides
+            and ctypes.string_at(extents, size) == self.extents
+            and ctypes.string_at(strides, size) == self.strides
+        ):
+            return None
+        found: int = data + offset
+        return found
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -92,13 +147,40 @@ class Exchange:
             return None
         return tensor.device.kind, tensor.device.number
 
+    def address(self, value: Any, wanted: Format) -> int | None:
+        """Return where the elements of an array are; None where it is not as wanted, or :meth:`array` would refuse it.
+
+        The array is not kept alive: whoever works in the stream of the library may give the memory back.
+        """
+        tensor = Tensor()
+        try:
+            if _is_lazy(value) or self._lent(value, tensor):
+                return None
+        except Exception:  # code of others may fail in any way
+            return None
+        return wanted.address(tensor)
+
+    def is_writable(self, value: Any) -> bool:
+        """Return whether the library lets others write to an array, which only what it gives to own says."""
+        content = ctypes.c_void_p()
+        try:
+            if self._owned(value, content) or content.value is None:
+                return False
+            capsule = _CAPSULE_OF(content.value, _CONTENT, None)
+        except Exception:  # as above
+            return False
+        try:
+            return is_writable(capsule)
+        finally:
+            release(capsule)
+
     def array(self, value: Any) -> Array | None:
         """Return the memory of an array, which it keeps alive; None for ``__dlpack__`` to say what is wrong.
 
         The functions look at the memory alone. Tensors whose gradients are recorded, and those whose elements have the
         other sign than their memory, are refused or resolved by ``__dlpack__``.
         """
-        if getattr(value, "requires_grad", False) or (hasattr(value, "is_neg") and value.is_neg()):
+        if _is_lazy(value):
             return None
         content = ctypes.c_void_p()
         try:
@@ -124,6 +206,11 @@ class Exchange:
         if self._stream(*place, found):
             raise BufferError(f"the stream of device {place} is not told")
         return found.value or _DEFAULT_STREAM
+
+
+def _is_lazy(value: Any) -> bool:
+    """Return whether an array is more than its memory: gradients are recorded, or elements have another sign."""
+    return getattr(value, "requires_grad", False) or (hasattr(value, "is_neg") and value.is_neg())
 
 
 _known: Final[WeakKeyDictionary[type, Exchange | None]] = WeakKeyDictionary()

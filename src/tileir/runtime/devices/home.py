@@ -14,11 +14,13 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
 from tileir.runtime.host_memory import allocate as fresh_on_host
-from tileir.runtime.offers import SharingExecutor, StreamingExecutor
+from tileir.runtime.offers import QueueingExecutor, SharingExecutor, StreamingExecutor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tileir.runtime.arrays import Array
-    from tileir.runtime.interface import Buffer, DeviceInfo, Executor
+    from tileir.runtime.interface import Buffer, DeviceInfo, Event, Executor
 
 OPAQUE: Final = (4, 7, 8)
 """Kinds of devices of DLPack whose memory has handles and no addresses: OpenCL, Vulkan, Metal."""
@@ -59,6 +61,16 @@ class Home:
         It is looked at once, as all here is: to ask for what an object offers takes 20 µs.
         """
         return isinstance(self.executor, StreamingExecutor)
+
+    @cached_property
+    def _queues(self) -> bool:
+        return isinstance(self.executor, QueueingExecutor)
+
+    def handed_over(self) -> Sequence[Event]:
+        """Return what completes when all calls in its queue are done; nothing where none is there."""
+        executor: Any = self.executor
+        found: Sequence[Event] = executor.handed_over() if self._queues else ()
+        return found
 
     @cached_property
     def place(self) -> Place:

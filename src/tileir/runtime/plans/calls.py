@@ -32,10 +32,14 @@ class Calls:
     """The calls of one context. Thread safe, also in forked children.
 
     The lock is reentrant: who starts a call may find out that an earlier one is done, which is let go of at once.
+
+    Attributes:
+        pending: Those that were not seen to be done; where it is empty, nobody has to ask further.
+
     """
 
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
-    _pending: list[_Call] = attrs.field(factory=list, init=False)
+    pending: list[_Call] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         renew_in_children(self)
@@ -43,13 +47,15 @@ class Calls:
     def renew(self) -> None:
         """Fail the calls of the parent, whose threads do not exist in a child."""
         self._lock = threading.RLock()
-        for call in self._pending:
+        for call in self.pending:
             call.event.abandon()
-        self._pending = []
+        self.pending = []
 
     def __bool__(self) -> bool:
+        if not self.pending:
+            return False
         self._look()
-        return bool(self._pending)
+        return bool(self.pending)
 
     def add(
         self,
@@ -65,7 +71,7 @@ class Calls:
         self._look()
         with self._lock:
             events = [*after]
-            for call in tuple(self._pending):
+            for call in tuple(self.pending):
                 if _share(call.writes, reads):
                     events.append(call.event)
                 elif _share(call.writes, writes) or _share(call.reads, writes):
@@ -74,16 +80,16 @@ class Calls:
             if event.done:
                 return event
             call = _Call(event, reads, writes)
-            self._pending.append(call)
+            self.pending.append(call)
         event.when_known(partial(self._drop, call))
         return event
 
     def settle(self, reads: Sequence[Footprint], writes: Sequence[Footprint]) -> None:
         """Wait for all calls that one on these arrays must follow; a call that wrote ``reads`` must not have failed."""
-        if not self._pending:
+        if not self.pending:
             return
         with self._lock:
-            pending = tuple(self._pending)
+            pending = tuple(self.pending)
         for call in pending:
             if _share(call.writes, reads):
                 call.event.wait()
@@ -93,21 +99,21 @@ class Calls:
     def wait(self) -> None:
         """Wait for all calls, whether they fail or not."""
         with self._lock:
-            pending = tuple(self._pending)
+            pending = tuple(self.pending)
         for call in pending:
             all_ended([call.event]).wait()
 
     def _look(self) -> None:
         """Let go of the oldest calls that are done."""
-        for call in tuple(self._pending):
+        for call in tuple(self.pending):
             if not call.event.done:
                 return
             self._drop(call)
 
     def _drop(self, call: _Call) -> None:
         with self._lock:
-            if call in self._pending:  # in a forked child, or for a second thread, it is not
-                self._pending.remove(call)
+            if call in self.pending:  # in a forked child, or for a second thread, it is not
+                self.pending.remove(call)
 
 
 def _share(some: Sequence[Footprint], others: Sequence[Footprint]) -> bool:

@@ -17,6 +17,7 @@ from tileir.runtime.interface import Condition, Event, Kernel, Library, PartingE
 from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.plans.placement import Placement, place
+from tileir.runtime.plans.queued import QueuedRuns
 from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import Submission, SubmittingWorkspace
 from tileir.runtime.plans.workspace import (
@@ -77,6 +78,8 @@ class Plan:
         after: What each launch waits for where launches may overlap.
         placement: Where each of its temporaries lies.
         input_formats: Dtype and shape of each input.
+        output_formats: The same of each output.
+        queued: Its runs through the queue of the device; None where that has none.
 
     """
 
@@ -89,6 +92,7 @@ class Plan:
     _layout: Layout = attrs.field(repr=False)
     input_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
     output_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
+    queued: QueuedRuns | None = attrs.field(init=False, repr=False)
     _is_short: bool = attrs.field(init=False, repr=False)
     _spare: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
     _shared: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
@@ -100,6 +104,10 @@ class Plan:
     @output_formats.default
     def _formats_of_outputs(self) -> tuple[Format, ...]:
         return formats_of(self.outputs)
+
+    @queued.default
+    def _runs_by_queue(self) -> QueuedRuns | None:
+        return QueuedRuns.of(self._layout, self.resources)
 
     @_is_short.default
     def _takes_little_time(self) -> bool:

@@ -1,0 +1,298 @@
+"""Calls that are handed over to a card and not waited for, on a driver that does everything as late as it may."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tileir
+from strategies.card_driver import Result, aligned, void, without_a_card
+from strategies.exchanging import exchanging
+from strategies.shared_device import Interfaced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from strategies.card_driver import CardDriver
+
+ADD = "function (A, B) -> (C) { C = A + B; }"
+TWO = "function (A[N], B[N]) -> (C, D) { C = A + B; D = A * B; }"
+CUDA = (2, 0)
+X = np.arange(12, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def card() -> Iterator[tuple[CardDriver, tileir.Context]]:
+    with without_a_card() as found:
+        yield found
+
+
+@pytest.fixture
+def driver(card: tuple[CardDriver, tileir.Context]) -> CardDriver:
+    card[0].calls.clear()
+    return card[0]
+
+
+@pytest.fixture
+def context(card: tuple[CardDriver, tileir.Context]) -> tileir.Context:
+    return card[1]
+
+
+def there(array: np.ndarray[Any, Any], context: tileir.Context) -> tileir.DeviceArray:
+    return tileir.to_device(array, context=context)
+
+
+def chain(launches: int) -> str:
+    """Return products of which none is fused with another."""
+    lines = "".join(f"T{n + 1}[i, j : N, N] = +(T{n}[i, k] * W[k, j]); " for n in range(launches))
+    return f"function (T0[N, N], W[N, N]) -> (T{launches}) {{ {lines} }}"
+
+
+def test_a_call_is_one_call_of_the_driver(driver: CardDriver, context: tileir.Context) -> None:
+    add, a = tileir.jit(ADD, context=context), there(X, context)
+    first = add(a, a)
+    kept = [add(a, a) for _ in range(3)]
+    driver.calls.clear()
+    second = add(first, a)
+    third = add(second, first, out=kept[0])
+    fourth = add.submit(third, a)
+    assert [call for call in driver.calls if call != "cuMemAlloc"] == ["cuLaunchKernel"] * 3
+    assert not fourth.done or fourth.exception() is None
+    np.testing.assert_array_equal(fourth.result().numpy(), X * 6)
+    np.testing.assert_array_equal(second.numpy(), X * 3)
+
+
+def test_results_are_known_by_their_events(driver: CardDriver, context: tileir.Context) -> None:
+    a = there(X, context)
+    pending = tileir.jit(ADD, context=context).submit(a, a)
+    seen = [pending.done for _ in range(8)]
+    assert seen == sorted(seen)
+    assert seen[-1]
+    called: list[bool] = []
+    pending.then(lambda: called.append(True))
+    assert called
+    assert pending.duration is None
+    assert pending.exception() is None
+    assert "cuEventSynchronize" not in driver.calls[driver.calls.index("cuLaunchKernel") :]
+
+
+def test_many_launches_become_a_graph_when_addresses_come_again(driver: CardDriver, context: tileir.Context) -> None:
+    a, w = there(np.eye(4, dtype=np.float32) * 2, context), there(np.full((4, 4), 0.5, np.float32), context)
+    many = tileir.compile(chain(8), [a, w], context=context)
+    wanted = tileir.evaluate(chain(8), [a.numpy(), w.numpy()])
+    out = there(np.zeros((4, 4), np.float32), context)
+    for turn in range(4):
+        driver.calls.clear()
+        many(a, w, out=out)
+        found = {name: driver.calls.count(name) for name in ("cuLaunchKernel", "cuGraphLaunch", "cuGraphInstantiate")}
+        assert list(found.values()) == [[8, 0, 0], [0, 1, 1], [0, 1, 0], [0, 1, 0]][turn]
+        np.testing.assert_array_equal(out.numpy(), wanted)
+    for value in range(6):  # other addresses, the same temporaries, one after the other
+        b = there(np.full((4, 4), value, np.float32), context)
+        results = [many(b, w), many(w, b), many(b, w)]
+        np.testing.assert_array_equal(results[2].numpy(), tileir.evaluate(chain(8), [b.numpy(), w.numpy()]))
+        np.testing.assert_array_equal(results[1].numpy(), tileir.evaluate(chain(8), [w.numpy(), b.numpy()]))
+
+
+def test_graphs_are_not_made_again_and_again(driver: CardDriver, context: tileir.Context) -> None:
+    w = there(np.eye(4, dtype=np.float32), context)
+    many = tileir.compile(chain(3), [w, w], context=context)
+    rooms = [there(np.zeros((4, 4), np.float32), context) for _ in range(7)]
+    for _ in range(12):
+        for room in rooms:
+            many(w, w, out=room)
+    assert driver.calls.count("cuGraphInstantiate") == 4
+    for room in rooms:
+        np.testing.assert_array_equal(room.numpy(), np.eye(4))
+    for _ in range(70):
+        many(w, w, out=rooms[6])
+    assert driver.calls.count("cuGraphInstantiate") == 5
+    np.testing.assert_array_equal(rooms[6].numpy(), np.eye(4))
+
+
+def test_without_graphs_launches_do(driver: CardDriver, context: tileir.Context) -> None:
+    w = there(np.eye(4, dtype=np.float32), context)
+    many = tileir.compile(chain(7), [w, w], context=context)
+    driver.refusals["cuGraphInstantiate"] = [Result.CUDA_ERROR_OUT_OF_MEMORY]
+    out = there(np.zeros((4, 4), np.float32), context)
+    for _ in range(4):
+        out = many(w, w, out=out)
+    np.testing.assert_array_equal(out.numpy(), np.eye(4))
+    assert driver.calls.count("cuLaunchKernel") == 28
+    assert driver.calls.count("cuGraphInstantiate") == 1
+
+
+LOOP = """function (H0[N, N], Xs[T, N, N]) -> (H) {
+  S = scan(H0; Xs) function (H[N, N], X[N, N]) -> (H2, Y) { P[i, j : N, N] = +(H[i, k] * X[k, j]); H2 = P; Y = P; };
+  H = element(S, 0);
+}"""
+
+
+def test_loops_are_unrolled(driver: CardDriver, context: tileir.Context) -> None:
+    rng = np.random.default_rng(0)
+    h, x = rng.standard_normal((4, 4), np.float32), rng.standard_normal((9, 4, 4), np.float32)
+    far, loop = [there(each, context) for each in (h, x)], tileir.jit(LOOP, context=context)
+    loop(*far)
+    driver.calls.clear()
+    for _ in range(3):
+        found = loop(*far)
+    assert not {"cuEventRecord", "cuStreamSynchronize"} & {*driver.calls}
+    np.testing.assert_allclose(found.numpy(), tileir.evaluate(LOOP, [h, x]), rtol=1e-5, atol=1e-5)
+
+
+def test_steps_are_launches(driver: CardDriver, context: tileir.Context) -> None:
+    step = tileir.stepper(
+        "function (W, X) -> (W2, O) { W2 = W + X; O = W * 2; }", {"W": "W2"}, {"W": there(X, context)}, context=context
+    )
+    x = there(X, context)
+    first = [step(x) for _ in range(3)]
+    driver.calls.clear()
+    results = [step(x) for _ in range(5)]
+    assert not {"cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize"} & {*driver.calls}
+    for turn, result in enumerate([*first, *results]):
+        np.testing.assert_array_equal(result.numpy(), X * (turn + 1) * 2)
+    np.testing.assert_array_equal(step.state["W"].numpy(), X * 9)
+    np.testing.assert_array_equal(step(X).numpy(), X * 18)  # and one of the host among them
+    np.testing.assert_array_equal(step(x).numpy(), X * 20)
+
+
+def test_memory_that_others_share_is_waited_for(driver: CardDriver, context: tileir.Context) -> None:
+    add, a, b = tileir.jit(ADD, context=context), there(X, context), there(X, context)
+    room, result = add(a, b), add(a, b)
+    capsule = result.__dlpack__(stream=1, max_version=(1, 0))
+    for inputs, out in (((result, a), None), ((a, b), result)):
+        driver.calls.clear()
+        add(*inputs, out=out)
+        assert driver.calls[-1] == "cuEventSynchronize"
+    adopted = tileir.to_device(Interfaced(X, changes=dict(room.__cuda_array_interface__)), context=context)
+    driver.calls.clear()
+    np.testing.assert_array_equal(add(adopted, a).numpy(), X * 3)
+    assert "cuEventSynchronize" in driver.calls[: driver.calls.index("cuMemcpyDtoHAsync")]
+    del capsule
+
+
+def test_the_stream_of_a_library_is_followed_and_preceded(driver: CardDriver, context: tileir.Context) -> None:
+    """Its work before comes first, and what it does later comes behind, though nobody here waits."""
+    add, kind = tileir.jit(ADD, context=context), exchanging(stream=1)
+    for out in (False, True):
+        memory, room = aligned(X), aligned(X)
+        value, result = kind(memory, CUDA), kind(room, CUDA)
+        add(value, value, **({"out": result} if out else {}))  # once in the general way
+        for turn in range(1, 4):
+            stream = driver.streams[1]
+            stream.add(lambda memory=memory, turn=turn: memory.fill(turn))  # type: ignore[misc]
+            driver.calls.clear()
+            found = add(value, value, **({"out": result} if out else {}))
+            assert "cuEventSynchronize" not in driver.calls
+            read: list[np.ndarray[Any, Any]] = []
+            stream.add(lambda read=read, room=room: read.append(room.copy()))  # type: ignore[misc]
+            stream.add(lambda memory=memory: memory.fill(-7))  # type: ignore[misc]
+            while stream.pieces:
+                stream.step()
+            if out:
+                assert found is result
+                assert read[0].tolist() == [2 * turn] * 12
+            else:
+                assert found.numpy().tolist() == [2 * turn] * 12
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_who_is_given_memory_comes_behind_calls_that_use_it(
+    driver: CardDriver, context: tileir.Context, reads: bool
+) -> None:
+    add, a, b = tileir.jit(ADD, context=context), there(X, context), there(X, context)
+    add(a, b)
+    result = add(a, b)
+    address = a.home.executor.address(a.memory())  # type: ignore[attr-defined]  # it shares memory
+    if reads:
+        capsule: object = a.__dlpack__(stream=1, max_version=(1, 0))
+    else:
+        capsule = a.__cuda_array_interface__
+    stream = driver.streams[1]
+    stream.add(lambda: void(ctypes.memset(address, 0, X.nbytes)))
+    while stream.pieces:
+        stream.step()
+    np.testing.assert_array_equal(result.numpy(), X * 2)
+    np.testing.assert_array_equal(a.numpy(), X * 0)
+    del capsule
+
+
+def test_streams_of_two_executors_keep_their_order(context: tileir.Context) -> None:
+    """Each has a queue; what uses arrays of the other one follows all that is in its queue."""
+    one = tileir.jit(ADD, context=context)
+    other = tileir.jit(ADD, context=context, options=tileir.Options(fast_math=True))
+    a, b = there(X, context), there(X * 2, context)
+    np.testing.assert_array_equal(other(a, b).numpy(), X * 3)
+    for _ in range(3):
+        sums = one(a, b)
+        other(b, b, out=a)  # writes what the call before reads
+        again = one(a, sums)
+        other(again, sums, out=b)
+        one(a, a, out=again)
+        for found, wanted in ((sums, X * 3), (a, X * 4), (b, X * 10), (again, X * 8)):
+            np.testing.assert_array_equal(found.numpy(), wanted)
+        a, b = there(X, context), there(X * 2, context)
+
+
+def test_what_the_driver_refuses_is_told(driver: CardDriver, context: tileir.Context) -> None:
+    add, a = tileir.jit(ADD, context=context), there(X, context)
+    before = add(a, a)
+    for status, code in ((Result.CUDA_ERROR_INVALID_VALUE, "TIL804"), (Result.CUDA_ERROR_UNKNOWN, "TIL808")):
+        driver.refusals["cuLaunchKernel"] = [status]
+        with pytest.raises(tileir.BackendError, match="kernel") as error:
+            add(a, a)
+        assert error.value.diagnostics[0].code == code
+        assert status.name in str(error.value)
+    np.testing.assert_array_equal(add(before, a).numpy(), X * 3)
+
+
+def test_a_card_that_fails_says_so_to_all_who_ask() -> None:
+    with without_a_card() as (driver, context):
+        add, a = tileir.jit(ADD, context=context), there(X, context)
+        results, pending = [add(a, a) for _ in range(3)], add.submit(a, a)
+        driver.lost = Result.CUDA_ERROR_ILLEGAL_ADDRESS
+        for ask in (results[2].numpy, results[0].numpy, pending.wait, pending.result, lambda: add(a, a)):
+            with pytest.raises(tileir.BackendError, match="lost") as error:
+                ask()
+            assert error.value.diagnostics[0].code == "TIL808"
+        assert isinstance(pending.exception(), tileir.BackendError)
+
+
+def test_memory_comes_back(driver: CardDriver, context: tileir.Context) -> None:
+    add, a = tileir.jit(ADD, context=context), there(X, context)
+    for _ in range(3):
+        result = add(a, a)
+    gc.collect()
+    driver.calls.clear()
+    for _ in range(50):
+        result = add(result, a)
+    assert driver.calls == ["cuLaunchKernel"] * 50
+    result.free()
+    with pytest.raises(tileir.ArgumentError, match="TIL715"):
+        add(result, a)
+
+
+def test_a_closed_context_refuses_and_its_arrays_stay() -> None:
+    with without_a_card() as (_, context):
+        a = there(X, context)
+        add = tileir.compile(ADD, [a, a], context=context)
+        result = add(a, a)
+        context.close()
+        np.testing.assert_array_equal(result.numpy(), X * 2)
+        with pytest.raises(tileir.BackendError, match="TIL807"):
+            add(a, a)
+
+
+def test_several_results(context: tileir.Context) -> None:
+    both, a, b = tileir.jit(TWO, context=context), there(X, context), there(X + 1, context)
+    for _ in range(2):
+        total, product = both(a, b)
+        np.testing.assert_array_equal(total.numpy(), X * 2 + 1)
+        np.testing.assert_array_equal(product.numpy(), X * (X + 1))
+        rooms = there(X, context), there(X, context)
+        assert both(a, b, out=rooms)[1] is rooms[1]
+        np.testing.assert_array_equal(rooms[1].numpy(), X * (X + 1))

@@ -1,0 +1,375 @@
+"""A driver of cards that has none: memory is the host's, and the interpreter runs kernels, as late as a card may.
+
+Nothing in a stream is done before somebody waits for it, or asks whether it is, which does one thing more. So whoever
+reads too early, or waits for too little, finds other numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections import deque
+from contextlib import contextmanager
+from enum import IntEnum
+from itertools import count
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+import tileir
+from tileir.core.targets.target import Target
+from tileir.runtime.discovery import Registry
+from tileir.runtime.interface import Backend, DeviceInfo
+from tileir.semtree.interpret.interpreter import run
+from tileir_llvm.emitter import symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tileir.semtree.ir import KernelFunction
+
+RUN: Final = "tileir_cuda.run."
+
+
+class Result(IntEnum):
+    """Statuses that are named."""
+
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_OUT_OF_MEMORY = 2
+    CUDA_ERROR_NO_DEVICE = 100
+    CUDA_ERROR_NO_BINARY_FOR_GPU = 209
+    CUDA_ERROR_ECC_UNCORRECTABLE = 214
+    CUDA_ERROR_INVALID_PTX = 218
+    CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222
+    CUDA_ERROR_INVALID_IMAGE = 200
+    CUDA_ERROR_NOT_READY = 600
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
+    CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701
+    CUDA_ERROR_LAUNCH_TIMEOUT = 702
+    CUDA_ERROR_ASSERT = 710
+    CUDA_ERROR_HARDWARE_STACK_ERROR = 714
+    CUDA_ERROR_ILLEGAL_INSTRUCTION = 715
+    CUDA_ERROR_MISALIGNED_ADDRESS = 716
+    CUDA_ERROR_INVALID_ADDRESS_SPACE = 717
+    CUDA_ERROR_INVALID_PC = 718
+    CUDA_ERROR_LAUNCH_FAILED = 719
+    CUDA_ERROR_UNKNOWN = 999
+
+
+OK: Final = Result.CUDA_SUCCESS
+
+
+class _Words:
+    """Names of flags and attributes, of which each stands for itself."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+@attrs.define(eq=False)
+class Mark:
+    """What has to be done in a stream before something is: so many pieces of its work."""
+
+    stream: Work
+    pieces: int
+
+
+@attrs.define(eq=False)
+class Work:
+    """A stream: work that was not done yet.
+
+    Attributes:
+        done: How many pieces were done.
+
+    """
+
+    pieces: deque[Callable[[], None]] = attrs.field(factory=deque)
+    done: int = 0
+
+    def add(self, piece: Callable[[], None]) -> None:
+        """Put a piece behind all others."""
+        self.pieces.append(piece)
+
+    def mark(self) -> Mark:
+        """Return what says that all so far is done."""
+        return Mark(self, self.done + len(self.pieces))
+
+    def step(self) -> None:
+        """Do the next piece."""
+        piece = self.pieces.popleft()
+        self.done += 1
+        piece()
+
+
+def _reach(mark: Mark) -> None:
+    while mark.stream.done < mark.pieces:
+        mark.stream.step()
+
+
+@attrs.define(eq=False, repr=False)
+class CardDriver:
+    """The functions of the driver, and what it has on its card.
+
+    Attributes:
+        calls: Names of the functions that were called, those that native code calls among them.
+        refusals: Statuses that functions answer next, by their names.
+        lost: What everything answers after an error of the card; success before.
+
+    """
+
+    calls: list[str] = attrs.field(factory=list)
+    refusals: dict[str, list[Result]] = attrs.field(factory=dict)
+    lost: Result = OK
+    streams: dict[int, Work] = attrs.field(factory=lambda: {1: Work()})
+    events: dict[int, Mark | None] = attrs.field(factory=dict)
+    memory: dict[int, Any] = attrs.field(factory=dict)
+    libraries: dict[bytes, Sequence[KernelFunction]] = attrs.field(factory=dict)
+    functions: dict[int, KernelFunction] = attrs.field(factory=dict)
+    graphs: dict[int, list[Callable[[], None]]] = attrs.field(factory=dict)
+    _numbers: Iterator[int] = attrs.field(factory=lambda: count(1000))
+    _native: dict[str, Any] = attrs.field(factory=dict)
+
+    def know(self, ptx: str, kernels: Sequence[KernelFunction]) -> None:
+        """Note of which kernels PTX was made."""
+        self.libraries[ptx.encode() + b"\0"] = kernels
+
+    def _answer(self, name: str) -> Result:
+        self.calls.append(name)
+        waiting = self.refusals.get(name)
+        return waiting.pop(0) if waiting else self.lost
+
+    def module(self) -> ModuleType:
+        """Return what ``cuda.bindings.driver`` is."""
+        module: Any = ModuleType("cuda.bindings.driver")
+        for name in dir(self):
+            if name.startswith("cu"):
+                setattr(module, name, getattr(self, name))
+        module.CUresult = Result
+        for name in ("CUdevice_attribute", "CUevent_flags", "CUstream_flags", "CUfunction_attribute"):
+            setattr(module, name, _Words())
+        for kind in ("DataType", "Swizzle", "Interleave", "L2promotion", "FloatOOBfill"):
+            setattr(module, f"CUtensorMap{kind}", _Words())
+        module.CUstream = module.CUfunction = module.cuuint64_t = module.cuuint32_t = int
+        module.CUDA_KERNEL_NODE_PARAMS = SimpleNamespace
+        found: ModuleType = module
+        return found
+
+    # Functions of the driver, as cuda-bindings has them: a status, and what they give.
+
+    def cuDeviceGet(self, number: int) -> tuple[Result, int]:
+        return OK, number
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Result, int]:
+        return OK, 77 + device
+
+    def cuCtxSetCurrent(self, _: int) -> tuple[Result]:
+        return (OK,)
+
+    def cuStreamCreate(self, _: object) -> tuple[Result, int]:
+        number = next(self._numbers)
+        self.streams[number] = Work()
+        return OK, number
+
+    def cuStreamSynchronize(self, stream: int) -> tuple[Result]:
+        _reach(self.streams[stream].mark())
+        return (self._answer("cuStreamSynchronize"),)
+
+    def cuEventCreate(self, _: object) -> tuple[Result, int]:
+        number = next(self._numbers)
+        self.events[number] = None
+        return self._answer("cuEventCreate"), number
+
+    def cuEventRecord(self, event: int, stream: int) -> tuple[Result]:
+        self.events[event] = self.streams[stream].mark()
+        return (self._answer("cuEventRecord"),)
+
+    def cuStreamWaitEvent(self, stream: int, event: int, _: int) -> tuple[Result]:
+        mark = self.events[event]
+        assert mark is not None
+        self.streams[stream].add(lambda: _reach(mark))
+        return (self._answer("cuStreamWaitEvent"),)
+
+    def cuEventQuery(self, event: int) -> tuple[Result]:
+        mark = self.events[event]
+        assert mark is not None
+        if mark.stream.done < mark.pieces:
+            mark.stream.step()
+        status = self._answer("cuEventQuery")
+        return (Result.CUDA_ERROR_NOT_READY if status is OK and mark.stream.done < mark.pieces else status,)
+
+    def cuEventSynchronize(self, event: int) -> tuple[Result]:
+        mark = self.events[event]
+        assert mark is not None
+        _reach(mark)
+        return (self._answer("cuEventSynchronize"),)
+
+    def cuMemAlloc(self, size: int) -> tuple[Result, int]:
+        room = (ctypes.c_uint8 * (size + 512))()
+        address = -(-ctypes.addressof(room) // 512) * 512
+        ctypes.memset(address, 0xA5, size)
+        self.memory[address] = room
+        return self._answer("cuMemAlloc"), address
+
+    def cuMemFree(self, address: int) -> tuple[Result]:
+        for stream in tuple(self.streams.values()):
+            _reach(stream.mark())
+        del self.memory[address]
+        return (self._answer("cuMemFree"),)
+
+    def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> tuple[Result]:
+        content = ctypes.string_at(source, size)
+        self.streams[stream].add(lambda: void(ctypes.memmove(to, content, size)))
+        return (self._answer("cuMemcpyHtoDAsync"),)
+
+    def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> tuple[Result]:
+        self.streams[stream].add(lambda: void(ctypes.memmove(to, source, size)))
+        return (self._answer("cuMemcpyDtoHAsync"),)
+
+    cuMemcpyDtoDAsync = cuMemcpyDtoHAsync  # noqa: N815
+
+    def cuModuleLoadData(self, ptx: bytes) -> tuple[Result, bytes]:
+        return OK, ptx
+
+    def cuModuleUnload(self, _: bytes) -> tuple[Result]:
+        return (OK,)
+
+    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[Result, int]:
+        kernels = self.libraries[module]
+        (found,) = [kernel for number, kernel in enumerate(kernels) if symbol(number, kernel) == name.decode()]
+        number = next(self._numbers)
+        self.functions[number] = found
+        return OK, number
+
+    def cuFuncGetAttribute(self, _: str, function: int) -> tuple[Result, int]:
+        assert function in self.functions
+        return OK, 1024
+
+    def cuFuncSetAttribute(self, *_: object) -> tuple[Result]:
+        return (OK,)
+
+    def cuLaunchKernel(self, function: int, *rest: int) -> tuple[Result]:
+        stream, pointers = rest[7], rest[8]
+        status = self._answer("cuLaunchKernel")
+        if status is OK:
+            self.streams[stream].add(self._run_of(function, pointers))
+        return (status,)
+
+    def cuGraphCreate(self, _: int) -> tuple[Result, int]:
+        number = next(self._numbers)
+        self.graphs[number] = []
+        return self._answer("cuGraphCreate"), number
+
+    def cuGraphAddKernelNode(self, graph: int, before: list[int], number: int, node: Any) -> tuple[Result, int]:
+        assert before == ([len(self.graphs[graph]) - 1] if self.graphs[graph] else [])
+        assert number == len(before)
+        assert node.gridDimX > 0
+        self.graphs[graph].append(self._run_of(node.func, node.kernelParams))
+        return self._answer("cuGraphAddKernelNode"), len(self.graphs[graph]) - 1
+
+    def cuGraphInstantiate(self, graph: int, _: int) -> tuple[Result, int]:
+        number = next(self._numbers)
+        self.graphs[number] = list(self.graphs[graph])
+        return self._answer("cuGraphInstantiate"), number
+
+    def cuGraphDestroy(self, graph: int) -> tuple[Result]:
+        del self.graphs[graph]
+        return (self._answer("cuGraphDestroy"),)
+
+    cuGraphExecDestroy = cuGraphDestroy  # noqa: N815
+
+    def cuGraphLaunch(self, graph: int, stream: int) -> tuple[Result]:
+        for piece in self.graphs[graph]:
+            self.streams[stream].add(piece)
+        return (self._answer("cuGraphLaunch"),)
+
+    def cuGetProcAddress(self, name: bytes, _: int, __: int) -> tuple[Result, int, int]:
+        """Return the same function for native code."""
+        pointer, number = ctypes.c_void_p, ctypes.c_uint
+        kinds = {
+            b"cuCtxSetCurrent": (pointer,),
+            b"cuLaunchKernel": (pointer, *[number] * 7, pointer, pointer, pointer),
+            b"cuEventRecord": (pointer, pointer),
+            b"cuStreamWaitEvent": (pointer, pointer, number),
+            b"cuGraphLaunch": (pointer, pointer),
+        }
+        function = getattr(self, name.decode())
+        native = ctypes.CFUNCTYPE(ctypes.c_int, *kinds[name])(lambda *given: int(function(*given)[0]))
+        self._native[name.decode()] = native
+        return OK, ctypes.cast(native, ctypes.c_void_p).value or 0, 0
+
+    def _run_of(self, function: int, pointers: int) -> Callable[[], None]:
+        """Return a launch; the arguments are copied now."""
+        kernel = self.functions[function]
+        places = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
+        addresses = [ctypes.c_uint64.from_address(places[n] or 0).value for n in range(len(kernel.params))]
+
+        def launch() -> None:
+            run(kernel, [self._array(*each) for each in zip(addresses, kernel.params, strict=True)])
+
+        return launch
+
+    def _array(self, address: int, param: Any) -> np.ndarray[Any, Any]:
+        size = param.size * param.dtype.itemsize
+        room = (ctypes.c_uint8 * size).from_address(address)
+        return np.frombuffer(room, param.dtype.numpy)
+
+
+def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy that is as aligned as memory of a card."""
+    room = np.empty(array.nbytes + 512, np.uint8)
+    start = -room.ctypes.data % 512
+    found: np.ndarray[Any, Any] = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+def void(_: object) -> None:
+    """Return nothing."""
+
+
+@contextmanager
+def without_a_card(target: Target | None = None) -> Iterator[tuple[CardDriver, tileir.Context]]:
+    """Give a driver, and a context whose only device is its card, ``cuda.0``."""
+    kept = {name: module for name, module in sys.modules.items() if name.startswith((RUN, "cuda")) or name == RUN[:-1]}
+    for name in kept:
+        del sys.modules[name]
+    driver = CardDriver()
+    package: Any = ModuleType("cuda")
+    package.bindings = ModuleType("cuda.bindings")
+    package.bindings.driver = driver.module()
+    parts = {"cuda": package, "cuda.bindings": package.bindings, "cuda.bindings.driver": package.bindings.driver}
+    sys.modules.update(parts)
+    try:
+        with tileir.Context(device_id="cuda.0", registry=_registry(driver, target), disk_cache=None) as context:
+            yield driver, context
+    finally:
+        for name in [name for name in sys.modules if name.startswith(RUN) or name in (*parts, RUN[:-1])]:
+            del sys.modules[name]
+        sys.modules.update(kept)
+
+
+def _registry(driver: CardDriver, target: Target | None) -> Registry:
+    from tileir_cuda.compiler import CudaCompiler
+    from tileir_cuda.devices import described
+    from tileir_cuda.run.executor import CudaExecutor
+
+    offline = described("cuda.sm_90a")
+    assert offline is not None
+    info = DeviceInfo("cuda.0", "card", "cuda", 1 << 30, offline.features, target or offline.target, dlpack=(2, 0))
+
+    class Compiling(CudaCompiler):
+        def build(self, kernels: Sequence[KernelFunction]) -> Any:
+            library = super().build(kernels)
+            driver.know(library.ptx, library.kernels)
+            return library
+
+    def compiler(device: DeviceInfo, options: tileir.Options) -> Any:
+        made = CudaCompiler.of(offline, options)
+        return Compiling(device, options, made.architecture)
+
+    return Registry.of(
+        Backend("cuda", lambda: (info,), compiler, lambda device, options: CudaExecutor.of(device, 0, options))
+    )
