@@ -33,7 +33,8 @@ TABLES = frozenset(
 )
 """Tests with a row for each of hundreds of programs, which are compiled alike on all versions of Python."""
 WHOLE = ("runtime", "tile", "testing/test_soak.py")
-"""Tests of what leans on the language and its standard library: ``--part`` leaves nothing of them out."""
+"""Tests of what leans on the language and its standard library: ``--part`` leaves nothing of them out, but for the
+versions between the oldest and the newest, which have ``--between``."""
 ROWS = 40
 """Most rows of a test in :data:`WHOLE` with the profile ``brief``."""
 CACHE = pytest.StashKey[str]()
@@ -47,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="1/1",
         help="as 1/2: run every second file of tests, or 1,3/3: two of three, beside what leans on Python",
     )
+    parser.addoption("--between", action="store_true", help="leave what leans on Python to other versions")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -68,12 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files of other parts before they are imported, which takes longer than the tests of many."""
     if OTHERS not in config.stash:
-        files = (path.relative_to(HERE).as_posix() for path in HERE.rglob("test_*.py"))
+        files = [path.relative_to(HERE).as_posix() for path in HERE.rglob("test_*.py")]
         brief = config.getoption("hypothesis_profile") == BRIEF
-        config.stash[OTHERS] = files_outside(config.getoption("part"), files, WHOLE, TABLES | _once(), brief=brief)
+        outside = files_outside(config.getoption("part"), files, WHOLE, TABLES | _once(), brief=brief)
+        config.stash[OTHERS] = outside.union(filter(_is_whole, files) if config.getoption("between") else ())
     if collection_path.is_relative_to(HERE) and collection_path.relative_to(HERE).as_posix() in config.stash[OTHERS]:
         return True
     return None
+
+
+def _is_whole(file: str) -> bool:
+    return file in WHOLE or file.partition("/")[0] in WHOLE
 
 
 def _once() -> frozenset[str]:
@@ -95,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         rows_of: dict[str, list[str]] = {}
         for item in ours:
             file = item.path.relative_to(HERE).as_posix()
-            if file in WHOLE or file.partition("/")[0] in WHOLE:
+            if _is_whole(file):
                 rows_of.setdefault(item.nodeid.partition("[")[0], []).append(item.nodeid)
         for names in rows_of.values():
             dropped.update(set(names) - set(spread(names, ROWS)))

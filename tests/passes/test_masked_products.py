@@ -213,7 +213,7 @@ def test_tiles_lie_along_the_indices_that_leave_least_of_them_empty(
     for kernel in found.sem.kernels:
         multiplied = [s for s in statements(kernel.body) if isinstance(s, MatrixMultiply)]
         assert all(s.tile[0] % tile[0] == s.tile[1] % tile[1] == 0 for s in multiplied)
-    check(found, shapes, 1)
+    check(found, shapes, 1, lowered=step is WARPS)  # thousands of elements by warpgroups take the interpreter seconds
 
 
 @given(

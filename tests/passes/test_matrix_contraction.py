@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
@@ -198,6 +199,7 @@ def test_what_instructions_do_not_fit_is_left_to_others(
     dtype=st.sampled_from((DType.F16, DType.BF16, DType.F32)),
     step=st.sampled_from((TILE, WIDE)),
 )
+@examples(50)
 def test_sizes_are_free(text: str, sizes: tuple[int, int, int], dtype: DType, step: MatrixContraction) -> None:
     """What lies behind the ends of a tile is zero in both factors, whatever the memory of the group held before."""
     rows, columns, depth = sizes

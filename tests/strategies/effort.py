@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-BRIEF, FAST, MUTATION, QUARTER, THOROUGH = "brief", "fast", "mutation", "quarter", "thorough"
+BRIEF, EIGHTH, FAST, MUTATION, QUARTER, THOROUGH = "brief", "eighth", "fast", "mutation", "quarter", "thorough"
 
 _USUAL = 100
 
@@ -17,8 +17,9 @@ _USUAL = 100
 def register_profiles() -> None:
     """Make the profiles known and load the fast one, which draws the same examples in each run.
 
-    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``quarter`` draws a quarter of
-    them; ``brief`` a tenth, for further versions of Python; ``mutation`` a fifth, and a failure is not made smaller.
+    ``--hypothesis-profile=thorough`` draws twenty times as many, and others each time; ``quarter`` and ``eighth``
+    draw so much of them; ``brief`` a tenth, for further versions of Python; ``mutation`` a fifth, and a failure is not
+    made smaller.
     """
     # How long an example takes says more about the machine's load than about the code.
     quiet = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
@@ -26,9 +27,10 @@ def register_profiles() -> None:
     settings.register_profile(
         BRIEF, max_examples=_USUAL // 10, deadline=None, derandomize=True, suppress_health_check=quiet
     )
-    settings.register_profile(
-        QUARTER, max_examples=_USUAL // 4, deadline=None, derandomize=True, suppress_health_check=quiet
-    )
+    for name, share in ((QUARTER, 4), (EIGHTH, 8)):
+        settings.register_profile(
+            name, max_examples=_USUAL // share, deadline=None, derandomize=True, suppress_health_check=quiet
+        )
     settings.register_profile(
         MUTATION,
         max_examples=_USUAL // 5,

@@ -6,11 +6,13 @@ import contextlib
 import io
 import re
 import shlex
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 import attrs
+from click.testing import CliRunner
+
+from tileir.driver.cli.main import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,20 +55,16 @@ def printed(code: str, namespace: dict[str, Any]) -> str:
 
 
 def command_output(command: str, folder: Path) -> str:
-    """Run ``tileir`` commands, each fed by the one before ``|``, in a folder; return what the last one writes."""
+    """Run ``tileir`` commands, each fed by the one before ``|``, in a folder; return what the last one writes.
+
+    They run in this process, as a new one takes longer to begin than most of them take.
+    """
     output = ""
-    for part in command.split(" | "):
-        words = shlex.split(part)
-        assert words[0] == "tileir"
-        done = subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=folder,
-            input=output,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            encoding="utf-8",
-            timeout=120,
-        )
-        output = done.stdout
+    with contextlib.chdir(folder):
+        for part in command.split(" | "):
+            program, *words = shlex.split(part)
+            assert program == "tileir"
+            with CliRunner().isolation(output) as (_, _, written), mock.patch("sys.argv", [program, *words]):
+                run()
+            output = written.getvalue().decode()
     return output

@@ -105,6 +105,11 @@ def _run_kit(chosen: argparse.Namespace, options: Sequence[str]) -> int:
     if importlib.util.find_spec("pytest") is None:
         sys.stderr.write("the conformance kit needs pytest: pip install 'tileir[testing]'\n")
         return 2
+    try:
+        Subject.of(chosen.name)  # before all tests are read
+    except TileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     command = [sys.executable, "-m", "pytest", "-c", str(FOLDER / "kit.ini"), "--noconftest"]
     command += ["-p", "tileir.testing.plugin", "-p", "no:cacheprovider", "-q", "--no-header", "--kit-summary"]
     command += ["--backend", chosen.name, "--seed", str(chosen.seed)]

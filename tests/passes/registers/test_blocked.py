@@ -118,8 +118,19 @@ def test_windows_that_overlap_are_not_cut() -> None:
     assert not is_blocked(tiled(text, DType.F32, {"A": (40, 128), "B": (727,)}))
 
 
-@pytest.mark.parametrize("shape", [(64, 1201, 1003), (37, 2055, 773), (150, 700, 1050), (131, 300, 2000)])
-@pytest.mark.parametrize("kind", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((64, 1201, 1003), "NN"),
+        ((64, 1201, 1003), "TT"),
+        ((37, 2055, 773), "NT"),
+        ((37, 2055, 773), "TN"),
+        ((150, 700, 1050), "NN"),
+        ((150, 700, 1050), "TT"),
+        ((131, 300, 2000), "NT"),
+        ((131, 300, 2000), "TN"),
+    ],
+)
 def test_compiled_products(shape: tuple[int, int, int], kind: str) -> None:
     rows, depth, columns = shape
     generator = np.random.default_rng(3)

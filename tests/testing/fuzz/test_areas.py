@@ -18,14 +18,14 @@ from tileir.testing.fuzz.worker import fault_of
 CORPUS: Final = Path(__file__).parents[2] / "corpus"
 FOUND: Final = list(cases(CORPUS))
 CASES: Final = 30
-SLOW: Final = ("cache", "interrupts", "threads")
-"""Areas whose cases start processes and wait: one case of each."""
+FEWER: Final = {"cache": 1, "interrupts": 1, "threads": 1, "operations": 8, "gradients": 8}
+"""How many cases of areas that start processes and wait, or whose programs other tests compile by hundreds."""
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("area", AREAS)
 def test_some_cases_of_each_area_hold(area: str) -> None:
-    for number in range(1 if area in SLOW else CASES):
+    for number in range(FEWER.get(area, CASES)):
         case = AREAS[area].make(Recorded.seeded(f"test/{number}"))
         assert fault_of(AREAS[area], case) is None, case
 
