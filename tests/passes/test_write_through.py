@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
-from tileir import ops
+from tileir import evaluate, ops
 from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
+from tileir.driver.compiler import compile_stages
 from tileir.passes.base import run
 from tileir.passes.rewrites.write_through import WriteThrough
+from tileir.semtree.interpret.interpreter import run_program
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.builder import FunctionBuilder
+from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
@@ -51,6 +56,24 @@ def test_each_element_is_copied_once(parts: int, copies: int) -> None:
 def test_a_chain_without_copies_stays() -> None:
     program = joined([(3, 2)] * 4, 1)
     assert run((WriteThrough(),), program) is program
+
+
+@pytest.mark.parametrize("sizes", ["12", "6, 2", "1, 12", "2, 6", "2, 6, 1", "2, 2, 3"])
+@pytest.mark.parametrize("copy", ["O[i, j : 2, 6] = *(T[i, j]);", "O[i, j + 1 : 2, 8] = =(T[i, j]);"])
+def test_a_temporary_that_is_read_with_other_axes(sizes: str, copy: str) -> None:
+    """Its neighbours along an axis are not those along an axis of the output."""
+    indices = ", ".join("ijk"[: sizes.count(",") + 1])
+    text = f"""function (A[N, M]) -> (R, O) {{
+        T[i, 2*j : 2, 6] = +(A[i, k] * A[i, j]);
+        V = reshape(T, {sizes});
+        R[] = >(V[{indices}] * V[{indices}]);
+        {copy}
+    }}"""
+    arrays = {"A": np.arange(1, 7, dtype=np.int32).reshape(2, 3)}
+    compiled = compile_stages(parse(text), {"A": TensorType(DType.I32, (2, 3))}, Target(vector_bytes=64))
+    results = run_program(compiled.sem, arrays)
+    for output, right in zip(("R", "O"), evaluate(text, arrays), strict=True):
+        np.testing.assert_array_equal(results[output], right)
 
 
 def test_an_output_that_is_written_meanwhile_is_left_alone() -> None:

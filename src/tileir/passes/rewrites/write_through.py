@@ -113,6 +113,7 @@ class _Scan:
         if (
             len(kernels) < 2
             or not all(map(_is_movable, kernels))
+            or not all(self._keeps_axes(each, read.source) for each in kernels)
             or not self._is_free(place.output, touching[0], number)
         ):
             return
@@ -137,6 +138,12 @@ class _Scan:
         if not all(shift.is_constant for shift in shifts):
             return None
         return tuple(int(shift.offset) for shift in shifts)
+
+    def _keeps_axes(self, kernel: Statement, tensor: str) -> bool:
+        """Return whether a kernel sees a tensor with its own axes: a reshaped one may have others."""
+        strides = self.program.main.refinement(tensor).shape.strides
+        views = kernel.refinements if isinstance(kernel, Block) else ()
+        return all(view.shape.strides == strides for view in views if view.source == tensor)
 
     def _is_free(self, output: str, first: int, last: int) -> bool:
         """Return whether nothing touches an output, or what lies in it by now, from one statement to before another."""
