@@ -28,7 +28,7 @@ import numpy as np
 
 import card_workloads
 import tileir
-from card_workloads import Workload
+from card_workload import Workload, small
 from tileir.typed.ir import TensorType
 
 FLUSHED = 256 << 20
@@ -175,7 +175,7 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def check(torch: Any, only: str) -> None:
     """Compare the values of all workloads at small sizes, on the default device."""
-    for workload in card_workloads.workloads(card_workloads.small):
+    for workload in card_workloads.workloads(small):
         if only not in workload.title:
             continue
         tensors = inputs_of(torch, workload, "cpu")

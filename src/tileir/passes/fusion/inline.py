@@ -14,7 +14,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
-from tileir.passes.fusion.recompute import bytes_of_a_row
+from tileir.passes.fusion.recompute import bytes_of_a_row, takes_less_than_memory
 from tileir.passes.kernels.expansion import called_block
 from tileir.schedule.reindex import reindexed, renamed
 from tileir.schedule.remarks import Refused, refused, remark
@@ -43,8 +43,6 @@ CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than to load an element from memory."""
 _LARGER: Final = 4
 """A tensor this many times larger than others is read few times where it meets them."""
-_MEMORY: Final = 48
-"""Operations, by their weight, that cards do in the time in which they store an element and load it again."""
 _VECTOR: Final = 16
 """Bytes that cards copy at a time."""
 _SMALL: Final = 8
@@ -267,8 +265,8 @@ class _Scan:
             return None if turned else refused("TR654", tensor=view.source, points=points, elements=elements)
         if self._readers[self._roots[view.source]] == 1 or self._is_cheap(producer.operations()):
             return None
-        most, work = self.options.row_bytes, sum(op.info.weight_in(view.shape.dtype) for op in producer.operations())
-        again = most and work <= _MEMORY and bytes_of_a_row(kernel, view, self.options.beside_bytes) > most
+        most, row = self.options.row_bytes, bytes_of_a_row(kernel, view, self.options.beside_bytes)
+        again = 0 < most < row and takes_less_than_memory(producer.operations(), view.shape.dtype)
         return None if again else refused("TR655", tensor=view.source)
 
     def _is_better_in_place(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
@@ -297,9 +295,8 @@ class _Scan:
         fragments = usable(self.options.fragments, rounded=True)
         either = any(each.b.where is Where.LOCAL and {each.a.dtype, each.b.dtype} == dtypes for each in fragments)
         plain = all(len(access.terms) <= 1 for each in (*reads, source) for access in each.access)
-        size = view.shape.dtype.itemsize
-        whole = all(dim.stride * size % _VECTOR == 0 for dim in source.shape.dims if dim.stride != 1)
-        return len(reads) == 2 and either and plain and whole
+        strides = (dim.stride * view.shape.dtype.itemsize for dim in source.shape.dims if dim.stride != 1)
+        return len(reads) == 2 and either and plain and all(stride % _VECTOR == 0 for stride in strides)
 
     def _keeps_more(self, number: int, producer: _Producer) -> bool:
         """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.

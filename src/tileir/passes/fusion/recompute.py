@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -15,7 +15,13 @@ from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Refinement, TensorShape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from tileir.core.dtype import DType
+    from tileir.core.ops import Op
+
+_MEMORY: Final = 48
+"""Operations, by their weight, that cards do in the time in which they store an element and load it again."""
 
 
 @attrs.frozen(repr=False)
@@ -139,3 +145,8 @@ def bytes_of_a_row(kernel: Block, view: Refinement, least: int) -> int:
     terms = prod(i.range for i in kernel.indices if i.name not in moved)
     along = any(name not in moved for name, step in address(view).terms if step == 1)
     return terms * (view.shape.dtype.itemsize if along else max(view.shape.dtype.itemsize, least))
+
+
+def takes_less_than_memory(operations: Iterable[Op], dtype: DType) -> bool:
+    """Return whether a card does the operations sooner than it stores an element and loads it again."""
+    return sum(op.info.weight_in(dtype) for op in operations) <= _MEMORY
