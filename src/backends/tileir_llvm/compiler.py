@@ -13,6 +13,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import checked_parts
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.legalise.storage import stored_as_bits
+from tileir.semtree.matrices import without_instructions
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir_llvm.capabilities import stored_floats
 from tileir_llvm.dots import native_dots
@@ -91,7 +92,8 @@ class LLVMCompiler:
         def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
-                yield number, stored_as_bits(expand_kernel(kernels[number], NATIVE, dots), stored)
+                plain = without_instructions(kernels[number])  # products read values, and no bits of them
+                yield number, stored_as_bits(expand_kernel(plain, NATIVE, dots), stored)
 
         scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
         others = sorted({*range(len(kernels))}.difference(scheduled))
