@@ -227,6 +227,13 @@ def test_products_of_matrices_are_instructions(dtype: str, architecture: str, tu
     assert ("fence.proxy.async" in listing) == (architecture == "sm_90a")
 
 
+def test_steps_of_a_sum_are_written_one_behind_the_other() -> None:
+    """The assembler reads what later steps multiply ahead, but only within a block: of a tile of 8 x 8, 16 steps."""
+    executable = tileir.compile(PRODUCT, ["f32[4096, 4096]"] * 2, device="cuda.sm_90a")
+    code = executable.listing("ptx").split("$L__BB")
+    assert max(block.count("fma.rn.f32") for block in code) >= 16 * 8 * 8
+
+
 def test_products_of_f32_round_only_where_that_is_allowed() -> None:
     for fast in (False, True):
         options = tileir.Options(fast_math=fast)

@@ -20,7 +20,9 @@ from tileir.semtree.ir import (
     ChannelStep,
     Const,
     Exchange,
+    For,
     If,
+    LoopKind,
     MatrixMultiply,
     Region,
     Subscript,
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 
 _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
+
+_MOST_STEPS: Final = 16
+"""So many steps of a contraction are written one behind the other: more do not fit the cache of instructions."""
 
 
 @attrs.define
@@ -146,6 +151,21 @@ class CudaStatements(Statements):
                 products.multiply(self.env, stmt, self.group, self._shared)
             case _:
                 assert_never(stmt)
+
+    def repeats(self, loop: For, begin: Value, end: Value) -> bool | int:
+        """Return how often the body of a loop shall be repeated: whole steps of a contraction whose tile is unrolled.
+
+        The assembler reads what later steps multiply ahead only within a block.
+        """
+        inside = tuple(statements(loop.body))
+        inner = [stmt for stmt in inside if isinstance(stmt, For)]
+        if any(isinstance(stmt, (Barrier, MatrixMultiply)) for stmt in inside):
+            return super().repeats(loop, begin, end)
+        if inner and begin.known is not None and end.known is not None:
+            trips = len(range(begin.known, end.known, loop.step))
+            if trips <= _MOST_STEPS and all(each.kind is LoopKind.UNROLL for each in inner):
+                return trips
+        return super().repeats(loop, begin, end)
 
     def place(self, array: DeclareArray) -> Place:
         """Return where an array lives: in shared memory, or in registers and the memory of the thread.

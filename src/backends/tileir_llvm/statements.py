@@ -164,6 +164,8 @@ class Statements:
             values = range(begin.known, end.known, loop.step)
             if len(values) <= 1 or loop.kind is LoopKind.UNROLL:
                 for value in values:
+                    if self.env.ranges is not None:
+                        self.env.ranges.fix(loop.counter, value)
                     self.env.variables[loop.counter.name] = integer(value, loop.counter.type)
                     self.write(loop.body)
                 return
@@ -197,16 +199,19 @@ class Statements:
             out.lines.append(f"  {following} = add {'nsw' if signed == 's' else 'nuw'} {kind} {counter}, {loop.step}")
             again = out.pure(f"icmp {signed}lt {kind} {following}, {end.text}")
             leave = False if self.by_hand else None
-            innermost = not any(isinstance(inner, For) for inner in statements(loop.body))
             out.loop_back(
                 again,
                 body,
                 done,
                 vectorise=True if loop.kind is LoopKind.VECTOR else leave,
-                unroll=innermost or not self.by_hand,
+                unroll=self.repeats(loop, begin, end),
             )
             phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
             out.lines.insert(position, phi)
+
+    def repeats(self, loop: For, _begin: Value, _end: Value) -> bool | int:
+        """Return whether LLVM may repeat the body of a loop, or how often it shall."""
+        return not self.by_hand or not any(isinstance(inner, For) for inner in statements(loop.body))
 
     @contextmanager
     def _kept(self, loop: For) -> Iterator[None]:

@@ -212,14 +212,19 @@ class FunctionText:
         """End the block with a conditional jump."""
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}")
 
-    def loop_back(self, condition: str, body: str, done: str, *, vectorise: bool | None, unroll: bool = True) -> None:
+    def loop_back(
+        self, condition: str, body: str, done: str, *, vectorise: bool | None, unroll: bool | int = True
+    ) -> None:
         """End a loop's last block.
 
         ``vectorise`` tells LLVM whether to run several iterations at once, None lets it; ``unroll`` lets it repeat the
-        body.
+        body, or is how often it shall.
         """
         hints = [] if vectorise is None else [f'!{{!"llvm.loop.vectorize.enable", i1 {str(vectorise).lower()}}}']
-        hints += [] if unroll else ['!{!"llvm.loop.unroll.disable"}']
+        if not isinstance(unroll, bool):
+            hints.append(f'!{{!"llvm.loop.unroll.count", i32 {unroll}}}')
+        elif not unroll:
+            hints.append('!{!"llvm.loop.unroll.disable"}')
         hint = ""
         if hints:
             nodes = self.module.metadata

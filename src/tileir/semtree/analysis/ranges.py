@@ -196,6 +196,11 @@ class Ranges:
                 return
         self._found.clear()  # another variable of the name may have been known here
 
+    def fix(self, counter: Var, value: int) -> None:
+        """Take note of the value of a counter in one iteration of an unrolled loop, until its loop is entered again."""
+        self._variables[counter.name] = Range.constant(value)
+        self._found.clear()
+
     def at(self, expr: Expr) -> Range:
         """Return what is known about an integer or bool expression, in all lanes."""
         if expr not in self._found:
