@@ -156,6 +156,49 @@ def test_rows_that_are_written_twice_mean_the_same(name: str, card: Target) -> N
     np.testing.assert_array_equal(found["O"], interpret_typed(stages.graph, values)["O"])
 
 
+ROLLED: Final = "A[m, n + 1 : M, N] = =(X[m, n]); B[m, n + 1 - N : M, N] = =(X[m, n]) default A;"
+WRITTEN_IN_PART: Final = {
+    "least of a row": f"{ROLLED} O[m : M] = <(B[m, n]);",
+    "sums of two rows": f"{ROLLED} S[m : M] = +(B[m, n]); T[m : M] = +(B[m, n] * X[m, n]); O = S * T;",
+    "each element": f"{ROLLED} O[m, N - 1 - n : M, N] = =(B[m, n]);",
+    "rolled again": f"{ROLLED} C[m, n + 1 : M, N] = =(B[m, n]); O[m, n + 1 - N : M, N] = =(B[m, n]) default C;",
+    "before it is written": f"{ROLLED} S[m : M] = +(A[m, n]); O[m, n : M, N] = =(B[m, n] + S[m]);",
+    "the last element": "P[m : M] = >(X[m, n]); A = -X; B[m, N - 1 : M, N] = =(P[m]) default A; O[m : M] = +(B[m, n]);",
+}
+"""One kernel stores some elements of a row among others, which the next one reads with them."""
+
+
+@pytest.mark.parametrize("name", WRITTEN_IN_PART)
+@pytest.mark.parametrize("shape", [(1, 33), (4, 16), (16, 5), (33, 7)])
+@pytest.mark.parametrize(
+    "card", [HOPPER, OPENCL, with_facts(Target(pipeline="amd-cdna3"))], ids=["cuda", "opencl", "amd"]
+)
+def test_rows_are_read_when_all_threads_have_stored(name: str, shape: tuple[int, int], card: Target) -> None:
+    values = {"X": np.random.default_rng(0).integers(5, 50, shape).astype(np.int32)}
+    function = parse(f"function (X[M, N]) -> (O) {{ {WRITTEN_IN_PART[name]} }}")
+    stages = compile_stages(function, {"X": TensorType(DType.I32, shape)}, card)
+    found = run_program(stages.sem, values, ALL_CHECKS)
+    assert stages.graph is not None
+    np.testing.assert_array_equal(found["O"], interpret_typed(stages.graph, values)["O"])
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 5), (2, 7, 33), (1, 4, 4)])
+@pytest.mark.parametrize("card", [HOPPER, OPENCL], ids=["cuda", "opencl"])
+def test_planes_are_read_when_all_threads_have_stored(shape: tuple[int, ...], card: Target) -> None:
+    """Rolled along two axes: each time, a part is stored among what is there."""
+    values = {"X": np.random.default_rng(0).integers(5, 50, shape).astype(np.int32)}
+    function = parse("""function (X[L, M, N]) -> (B, O) {
+        A[l, m, n + 1 : L, M, N] = =(X[l, m, n]);
+        B[l, m, n + 1 - N : L, M, N] = =(X[l, m, n]) default A;
+        C[l, m + 1, n : L, M, N] = =(B[l, m, n]);
+        O[l, m + 1 - M, n : L, M, N] = =(B[l, m, n]) default C;
+    }""")
+    stages = compile_stages(function, {"X": TensorType(DType.I32, shape)}, card)
+    found = run_program(stages.sem, values, ALL_CHECKS)
+    np.testing.assert_array_equal(found["B"], np.roll(values["X"], 1, 2))
+    np.testing.assert_array_equal(found["O"], np.roll(values["X"], (1, 1), (1, 2)))
+
+
 def test_results_among_zeros_are_stored_behind_the_zeros_of_all_threads() -> None:
     """Of 600 rows, as many as keep a card busy, threads of one kernel set zeros over results of others."""
     values = {"X": np.arange(24000, dtype=np.int32).reshape(600, 40)}
