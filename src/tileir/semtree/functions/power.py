@@ -83,14 +83,15 @@ def _single(draft: Draft, size: Term, y: Term) -> Term:
     few = isinstance(y.expr, Const) and abs(y.expr.value) <= _FEW
     slope = _short_slope(narrow, fraction) if few else two_chains(draft, fraction, coefficients.LOG2)
     exponent = Term(Const.of(y.expr.value, fraction.type)) if isinstance(y.expr, Const) else y.cast(DType.F64)
-    product = fma(fraction, slope, count.cast(DType.F64)) * exponent
+    # By a half, for a sum that is fused with a product stays rounded where sums may be taken in another order.
+    half = fma(fraction, slope, count.cast(DType.F64)) * (exponent * 0.5)
     if not few:
-        product = at_least(at_most(draft.let("pow_log", product), 200.0), -200.0)
-    product = draft.let("pow_product", product)
+        half = at_least(at_most(draft.let("pow_log", half), 100.0), -100.0)
+    half = draft.let("pow_half_product", half)
     # The sum has the exponent of the result in its lowest bits, biased where that is to be a factor.
     rounder = form.magic if few else form.magic + form.bias
-    power = draft.let("pow_n", product + rounder)
-    value = horner(draft.let("pow_r", product - (power - rounder)), coefficients.EXP2)
+    power = draft.let("pow_n", fma(half, 2.0, rounder))
+    value = horner(draft.let("pow_r", fma(half, 2.0, rounder - power)), coefficients.EXP2)
     scale = power.bits << form.digits
     # Adding exponents takes other units than multiplying does, but would make something else of NaN.
     return ((value.bits + scale).real if few else value * scale.real).cast(DType.F32)
