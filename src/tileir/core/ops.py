@@ -172,7 +172,7 @@ def _table() -> Mapping[Op, OpInfo]:
         Op.MUL: OpInfo(2, Domain.NUMBER, _ONE, commutes=True),
         Op.DIV: OpInfo(2, Domain.NUMBER, _DIVISION),
         Op.MOD: OpInfo(2, Domain.NUMBER, _DIVISION),
-        Op.POW: _function(92, 154, arity=2),
+        Op.POW: _function(93, 154, arity=2),
         Op.MAX: OpInfo(2, Domain.ANY, _ONE),
         Op.MIN: OpInfo(2, Domain.ANY, _ONE),
         **{op: OpInfo(2, Domain.BITS, _ONE, commutes=True) for op in (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR)},
