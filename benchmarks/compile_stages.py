@@ -45,11 +45,11 @@ STAGES: Final = (
     ("interleave", "tileir.driver.compiler", "interleave"),
     ("verify semtree", "tileir.driver.compiler", "verify_program"),
     ("expand", "tileir_llvm.compiler", "expand_kernel"),
-    ("write LLVM", "tileir_llvm.emitter", "_kernel"),
-    ("LLVM parse, verify", "tileir_llvm.modules", "parsed"),
-    ("LLVM optimise", "tileir_llvm.modules", "_passes"),
-    ("LLVM machine code", "tileir_llvm.modules", "_emitted"),
-    ("link and load", "tileir_llvm.executor", "load_code"),
+    ("write LLVM", "tileir_llvm.emit.emitter", "_kernel"),
+    ("LLVM parse, verify", "tileir_llvm.run.modules", "parsed"),
+    ("LLVM optimise", "tileir_llvm.run.modules", "_passes"),
+    ("LLVM machine code", "tileir_llvm.run.modules", "_emitted"),
+    ("link and load", "tileir_llvm.run.executor", "load_code"),
 )
 """Label, module and name of the functions that are timed; labels that occur twice are added up."""
 
@@ -113,7 +113,7 @@ class _Span:
 def watch(clock: Clock) -> None:
     """Let the clock time all stages, and each pass."""
     from tileir.passes import base
-    from tileir_llvm import modules
+    from tileir_llvm.run import modules
 
     for label, module, name in STAGES:
         owner = import_module(module)
@@ -191,7 +191,7 @@ def by_kernel(name: str) -> list[tuple[str, dict[str, float]]]:
     from tileir.semtree.check.verifier import verify
     from tileir.semtree.lower.lowering import lower
     from tileir.semtree.simplify.simplifier import simplify
-    from tileir_llvm import modules
+    from tileir_llvm.run import modules
 
     source, arguments = program(name)
     types = {key: tileir.TensorType(tileir.DType(DTYPES[str(a.dtype)]), a.shape) for key, a in arguments().items()}

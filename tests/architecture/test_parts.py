@@ -10,7 +10,7 @@ import pytest
 
 from strategies.effort import files_outside, spread
 from strategies.processors import lacking
-from tileir_llvm.processor import PROCESSORS
+from tileir_llvm.device.processor import PROCESSORS
 
 FILES = ["core/test_a.py", "passes/test_b.py", "passes/test_c.py", "semtree/test_d.py", "test_main.py"]
 

@@ -7,7 +7,7 @@ import pytest
 from strategies.legal import COMPUTED, assert_conversions, assert_merges, assert_operations
 from tileir.core.dtype import DType
 from tileir.semtree.transform.expansions import EXPANDED
-from tileir_llvm.capabilities import CAPABILITIES
+from tileir_llvm.emit.capabilities import CAPABILITIES
 
 
 @pytest.mark.parametrize("dtype", COMPUTED, ids=str)

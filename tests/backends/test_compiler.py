@@ -18,11 +18,11 @@ from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
 from tileir_llvm import BACKEND
 from tileir_llvm.compiler import LLVMCompiler
-from tileir_llvm.modules import object_code
+from tileir_llvm.run.modules import object_code
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase
-    from tileir_llvm.library import LLVMLibrary
+    from tileir_llvm.run.library import LLVMLibrary
 
 
 def results(library: LLVMLibrary, case: KernelCase) -> list[np.ndarray[Any, Any]]:
@@ -106,8 +106,8 @@ def test_the_back_end_loads_llvmlite_late() -> None:
 
 
 def test_a_missing_llvmlite_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "tileir_llvm.host", raising=False)
-    monkeypatch.delitem(sys.modules, "tileir_llvm.processor", raising=False)
+    monkeypatch.delitem(sys.modules, "tileir_llvm.device.host", raising=False)
+    monkeypatch.delitem(sys.modules, "tileir_llvm.device.processor", raising=False)
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     with pytest.raises(BackendError, match=r"install tileir\[llvm\]") as error:
         BACKEND.devices()

@@ -10,8 +10,8 @@ from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import Assign, Const, Dot, KernelFunction, Param, ParamAccess, Subscript, Type
-from tileir_llvm.dots import SPELT, apply_dot, native_dots
-from tileir_llvm.text import FunctionText, ModuleText, Value
+from tileir_llvm.emit.dots import SPELT, apply_dot, native_dots
+from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
 VNNI = ("avx512bf16", "avx512f", "avx512vl", "avx512vnni")
 

@@ -30,7 +30,7 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir_llvm.floats import NATIVE
+from tileir_llvm.emit.floats import NATIVE
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

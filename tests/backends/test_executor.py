@@ -26,13 +26,13 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir_llvm.executor import LLVMExecutor
-from tileir_llvm.loader import load_code
+from tileir_llvm.run.executor import LLVMExecutor
+from tileir_llvm.run.loader import load_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir_llvm.executor import LLVMKernel
+    from tileir_llvm.run.executor import LLVMKernel
 
 SIZE = 64
 INDEX = Type(DType.I64)

@@ -6,8 +6,8 @@ import time
 from llvmlite.binding import ffi
 
 from strategies.processes import in_forked_child
-from tileir_llvm.host import device
-from tileir_llvm.modules import object_code, target_machine
+from tileir_llvm.device.host import device
+from tileir_llvm.run.modules import object_code, target_machine
 
 
 def test_a_child_can_compile_though_another_thread_was_inside_llvmlite() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.targets.target_file import hardware_of
-from tileir_llvm import host
-from tileir_llvm.processor import Processor
+from tileir_llvm.device import host
+from tileir_llvm.device.processor import Processor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

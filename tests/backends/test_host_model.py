@@ -6,8 +6,8 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.targets.hardware_verifier import verify
-from tileir_llvm import host_model
-from tileir_llvm.host_model import Cache, caches, clock_mhz
+from tileir_llvm.device import host_model
+from tileir_llvm.device.host_model import Cache, caches, clock_mhz
 
 FOUND = (Cache(1, 48 << 10), Cache(2, 2 << 20, 128, 2), Cache(3, 32 << 20, 64, 8))
 

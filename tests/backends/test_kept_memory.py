@@ -13,7 +13,7 @@ from strategies.devices import compiler, launch
 from strategies.effort import examples
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.text.parser import parse_kernel
-from tileir_llvm.text import SCHEDULED
+from tileir_llvm.emit.text import SCHEDULED
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction

@@ -9,9 +9,9 @@ import pytest
 
 from strategies import far_apart
 from tileir.core.errors import BackendError
-from tileir_llvm.host import device
-from tileir_llvm.loader import Code, load_code
-from tileir_llvm.modules import object_code
+from tileir_llvm.device.host import device
+from tileir_llvm.run.loader import Code, load_code
+from tileir_llvm.run.modules import object_code
 
 TEXT = "define i64 @twice(i64 %x) { %y = add i64 %x, %x ret i64 %y }\ndefine i64 @seven() { ret i64 7 }"
 FEATURES = device().features

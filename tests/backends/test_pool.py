@@ -35,14 +35,14 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-from tileir_llvm import team
-from tileir_llvm.executor import SPLIT_OPERATIONS, LLVMExecutor
-from tileir_llvm.team import PythonTeam
+from tileir_llvm.run import team
+from tileir_llvm.run.executor import SPLIT_OPERATIONS, LLVMExecutor
+from tileir_llvm.run.team import PythonTeam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir_llvm.executor import LLVMKernel
+    from tileir_llvm.run.executor import LLVMKernel
 
 INDEX = Type(DType.I64)
 I32 = Type(DType.I32)

@@ -12,11 +12,11 @@ import pytest
 
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
-from tileir_llvm import host
-from tileir_llvm import processor as module
 from tileir_llvm.compiler import LLVMCompiler
-from tileir_llvm.dots import native_dots
-from tileir_llvm.processor import PROCESSORS, VARIABLE, Processor, host_processor, processor
+from tileir_llvm.device import host
+from tileir_llvm.device import processor as module
+from tileir_llvm.device.processor import PROCESSORS, VARIABLE, Processor, host_processor, processor
+from tileir_llvm.emit.dots import native_dots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

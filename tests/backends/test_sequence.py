@@ -16,14 +16,14 @@ from tileir.core.ops import Op
 from tileir.runtime.interface import Choice, Condition, Options, Repetition, SequencingExecutor
 from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
 from tileir.semtree.text.parser import parse_kernel
-from tileir_llvm.executor import SPLIT_OPERATIONS, LLVMExecutor
-from tileir_llvm.sequence import REPEATED_OPERATIONS
+from tileir_llvm.run.executor import SPLIT_OPERATIONS, LLVMExecutor
+from tileir_llvm.run.sequence import REPEATED_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tileir.semtree.ir import KernelFunction
-    from tileir_llvm.executor import LLVMKernel
+    from tileir_llvm.run.executor import LLVMKernel
 
 
 @pytest.fixture

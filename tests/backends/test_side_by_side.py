@@ -13,9 +13,9 @@ from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
 from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm import compiler as llvm_compiler
-from tileir_llvm import side_by_side
-from tileir_llvm.modules import object_code
-from tileir_llvm.side_by_side import object_codes
+from tileir_llvm.run import side_by_side
+from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.side_by_side import object_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

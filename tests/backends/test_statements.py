@@ -10,7 +10,7 @@ from tileir.runtime.interface import Options
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm.compiler import LLVMCompiler
-from tileir_llvm.text import SCHEDULED
+from tileir_llvm.emit.text import SCHEDULED
 
 HEADER = "kernel k(out f32 O[64] align(4) noalias, in f32 A[64] align(4) noalias) grid(1) operations(64)"
 SERIAL = "for (i64 i = 0; i < 64; i += 1) { O[i] = A[i]; }"

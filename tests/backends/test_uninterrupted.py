@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tileir_llvm.uninterrupted import uninterrupted
+from tileir_llvm.run.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

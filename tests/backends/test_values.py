@@ -20,8 +20,8 @@ from strategies.exhaustive import (
 from tileir.core.dtype import DType
 from tileir.runtime.interface import Options
 from tileir_llvm.compiler import LLVMCompiler
-from tileir_llvm.host import device
-from tileir_llvm.processor import PROCESSORS
+from tileir_llvm.device.host import device
+from tileir_llvm.device.processor import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,9 +10,9 @@ import tileir
 from tileir.core.errors import BackendError
 from tileir.semtree.text.parser import parse_kernel
 from tileir_cuda.architectures import ARCHITECTURES
-from tileir_cuda.boxes import TensorMap, copies_boxes, tensor_maps
-from tileir_cuda.emitter import emit, has_maps
-from tileir_cuda.ptx import ptx
+from tileir_cuda.emit.boxes import TensorMap, copies_boxes, tensor_maps
+from tileir_cuda.emit.emitter import emit, has_maps
+from tileir_cuda.emit.ptx import ptx
 
 HOPPER = ARCHITECTURES["sm_90a"]
 COPY = """

@@ -14,7 +14,7 @@ from tileir import ops
 from tileir.core.errors import BackendError
 from tileir.core.fragments import FRAGMENTS
 from tileir_cuda.architectures import ARCHITECTURES
-from tileir_cuda.products import OF_WARPS
+from tileir_cuda.emit.products import OF_WARPS
 
 if TYPE_CHECKING:
     from tileir.runtime.interface import DeviceInfo

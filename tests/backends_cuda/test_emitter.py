@@ -34,11 +34,11 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.text.parser import parse_kernel
 from tileir_cuda.architectures import ARCHITECTURES, architecture_for
-from tileir_cuda.emitter import blocks, emit
-from tileir_cuda.products import OF_WARPS
-from tileir_cuda.ptx import ptx
-from tileir_cuda.shared_memory import SharedMemory
-from tileir_cuda.warpgroups import OF_WARPGROUPS
+from tileir_cuda.emit.emitter import blocks, emit
+from tileir_cuda.emit.products import OF_WARPS
+from tileir_cuda.emit.ptx import ptx
+from tileir_cuda.emit.shared_memory import SharedMemory
+from tileir_cuda.emit.warpgroups import OF_WARPGROUPS
 
 INDEX = Type(DType.I32)
 F32 = Type(DType.F32)

@@ -20,8 +20,8 @@ from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from tileir.testing.programs.catalog import CASES
 from tileir_cuda.architectures import ARCHITECTURES
-from tileir_cuda.emitter import emit
-from tileir_cuda.ptx import ptx
+from tileir_cuda.emit.emitter import emit
+from tileir_cuda.emit.ptx import ptx
 
 if TYPE_CHECKING:
     from strategies.semtree import KernelCase

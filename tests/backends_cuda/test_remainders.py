@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import tileir
 from strategies.effort import examples
-from tileir_cuda.remainders import remainders
-from tileir_llvm.loader import load_code
-from tileir_llvm.modules import object_code
-from tileir_llvm.processor import processor
+from tileir_cuda.emit.remainders import remainders
+from tileir_llvm.device.processor import processor
+from tileir_llvm.run.loader import load_code
+from tileir_llvm.run.modules import object_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable

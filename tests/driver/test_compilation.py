@@ -261,7 +261,7 @@ def test_a_library_that_cannot_be_saved_still_runs(
     def fail(_: object) -> Mapping[str, bytes]:
         raise ValueError("a fault of somebody else")
 
-    monkeypatch.setattr("tileir_llvm.library.LLVMLibrary.save", fail)
+    monkeypatch.setattr("tileir_llvm.run.library.LLVMLibrary.save", fail)
     assert _compile(disk).outputs == ("C", "S")
     assert "a fault of somebody else" in log.text
     assert [entry.kind for entry in disk.entries()] == ["program"]

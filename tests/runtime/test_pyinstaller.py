@@ -46,6 +46,6 @@ def test_the_hook_collects_data_entry_points_and_modules(monkeypatch: pytest.Mon
         "tileir.passes.algorithms.accumulate",
         "tileir.passes.pipelines.catalog",
         "tileir.ops.networks.recurrent",
-        "tileir_llvm.executor",
+        "tileir_llvm.run.executor",
     } <= imported
     assert not any(name.startswith("tileir.testing") for name in imported)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tileir.runtime.host_memory import HostBuffer
     from tileir.runtime.interface import Event
-    from tileir_llvm.executor import LLVMKernel
+    from tileir_llvm.run.executor import LLVMKernel
 
 
 @attrs.frozen(eq=False)

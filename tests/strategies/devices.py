@@ -9,7 +9,7 @@ from tileir.runtime.host_memory import wrap
 from tileir.runtime.interface import Options
 from tileir_llvm import BACKEND
 from tileir_llvm.compiler import LLVMCompiler
-from tileir_llvm.executor import LLVMExecutor
+from tileir_llvm.run.executor import LLVMExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,7 +31,7 @@ from tileir.semtree.ir import (
 
 if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
-    from tileir_llvm.library import LLVMLibrary
+    from tileir_llvm.run.library import LLVMLibrary
 
 SIZE = 1000
 INDEX = Type(DType.I64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tileir_llvm.processor import PROCESSORS, VARIABLE, host_processor
+from tileir_llvm.device.processor import PROCESSORS, VARIABLE, host_processor
 
 
 def named_is_the_hosts() -> bool:

@@ -20,10 +20,10 @@ from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Assign, Cast, Const, Declare, KernelFunction, Subscript, Type, Var
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.rewrite import walk
-from tileir_llvm.capabilities import CAPABILITIES
-from tileir_llvm.expressions import Environment, evaluate
-from tileir_llvm.integers import select
-from tileir_llvm.text import FunctionText, ModuleText, Value
+from tileir_llvm.emit.capabilities import CAPABILITIES
+from tileir_llvm.emit.expressions import Environment, evaluate
+from tileir_llvm.emit.integers import select
+from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,9 +11,9 @@ import llvmlite.binding as llvm
 from tileir.core.distributions import version_of
 from tileir_cuda.architectures import Architecture
 from tileir_cuda.devices import architecture_of
-from tileir_cuda.emitter import emit
+from tileir_cuda.emit.emitter import emit
+from tileir_cuda.emit.ptx import ptx
 from tileir_cuda.library import CudaLibrary
-from tileir_cuda.ptx import ptx
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

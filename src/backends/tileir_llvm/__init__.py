@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir_llvm.compiler import LLVMCompiler
-    from tileir_llvm.executor import LLVMExecutor
-    from tileir_llvm.library import LLVMLibrary
+    from tileir_llvm.run.executor import LLVMExecutor
+    from tileir_llvm.run.library import LLVMLibrary
 
 __all__ = ["BACKEND"]
 
 
 def _devices() -> Sequence[DeviceInfo]:
     try:
-        from tileir_llvm.host import device  # importing this package must not load llvmlite
+        from tileir_llvm.device.host import device  # importing this package must not load llvmlite
     except (ImportError, OSError) as error:
         message = f"llvmlite cannot be loaded ({error}); install tileir[llvm]"
         raise BackendError((Diagnostic("TIL802", message),)) from error
@@ -32,15 +32,15 @@ def _devices() -> Sequence[DeviceInfo]:
 
 def _compiler(device: DeviceInfo, options: Options) -> LLVMCompiler:
     from tileir_llvm.compiler import LLVMCompiler
-    from tileir_llvm.processor import processor
+    from tileir_llvm.device.processor import processor
 
     processor()
     return LLVMCompiler(device, options)
 
 
 def _executor(device: DeviceInfo, options: Options) -> LLVMExecutor:
-    from tileir_llvm.executor import LLVMExecutor
-    from tileir_llvm.processor import processor
+    from tileir_llvm.device.processor import processor
+    from tileir_llvm.run.executor import LLVMExecutor
 
     processor()
     return LLVMExecutor(device, options)

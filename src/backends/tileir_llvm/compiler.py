@@ -15,15 +15,15 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.transform.expansions import expand_kernel
-from tileir_llvm.capabilities import stored_floats
-from tileir_llvm.dots import native_dots
-from tileir_llvm.emitter import emit
-from tileir_llvm.floats import NATIVE
-from tileir_llvm.library import LLVMLibrary, part_names
-from tileir_llvm.modules import assembly
-from tileir_llvm.side_by_side import object_codes
-from tileir_llvm.statements import is_scheduled
-from tileir_llvm.uninterrupted import uninterrupted
+from tileir_llvm.emit.capabilities import stored_floats
+from tileir_llvm.emit.dots import native_dots
+from tileir_llvm.emit.emitter import emit
+from tileir_llvm.emit.floats import NATIVE
+from tileir_llvm.emit.statements import is_scheduled
+from tileir_llvm.run.library import LLVMLibrary, part_names
+from tileir_llvm.run.modules import assembly
+from tileir_llvm.run.side_by_side import object_codes
+from tileir_llvm.run.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,12 +11,12 @@ from cuda.bindings import driver
 
 from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
 from tileir_cuda.devices import architecture_of
-from tileir_cuda.emitter import blocks, has_maps, threads
+from tileir_cuda.emit.emitter import blocks, has_maps, threads
+from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.run.driver import checked
 from tileir_cuda.run.maps import Maps
 from tileir_cuda.run.memory import CudaBuffer
-from tileir_cuda.shared_memory import SharedMemory
-from tileir_llvm.emitter import symbol
+from tileir_llvm.emit.emitter import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

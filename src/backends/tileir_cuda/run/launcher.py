@@ -13,9 +13,9 @@ import attrs
 from cuda.bindings import driver
 
 from tileir_cuda.run.driver import checked
-from tileir_llvm.host import device
-from tileir_llvm.loader import load_code
-from tileir_llvm.modules import object_code
+from tileir_llvm.device.host import device
+from tileir_llvm.run.loader import load_code
+from tileir_llvm.run.modules import object_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,14 +10,14 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.forking import renew_in_children
-from tileir_cuda.boxes import MAP_BYTES, tensor_maps
+from tileir_cuda.emit.boxes import MAP_BYTES, tensor_maps
 from tileir_cuda.run.driver import checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.semtree.ir import KernelFunction
-    from tileir_cuda.boxes import TensorMap
+    from tileir_cuda.emit.boxes import TensorMap
 
 KEPT: Final = 64
 """So many maps of a kernel are kept: buffers come back to the same addresses, and encoding takes microseconds."""

@@ -1,0 +1,260 @@
+"""Channels by barriers in shared memory, and copies of boxes by tensor maps, as instructions of ``sm_90a``.
+
+A channel of ``n`` places has ``n`` barriers that are full when the copies of a message have arrived, and ``n`` that are
+empty when all warps have released it. A barrier goes through phases, and a thread waits for the parity of one. The
+first thread of a group asks for the copies; a tensor map, which the host makes, tells where the tensor is.
+
+Follows NVIDIA, "PTX ISA" (mbarrier, cp.async.bulk.tensor), and "CUDA Driver API" (cuTensorMapEncodeTiled).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.semtree.ir import WARP, BulkCopy, Channel, ChannelStep, DeclareArray, GridLevel
+from tileir.semtree.matrices import PLAIN, folded
+from tileir.semtree.rewrite import statements
+from tileir_llvm.emit.conversions import cast
+from tileir_llvm.emit.expressions import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tileir.semtree.ir import KernelFunction
+    from tileir_cuda.emit.products import Shared
+    from tileir_llvm.emit.expressions import Environment
+
+CONVERGENT: Final = 2
+"""The attributes of statements that all threads of a warp run together."""
+
+MAP_BYTES: Final = 128
+MAP_ALIGNMENT: Final = 64
+"""Those of a tensor map, as a parameter of a kernel."""
+
+ALIGNMENT: Final = 1024
+"""Bytes to which what is copied in boxes is aligned: eight rows of the widest swizzle."""
+
+_UNIT: Final = 16
+_SIDE: Final = 256
+_BARRIER: Final = 8
+_ROWS: Final = (128, 64, 32)
+
+
+@attrs.frozen
+class TensorMap:
+    """What the host tells the device about a tensor, and about the boxes that are copied from it.
+
+    Attributes:
+        array: The parameter where it lies.
+        first: The first element there.
+        itemsize: Bytes of an element.
+        extents: Elements along each axis, the innermost first.
+        strides: Bytes between them, but along the innermost axis.
+        box: Elements of a box along each axis.
+        swizzle: Bytes of a row that is swizzled; 0 for none.
+
+    """
+
+    array: str
+    first: int
+    itemsize: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+    @classmethod
+    def of(cls, stmt: BulkCopy) -> TensorMap | None:
+        """Return the map by which a box is copied, column of pieces by column; None where no map can say it."""
+        size, width = stmt.source.type.dtype.itemsize, stmt.box[-1]
+        piece, row, rows = stmt.fold
+        if stmt.fold != PLAIN:
+            if row != width or rows * row != math.prod(stmt.box):
+                return None
+            width = piece
+        swizzle = width * size if stmt.mask else 0
+        lowest = stmt.mask & -stmt.mask
+        swizzled = stmt.mask * size + _UNIT == swizzle and lowest * size == _UNIT
+        swizzled = swizzled and (1 << stmt.shift) * lowest * size == ALIGNMENT // 8 and swizzle in _ROWS
+        extents, box = stmt.extents[::-1], (*stmt.box[:-1], width)[::-1]
+        strides = tuple(stride * size for stride in stmt.strides[-2::-1])
+        first = getattr(stmt.source.offset, "value", None)
+        fits = all(stride % _UNIT == 0 for stride in strides) and max(box) <= _SIDE and width * size % _UNIT == 0
+        if not fits or (stmt.mask and not swizzled) or not isinstance(first, int) or first * size % _UNIT:
+            return None
+        return cls(stmt.source.array, first, size, extents, strides, box, swizzle)
+
+
+def copies_boxes(kernel: KernelFunction) -> bool:
+    """Return whether a kernel has copies of boxes, all of which the instructions can make."""
+    alignments = {param.name: param.alignment for param in kernel.params}
+    found = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy)]
+    mapped = all(TensorMap.of(stmt) is not None and alignments[stmt.source.array] % _UNIT == 0 for stmt in found)
+    return bool(found) and mapped and math.prod(kernel.group) % WARP == 0
+
+
+def tensor_maps(kernel: KernelFunction) -> tuple[TensorMap, ...]:
+    """Return the maps that a kernel takes behind its parameters, where it copies boxes."""
+    maps = (TensorMap.of(stmt) for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy))
+    return tuple(dict.fromkeys(each for each in maps if each is not None))
+
+
+def operands_of_boxes(kernel: KernelFunction) -> frozenset[str]:
+    """Return the arrays that boxes are copied to."""
+    return frozenset(stmt.target.array for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy))
+
+
+def channels(kernel: KernelFunction) -> frozenset[str]:
+    """Return the arrays that are channels."""
+    return frozenset(s.channel.array for s in statements(kernel.body) if isinstance(s, Channel | BulkCopy))
+
+
+@attrs.define(eq=False)
+class _Turn:
+    """Which message a thread comes to next, for one kind of steps: its place, and the parity of the phase there."""
+
+    place: str
+    parity: str
+
+
+@attrs.define(eq=False)
+class Channels:
+    """Writes the channels of one kernel.
+
+    Attributes:
+        env: Where to write.
+        group: The threads of a group along each axis.
+        maps: The parameter of each tensor map.
+        names: The arrays that are channels.
+
+    """
+
+    env: Environment
+    group: tuple[int, ...]
+    maps: Mapping[TensorMap, str]
+    names: frozenset[str]
+    _places: dict[str, int] = attrs.field(factory=dict, init=False)
+    _turns: dict[tuple[str, ChannelStep], _Turn] = attrs.field(factory=dict, init=False)
+
+    def open(self, array: DeclareArray, shared: Shared) -> None:
+        """Make the barriers of a channel, and let all threads see them."""
+        out, count = self.env.out, array.size // 2
+        self._places[array.name] = count
+        for step in ChannelStep:
+            turn = _Turn(out.alloca("i32", 4), out.alloca("i32", 4))
+            self._turns[array.name, step] = turn
+            out.effect(f"store i32 0, ptr {turn.place}")
+            # Nobody waits for the first messages of a channel to be released.
+            out.effect(f"store i32 {int(step is ChannelStep.ACQUIRE)}, ptr {turn.parity}")
+        counts = [1] * count + [math.prod(self.group) // WARP] * count
+        lines = ["{", ".reg .pred p;", "setp.eq.u32 p, $1, 0;"]
+        lines += [
+            f"@p mbarrier.init.shared::cta.b64 [$0+{_BARRIER * number}], {count};"
+            for number, count in enumerate(counts)
+        ]
+        lines += ["@p fence.mbarrier_init.release.cluster;", "}"]
+        self._asm(lines, (("r", shared.address), ("r", self._thread())))
+        out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
+        out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+
+    def step(self, stmt: Channel, shared: Mapping[str, Shared]) -> None:
+        """Write a step."""
+        name, step = stmt.channel.array, stmt.step
+        turn, out = self._turns[name, step], self.env.out
+        full = self._barrier(name, step, shared)
+        empty = out.pure(f"add i32 {full}, {_BARRIER * self._places[name]}")
+        match step:
+            case ChannelStep.SEND:
+                line = "@p mbarrier.arrive.shared::cta.b64 _, [$0];"
+                self._asm(_where("$1, 0", line), (("r", full), ("r", self._thread())))
+            case ChannelStep.RELEASE:
+                lane = out.pure(f"and i32 {self._thread()}, {WARP - 1}")
+                line = "@p mbarrier.arrive.shared::cta.b64 _, [$0];"
+                self._asm(["bar.warp.sync -1;", *_where("$1, 0", line)], (("r", empty), ("r", lane)))
+            case ChannelStep.ACQUIRE | ChannelStep.RECEIVE:
+                parity = out.result(f"load i32, ptr {turn.parity}")
+                barrier = empty if step is ChannelStep.ACQUIRE else full
+                self._asm(_WAIT, (("r", barrier), ("r", parity)))
+        self._advance(name, turn)
+
+    def copy(self, stmt: BulkCopy, shared: Mapping[str, Shared]) -> None:
+        """Write the copy of a box: one instruction for each column of pieces."""
+        env, out, found = self.env, self.env.out, TensorMap.of(stmt)
+        assert found is not None  # others are spelt out
+        barrier = self._barrier(stmt.channel.array, ChannelStep.SEND, shared)
+        start = cast(out, evaluate(env, folded(stmt.target.offset, stmt.fold), index=True), DType.I32)
+        place = out.pure(f"mul nuw nsw i32 {start.text}, {found.itemsize}")
+        address = out.pure(f"add i32 {place}, {shared[stmt.target.array].address}")
+        at = [cast(out, evaluate(env, each), DType.I32).text for each in reversed(stmt.at)]
+        size = math.prod(found.box) * found.itemsize
+        axes = len(at)
+        lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", "setp.eq.u32 p, $0, 0;"]
+        lines.append(f"@p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$3], {math.prod(stmt.box) * found.itemsize};")
+        rest = "".join(f", ${number}" for number in range(5, 4 + axes))
+        for piece in range(stmt.box[-1] // found.box[0]):
+            lines.append(f"add.u32 c, $4, {piece * found.box[0]};")
+            lines.append(f"add.u32 d, $1, {piece * size};")
+            lines.append(
+                f"@p cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                f" [d], [$2, {{c{rest}}}], [$3];"
+            )
+        lines.append("}")
+        tensor = out.pure(f"ptrtoint ptr {self.maps[found]} to i64")
+        operands = (("r", self._thread()), ("r", address), ("l", tensor), ("r", barrier), *(("r", each) for each in at))
+        self._asm(lines, operands)
+
+    def _barrier(self, name: str, step: ChannelStep, shared: Mapping[str, Shared]) -> str:
+        """Return the address of the barrier that is full, of the message that a thread comes to next."""
+        out = self.env.out
+        place = out.result(f"load i32, ptr {self._turns[name, step].place}")
+        return out.pure(f"add i32 {out.pure(f'mul i32 {place}, {_BARRIER}')}, {shared[name].address}")
+
+    def _advance(self, name: str, turn: _Turn) -> None:
+        out = self.env.out
+        place, parity = (out.result(f"load i32, ptr {each}") for each in (turn.place, turn.parity))
+        following = out.pure(f"add i32 {place}, 1")
+        last = out.pure(f"icmp eq i32 {following}, {self._places[name]}")
+        flipped = out.pure(f"xor i32 {parity}, 1")
+        out.effect(f"store i32 {out.pure(f'select i1 {last}, i32 0, i32 {following}')}, ptr {turn.place}")
+        out.effect(f"store i32 {out.pure(f'select i1 {last}, i32 {flipped}, i32 {parity}')}, ptr {turn.parity}")
+
+    def _thread(self) -> str:
+        """Return the number of the thread in its group."""
+        out, number = self.env.out, "0"
+        for axis in reversed(range(len(self.group))):
+            own = cast(out, self.env.coordinates[GridLevel.LOCAL, axis], DType.I32)
+            before = "0" if number == "0" else out.pure(f"mul nuw nsw i32 {number}, {self.group[axis]}")
+            number = own.text if before == "0" else out.pure(f"add nuw nsw i32 {before}, {own.text}")
+        return number
+
+    def _asm(self, lines: list[str], operands: tuple[tuple[str, str], ...]) -> None:
+        marks = ",".join((*(mark for mark, _ in operands), "~{memory}"))
+        values = ", ".join(f"{'i64' if mark == 'l' else 'i32'} {text}" for mark, text in operands)
+        code = "\\0A".join(lines)
+        self.env.out.effect(f'call void asm sideeffect "{code}", "{marks}"({values}) #{CONVERGENT}')
+
+
+_WAIT: Final = [
+    "{",
+    ".reg .pred p;",
+    "W_${:uid}:",
+    "mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;",
+    "@p bra D_${:uid};",
+    "bra W_${:uid};",
+    "D_${:uid}:",
+    "}",
+]
+
+
+def _where(equal: str, line: str) -> list[str]:
+    return ["{", ".reg .pred p;", f"setp.eq.u32 p, {equal};", line, "}"]
+
+
+def promised(maps: Mapping[TensorMap, str]) -> Iterator[str]:
+    """Yield the parameters of a kernel that are tensor maps."""
+    for name in maps.values():
+        yield f'ptr byval([{MAP_BYTES} x i8]) align {MAP_ALIGNMENT} "nvvm.grid_constant" {name}'

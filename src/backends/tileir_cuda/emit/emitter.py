@@ -1,0 +1,212 @@
+"""Kernels as LLVM IR text for NVIDIA's cards, by the emitter of processors with other hooks.
+
+Every kernel becomes ``ptx_kernel void @name(ptr …)`` with a pointer for each parameter. A launch has a block for each
+group of the grid, and a thread for each of the group's. A grid that is too high or too deep for the driver is laid out
+along the first axis (:func:`blocks`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.fragments import FRAGMENTS
+from tileir.semtree.analysis.effects import assigned_variables
+from tileir.semtree.analysis.ranges import Ranges
+from tileir.semtree.check.verifier import verify
+from tileir.semtree.ir import Exchange, GridLevel, MatrixMultiply, ParamAccess, Type
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.legalise.storage import stored_as_bits
+from tileir.semtree.matrices import is_plain, without_instructions
+from tileir.semtree.rewrite import statements
+from tileir.semtree.transform.expansions import expand_kernel
+from tileir.semtree.transform.layout import Layout
+from tileir_cuda.architectures import BULK_COPIES
+from tileir_cuda.emit.boxes import Channels, channels, copies_boxes, promised, tensor_maps
+from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
+from tileir_cuda.emit.products import OF_WARPS
+from tileir_cuda.emit.remainders import remainders
+from tileir_cuda.emit.shared_memory import SharedMemory
+from tileir_cuda.emit.statements import CudaStatements
+from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
+from tileir_llvm.emit.conversions import integer
+from tileir_llvm.emit.emitter import FAST_MATH, coordinates, promises, symbol
+from tileir_llvm.emit.expressions import Environment
+from tileir_llvm.emit.floats import NATIVE
+from tileir_llvm.emit.memory import Place
+from tileir_llvm.emit.text import FunctionText, ModuleText, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tileir.semtree.ir import KernelFunction
+    from tileir_cuda.architectures import Architecture
+
+MOST_BLOCKS: Final = (2**31 - 1, 65535, 65535)
+"""How many blocks a launch can have along each axis."""
+
+MOST_THREADS: Final = (1024, 1024, 64)
+"""How many threads a block can have along each axis, and 1024 of them in all."""
+
+_AXES: Final = "xyz"
+
+_REGISTERS: Final = 65536
+_SHARED_BYTES: Final = 228 * 1024
+_RESERVED_BYTES: Final = 1024
+"""Registers and shared memory of a processor of ``sm_90a``, and what a group needs of the latter for itself."""
+
+_OF_THREADS_THAT_HOLD: Final = 168
+"""Registers that threads get that hold operands of products of four warps."""
+
+_PREFIX: Final = "remainder"
+_ATTRIBUTES: Final = "nounwind mustprogress norecurse"
+
+
+def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_math: bool = False) -> str:
+    """Write a module with a function for each kernel, under the names of :func:`tileir_llvm.emit.emitter.symbol`.
+
+    Args:
+        kernels: What to write.
+        architecture: What it is for.
+        fast_math: Whether to add :data:`tileir_llvm.emit.emitter.FAST_MATH`.
+
+    Raises:
+        VerifyError: A kernel is not legal.
+        BackendError: TIL804, a kernel needs what cards lack.
+
+    """
+    flags = FAST_MATH if fast_math else ""
+    module = ModuleText(flags, remainder=_PREFIX, extrema=True, exponential=EXPONENTIAL)
+    for number, kernel in enumerate(kernels):
+        verify(kernel)
+        _check(kernel, architecture)
+        plain = without_instructions(
+            kernel,
+            _spelt(kernel, architecture),
+            copies=False,
+            folds=True,
+            exchanges=_exchanges_parts(kernel),
+            channels=not has_maps(kernel, architecture),
+        )
+        ready = legalise(stored_as_bits(in_base_two(expand_kernel(plain, NATIVE, rounded=ROUNDED))), CAPABILITIES)
+        module.functions.append(_kernel(module, ready, symbol(number, kernel)))
+    module.functions.extend(remainders("".join(module.functions), _PREFIX))
+    module.functions.extend(exponentials("".join(module.functions)))
+    last = f"attributes #1 = {{ {_ATTRIBUTES} noinline }}\nattributes #{CONVERGENT} = {{ convergent nounwind }}"
+    return module.text(last)
+
+
+def has_maps(kernel: KernelFunction, architecture: Architecture) -> bool:
+    """Return whether a kernel takes tensor maps (:func:`tileir_cuda.emit.boxes.tensor_maps`) behind its parameters."""
+    return architecture.name in BULK_COPIES and copies_boxes(kernel)
+
+
+def blocks(kernel: KernelFunction) -> tuple[int, int, int]:
+    """Return how many blocks a launch has along each axis."""
+    x, y, z = (*kernel.grid, 1, 1)[:3]
+    fits = y <= MOST_BLOCKS[1] and z <= MOST_BLOCKS[2]
+    return (x, y, z) if fits else (x * y * z, 1, 1)
+
+
+def threads(kernel: KernelFunction) -> tuple[int, int, int]:
+    """Return how many threads a block has along each axis."""
+    x, y, z = (*kernel.group, 1, 1)[:3]
+    return x, y, z
+
+
+def _spelt(kernel: KernelFunction, architecture: Architecture) -> frozenset[str]:
+    """Return the fragments by which a kernel multiplies that have instructions, wherever it uses them."""
+    products = [stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
+    whole = OF_WARPGROUPS if architecture.name == "sm_90a" else ()
+    missing = {stmt.fragment for stmt in products if not (is_spelt(stmt) if stmt.fragment in whole else is_plain(stmt))}
+    own = (name for name in OF_WARPS if FRAGMENTS[name].feature == "sm_80" or name in architecture.fragments)
+    return frozenset((*own, *whole)) - missing
+
+
+def _exchanges_parts(kernel: KernelFunction) -> bool:
+    """Return whether threads exchange anything else than words."""
+    exchanged = (stmt.source.type.dtype for stmt in statements(kernel.body) if isinstance(stmt, Exchange))
+    return not all(dtype in (DType.F32, DType.I32, DType.U32) for dtype in exchanged)
+
+
+def _check(kernel: KernelFunction, architecture: Architecture) -> None:
+    """Refuse a kernel that the cards cannot launch."""
+    faults, shared = [], SharedMemory.of(kernel).nbytes
+    if math.prod(kernel.group) > MOST_THREADS[0] or threads(kernel)[2] > MOST_THREADS[2]:
+        faults.append(f"has groups of {kernel.group} threads, and cards run 1024 of them, 64 along the last axis")
+    if blocks(kernel)[0] > MOST_BLOCKS[0]:
+        faults.append(f"has {math.prod(kernel.grid)} groups, and cards count {MOST_BLOCKS[0]} of them")
+    if shared > architecture.shared_bytes:
+        faults.append(f"shares {shared} bytes in a group, and gets {architecture.shared_bytes}")
+    if faults:
+        message = "; it ".join(faults)
+        note = "compile with the pipeline of cards, gpu, or with smaller tiles"
+        raise BackendError((Diagnostic("TIL804", f"kernel {kernel.name!r} {message}: {note}"),))
+
+
+def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
+    out = FunctionText(module)
+    env = Environment(out, ranges=Ranges.of(kernel))
+    for number, param in enumerate(kernel.params):
+        constant = param.no_alias and param.access is ParamAccess.READ
+        env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
+    _coordinates(env, kernel)
+    room, nothing = SharedMemory.of(kernel, name), Layout({}, 0)
+    module.globals.extend(room.definitions())
+    products = (stmt.fragment for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
+    whole = any(fragment in OF_WARPGROUPS for fragment in products)
+    assigned = assigned_variables(kernel.body)
+    maps = {each: f"%m{number}" for number, each in enumerate(tensor_maps(kernel))}
+    steps = Channels(env, kernel.group, maps, channels(kernel))
+    writer = CudaStatements(env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole, channels=steps)
+    writer.write(kernel.body)
+    out.effect("ret void")
+    pointers = (f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))
+    params = ", ".join((*pointers, *promised(maps)))
+    block = ",".join(map(str, threads(kernel)))
+    attributes = f'{_ATTRIBUTES} "nvvm.reqntid"="{block}"'
+    beside = _beside(kernel, room.nbytes)
+    if beside > 1:
+        attributes += f' "nvvm.minctasm"="{beside}"'
+    return out.text(f"define ptx_kernel void @{name}({params}) {attributes}")
+
+
+def _beside(kernel: KernelFunction, shared: int) -> int:
+    """Return how many groups share a processor for which the assembler leaves registers; 1 where it shall choose.
+
+    It takes a few more than a third of all, where threads hold operands of products beside sums, if it may.
+    """
+    products = (stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
+    if not any(stmt.left.held and stmt.fragment in OF_WARPGROUPS for stmt in products):
+        return 1
+    most = _REGISTERS // (_OF_THREADS_THAT_HOLD * math.prod(kernel.group))
+    return max(1, min(most, _SHARED_BYTES // (shared + _RESERVED_BYTES)))
+
+
+def _coordinates(env: Environment, kernel: KernelFunction) -> None:
+    """Read where the thread is. What there is one of is 0."""
+    grid, group = kernel.grid, kernel.group
+    index = Type(DType.I32)
+    if blocks(kernel)[: len(grid)] == grid:
+        for axis, extent in enumerate(grid):
+            env.coordinates[GridLevel.GROUP, axis] = _special(env.out, "ctaid", axis, extent)
+    else:
+        linear = env.out.pure(f"zext i32 {_special(env.out, 'ctaid', 0, math.prod(grid)).text} to i64")
+        for axis, value in enumerate(coordinates(env.out, grid, Value(linear, Type(DType.I64)))):
+            env.coordinates[GridLevel.GROUP, axis] = value
+    for axis, extent in enumerate(group):
+        env.coordinates[GridLevel.LOCAL, axis] = _special(env.out, "tid", axis, extent)
+    for level, axes in ((GridLevel.GROUP, len(grid)), (GridLevel.LOCAL, len(group))):
+        for axis in range(axes, 3):
+            env.coordinates[level, axis] = integer(0, index)
+
+
+def _special(out: FunctionText, register: str, axis: int, extent: int) -> Value:
+    """Read a special register, which is below ``extent``."""
+    if extent == 1:
+        return integer(0, Type(DType.I32))
+    name = f"llvm.nvvm.read.ptx.sreg.{register}.{_AXES[axis]}"
+    out.module.declarations[f"declare i32 @{name}()"] = None
+    return Value(out.pure(f"call range(i32 0, {extent}) i32 @{name}()"), Type(DType.I32))

@@ -1,0 +1,92 @@
+"""Exponentials that are rounded to f16, by the instruction for powers of two.
+
+Its error is below 2^-22 of the result (NVIDIA, "PTX ISA", ex2.approx), and that of the exponent, 2^-24 of a number
+below 32, below 2^-19: f16 keeps 11 digits. What is below the normal numbers of f32 is 0 in f16.
+"""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.ir import Apply, Broadcast, Const, Type
+from tileir.semtree.legalise.capabilities import Capabilities, Support
+from tileir.semtree.rewrite import distinct_nodes, map_expr, map_stmts, with_body
+from tileir_llvm.emit.capabilities import CAPABILITIES as LLVM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.semtree.ir import Expr, KernelFunction
+
+
+def _with_instructions(of_lanes: Capabilities) -> Capabilities:
+    """Return what LLVM has, the exponentials that are left, and the rounding to bf16, which keeps subnormal numbers."""
+    casts = MappingProxyType({**of_lanes.casts, (DType.F32, DType.BF16): Support.TOTAL})
+    vectors = None if of_lanes.vectors is None else _with_instructions(of_lanes.vectors)
+    exponential = {(Op.EXP, DType.F32): Support.TOTAL}
+    return attrs.evolve(of_lanes.with_operations(exponential), casts=casts, vectors=vectors)
+
+
+CAPABILITIES: Final = _with_instructions(LLVM)
+"""What cards have."""
+
+EXPONENTIAL: Final = "exponential.rounded"
+"""What the function is called."""
+
+ROUNDED: Final = frozenset({Op.EXP})
+"""The operations for which there is such a function."""
+
+LN2: Final = float(np.float32(math.log(2.0)))
+"""What exponents are multiplied by that are for powers of two."""
+
+_FUNCTION: Final = """define internal float @{name}(float %x) alwaysinline {{
+  %result = call float @llvm.nvvm.ex2.approx.ftz.f(float %x)
+  ret float %result
+}}
+declare float @llvm.nvvm.ex2.approx.ftz.f(float)
+"""
+
+
+def exponentials(text: str) -> Iterator[str]:
+    """Yield the definition of the function, if a module calls it."""
+    if f"@{EXPONENTIAL}(" in text:
+        yield _FUNCTION.format(name=EXPONENTIAL)
+
+
+def in_base_two(kernel: KernelFunction) -> KernelFunction:
+    """Return a kernel whose exponentials that are left are for powers of two, which only the function here computes.
+
+    Exponents that are some number times :data:`LN2` are that number; its error is below 2^-25 of it.
+    """
+    if not any(_is_left(node) for node in distinct_nodes(kernel)):
+        return kernel
+
+    def scaled(expr: Expr) -> Expr:
+        if not isinstance(expr, Apply) or not _is_left(expr):
+            return expr
+        (exponent,) = expr.args
+        match exponent:
+            case Apply(op=Op.MUL, args=(power, Const(value=value) | Broadcast(operand=Const(value=value)))):
+                if value == LN2:
+                    return Apply(expr.op, (power,))
+            case _:
+                pass
+        factor = Const(1.0 / math.log(2.0), Type(DType.F32))
+        return Apply(expr.op, (Apply(Op.MUL, (exponent, _in_lanes(factor, exponent.type.lanes))),))
+
+    return with_body(kernel, map_stmts(lambda expr: map_expr(scaled, expr), kernel.body))
+
+
+def _is_left(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.op in ROUNDED and expr.type.dtype is DType.F32
+
+
+def _in_lanes(value: Const, lanes: int) -> Expr:
+    return value if lanes == 1 else Broadcast(value, lanes)

@@ -1,0 +1,280 @@
+"""Barriers, shared arrays, asynchronous copies and products of matrices: what the threads of a group do together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+import attrs
+
+from tileir.semtree.analysis.effects import writes
+from tileir.semtree.ir import (
+    WARP,
+    Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    Broadcast,
+    BulkCopy,
+    Channel,
+    ChannelStep,
+    Const,
+    Exchange,
+    For,
+    If,
+    LoopKind,
+    MatrixMultiply,
+    Region,
+    Subscript,
+    Type,
+)
+from tileir.semtree.rewrite import mentions, statements, walk
+from tileir_cuda.emit import products, warpgroups
+from tileir_cuda.emit.products import Shared
+from tileir_cuda.emit.warpgroups import OF_WARPGROUPS
+from tileir_cuda.emit.zeroing import makes_zeros
+from tileir_llvm.emit.expressions import evaluate, offset_of
+from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
+from tileir_llvm.emit.spelling import register
+from tileir_llvm.emit.statements import Statements
+from tileir_llvm.emit.text import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.semtree.ir import DeclareArray, Expr, Stmt
+    from tileir_cuda.emit.boxes import Channels
+    from tileir_cuda.emit.shared_memory import SharedMemory
+    from tileir_cuda.emit.warpgroups import Begun
+    from tileir_llvm.emit.statements import Together
+
+_CACHED_ONCE: Final = 16
+"""Copies of so many bytes pass by the first-level cache, where nothing else would find them."""
+
+_MOST_STEPS: Final = 16
+"""So many steps of a contraction are written one behind the other: more do not fit the cache of instructions."""
+
+
+@attrs.define
+class CudaStatements(Statements):
+    """Writes the statements of one kernel.
+
+    Attributes:
+        room: Where its shared arrays are.
+        group: The threads of a group along each axis.
+        warpgroups: Whether it has products of four warps, which read shared memory past the threads' own view of it.
+        channels: Its channels.
+
+    """
+
+    room: SharedMemory = attrs.field(kw_only=True)
+    group: tuple[int, ...] = attrs.field(kw_only=True)
+    warpgroups: bool = attrs.field(kw_only=True)
+    channels: Channels = attrs.field(kw_only=True)
+    _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
+
+    def write(self, stmts: tuple[Stmt, ...]) -> None:
+        """Write statements, one after the other; products that were begun go on beside those that do not need them."""
+        begun: list[Begun] = []
+        changed: set[str] = set()
+        for number, stmt in enumerate(stmts):
+            after = stmts[number + 1] if number + 1 < len(stmts) else None
+            if makes_zeros(stmt, after):
+                self._finish(begun, changed, _needed(stmt, begun))
+                continue
+            if isinstance(stmt, MatrixMultiply) and stmt.fragment in OF_WARPGROUPS:
+                if any(stmt.left.start.array == each.stmt.accumulators.array for each in begun):
+                    self._finish(begun, changed, len(begun))
+                fresh = number > 0 and makes_zeros(stmts[number - 1], stmt)
+                begun.append(warpgroups.begin(self.env, stmt, self.group, self._shared, fresh=fresh))
+                continue
+            needed = _needed(stmt, begun)
+            last = needed and not any(_needed(later, begun[:needed]) for later in stmts[number + 1 :])
+            if last and isinstance(stmt, If) and not stmt.otherwise and not _meets(stmt):
+                self._seldom(stmt, begun[:needed], len(begun) - needed)
+                self._finish(begun, changed, needed)
+                continue
+            self._finish(begun, changed, needed)
+            super().write((stmt,))
+            if begun:
+                changed |= {place.array for each in statements((stmt,)) for place in writes(each)}
+        self._finish(begun, changed, len(begun))
+
+    def _seldom(self, stmt: If, begun: list[Begun], pending: int) -> None:
+        """Write a condition under which products are needed, and wait for them if it holds in any thread of a warp.
+
+        The assembler moves a wait up to the begin of its block, before what goes on beside the products. Behind a
+        branch it stays where it is.
+        """
+        out = self.env.out
+        condition = evaluate(self.env, stmt.condition)
+        any_of = out.call("i1", "llvm.nvvm.vote.any.sync", ("i32", "-1"), ("i1", condition.text))
+        needed, done = out.fresh_label("needed"), out.fresh_label("done")
+        out.branch_if(any_of, needed, done)
+        out.start(needed)
+        with out.scope():
+            warpgroups.finish(self.env, begun, pending)
+            super().write((stmt,))
+        out.branch(done)
+        out.start(done)
+
+    def _finish(self, begun: list[Begun], changed: set[str], count: int) -> None:
+        """Wait for the first products that were begun; since then arrays were changed."""
+        if count:
+            warpgroups.finish(self.env, begun[:count], len(begun) - count, changed)
+            del begun[:count]
+
+    def together(self, stmt: Together) -> None:
+        """Write what the threads of a group do together."""
+        out = self.env.out
+        match stmt:
+            case Barrier():
+                if self.warpgroups:
+                    out.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+                out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
+                out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+            case AsyncCopy():
+                self._copy(stmt)
+            case AsyncCommit():
+                out.module.declarations["declare void @llvm.nvvm.cp.async.commit.group()"] = None
+                out.effect("call void @llvm.nvvm.cp.async.commit.group()")
+            case AsyncWait(pending=pending):
+                out.module.declarations["declare void @llvm.nvvm.cp.async.wait.group(i32 immarg)"] = None
+                out.effect(f"call void @llvm.nvvm.cp.async.wait.group(i32 {pending})")
+            case Exchange():
+                self._exchange(stmt)
+            case Channel():
+                self.channels.step(stmt, self._shared)
+            case BulkCopy():
+                self.channels.copy(stmt, self._shared)
+            case MatrixMultiply():  # those of four warps are begun and waited for by write()
+                products.multiply(self.env, stmt, self.group, self._shared)
+            case _:
+                assert_never(stmt)
+
+    def repeats(self, loop: For, begin: Value, end: Value) -> bool | int:
+        """Return how often the body of a loop shall be repeated: whole steps of a contraction whose tile is unrolled.
+
+        The assembler reads what later steps multiply ahead only within a block.
+        """
+        inside = tuple(statements(loop.body))
+        inner = [stmt for stmt in inside if isinstance(stmt, For)]
+        if any(isinstance(stmt, (Barrier, MatrixMultiply)) for stmt in inside):
+            return super().repeats(loop, begin, end)
+        if inner and begin.known is not None and end.known is not None:
+            trips = len(range(begin.known, end.known, loop.step))
+            if trips <= _MOST_STEPS and all(each.kind is LoopKind.UNROLL for each in inner):
+                return trips
+        return super().repeats(loop, begin, end)
+
+    def place(self, array: DeclareArray) -> Place:
+        """Return where an array lives: in shared memory, or in registers and the memory of the thread.
+
+        Scratch arrays, which are meant for processors, are shared by the group as well.
+        """
+        if array.region is Region.PRIVATE:
+            return super().place(array)
+        pointer, alignment = self.room.pointers[array], self.room.alignments[array]
+        shared = self._shared[array.name] = Shared(f"ptrtoint (ptr addrspace(3) {pointer} to i32)", alignment)
+        if array.name in self.channels.names:
+            self.channels.open(array, shared)
+        return Place(f"addrspacecast (ptr addrspace(3) {pointer} to ptr)", array.dtype, alignment)
+
+    def _exchange(self, stmt: Exchange) -> None:
+        """Write an exchange of words, lane by lane."""
+        env, out, kind = self.env, self.env.out, Type(stmt.source.type.dtype)
+        places = [(env.arrays[each.array], offset_of(env, each.offset)) for each in (stmt.target, stmt.source)]
+        (target, to), (source, origin) = places
+        assert isinstance(to, Offset)  # as threads exchange neighbours
+        assert isinstance(origin, Offset)
+        spelt = register(kind)
+        for lane in range(stmt.source.type.lanes):
+            own, there = (attrs.evolve(each, distance=each.distance + lane, step=1, lanes=1) for each in (origin, to))
+            value = load(out, source, own, kind)
+            word = value.text if spelt == "i32" else out.pure(f"bitcast {spelt} {value.text} to i32")
+            operands = (("i32", "-1"), ("i32", word), ("i32", f"{stmt.mask}"), ("i32", f"{WARP - 1}"))
+            got = out.call("i32", "llvm.nvvm.shfl.sync.bfly.i32", *operands)
+            back = got if spelt == "i32" else out.pure(f"bitcast i32 {got} to {spelt}")
+            store(out, target, there, Value(back, kind))
+
+    def _branch(self, stmt: If) -> None:
+        """Write a branch; none for a copy that is zeros where its condition does not hold, which instructions know."""
+        copy = _copy_or_zeros(stmt)
+        condition = None if copy is None else evaluate(self.env, stmt.condition)
+        if copy is None or condition is None or condition.known is not None or not self._is_aligned(copy):
+            super()._branch(stmt)
+        else:
+            self._copy(copy, condition)
+
+    def _is_aligned(self, stmt: AsyncCopy) -> bool:
+        size = stmt.target.type.lanes * stmt.target.type.dtype.itemsize
+        return all(each[1] % size == 0 for each in self._ends(stmt))
+
+    def _ends(self, stmt: AsyncCopy) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Return where a copy goes and where it comes from, each with its alignment in bytes."""
+        env = self.env
+        place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
+        assert isinstance(place, Offset)  # neighbours are copied, and lie beside each other in both arrays
+        assert isinstance(origin, Offset)
+        to, source = env.arrays[stmt.target.array], env.arrays[stmt.source.array]
+        return pointer_to(env.out, to, place), pointer_to(env.out, source, origin)
+
+    def _copy(self, stmt: AsyncCopy, condition: Value | None = None) -> None:
+        """Write an asynchronous copy; an ordinary one where the elements may not be aligned.
+
+        Where a condition does not hold, nothing is read, and zeros are written. The address may be anything then, which
+        LLVM must not conclude from.
+        """
+        env, out, kind = self.env, self.env.out, stmt.target.type
+        size = kind.lanes * kind.dtype.itemsize
+        if not self._is_aligned(stmt):
+            place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
+            store(out, env.arrays[stmt.target.array], place, load(out, env.arrays[stmt.source.array], origin, kind))
+            return
+        (pointer, _), (start, _) = self._ends(stmt)
+        shared = out.pure(f"addrspacecast ptr {pointer} to ptr addrspace(3)")
+        memory = out.pure(f"addrspacecast ptr {start} to ptr addrspace(1)")
+        name = f"llvm.nvvm.cp.async.{'cg' if size == _CACHED_ONCE else 'ca'}.shared.global.{size}"
+        kinds, operands = ["ptr addrspace(3)", "ptr addrspace(1)"], [shared, memory]
+        if condition is not None:
+            name += ".s"
+            kinds.append("i32")
+            operands[1] = out.pure(f"freeze ptr addrspace(1) {memory}")
+            operands.append(out.pure(f"select i1 {condition.text}, i32 {size}, i32 0"))
+        out.module.declarations[f"declare void @{name}({', '.join(kinds)})"] = None
+        values = ", ".join(f"{kind} {text}" for kind, text in zip(kinds, operands, strict=True))
+        out.effect(f"call void @{name}({values})")
+
+
+def _copy_or_zeros(stmt: If) -> AsyncCopy | None:
+    """Return the copy that a branch begins where its condition holds, if it writes zeros there where it does not."""
+    match stmt:
+        case If(then=(AsyncCopy() as copy,), otherwise=(Assign(target=target, value=value),)) if target == copy.target:
+            while isinstance(value, Broadcast):
+                value = value.operand
+            return copy if isinstance(value, Const) and value == Const.of(0, value.type) else None
+        case _:
+            return None
+
+
+def _needed(stmt: Stmt, begun: list[Begun]) -> int:
+    """Return how many of the products that were begun have to be done before a statement.
+
+    Whatever touches their sums needs them, and where threads meet or release what they read, all are done. Nothing else
+    that a kernel without races does depends on them: all threads of a product read its operands, so one writes there
+    behind a barrier or a message only.
+    """
+    if _meets(stmt) or any(isinstance(s, Channel) and s.step is ChannelStep.RELEASE for s in statements((stmt,))):
+        return len(begun)
+    touched = {node.array for each in statements((stmt,)) for node in _nodes(each) if isinstance(node, Subscript)}
+    return max((n for n, each in enumerate(begun, 1) if each.stmt.accumulators.array in touched), default=0)
+
+
+def _meets(stmt: Stmt) -> bool:
+    """Return whether all threads meet in a statement, or in one that is nested in it."""
+    return any(isinstance(each, Barrier | MatrixMultiply) for each in statements((stmt,)))
+
+
+def _nodes(stmt: Stmt) -> Iterator[Expr]:
+    for root in mentions(stmt):
+        yield from walk(root)

@@ -1,0 +1,170 @@
+"""Kernels as LLVM IR text.
+
+Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, which runs the groups ``begin`` to
+``end`` (exclusive) of the grid in order, axis 0 fastest. ``args`` points to the parameters' addresses, and
+``scratch`` to :attr:`tileir.semtree.transform.layout.Layout.scratch_bytes` bytes that no other thread uses meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.analysis.effects import assigned_variables
+from tileir.semtree.ir import GridLevel, ParamAccess, Type
+from tileir.semtree.legalise.legaliser import legalise
+from tileir.semtree.transform.layout import ALIGNMENT, layout
+from tileir.semtree.transform.threads import one_thread
+from tileir_llvm.emit.capabilities import CAPABILITIES
+from tileir_llvm.emit.conversions import integer
+from tileir_llvm.emit.expressions import Environment
+from tileir_llvm.emit.integers import apply_integer
+from tileir_llvm.emit.memory import Place
+from tileir_llvm.emit.statements import Statements, has_vectors
+from tileir_llvm.emit.text import FunctionText, ModuleText, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tileir.semtree.ir import KernelFunction, Param
+
+FAST_MATH: Final = "reassoc nsz arcp contract afn "
+"""Flags of float operations where :attr:`tileir.runtime.interface.Options.fast_math` allows them; infinities and NaNs
+keep their meaning, since maxima and minima start from infinities."""
+
+_INDEX: Final = Type(DType.I64)
+
+
+def emit(
+    kernels: Iterable[tuple[int, KernelFunction]],
+    *,
+    vector_bits: int = 256,
+    fast_math: bool = False,
+    scheduled: bool = False,
+    length: int | None = None,
+) -> Iterator[str]:
+    """Write modules with a function for each kernel, under the names of :func:`symbol`; at least one.
+
+    Args:
+        kernels: Kernels with their numbers, verified, whose float operations are all in
+            :data:`tileir_llvm.emit.floats.NATIVE`. Each is asked for when the modules before it are done.
+        vector_bits: Width of the vector registers that LLVM shall prefer.
+        fast_math: Whether to add :data:`FAST_MATH`.
+        scheduled: Whether the kernels are all like :func:`tileir_llvm.emit.statements.is_scheduled` tells.
+        length: A module with so many characters gets no further kernel; None for one module.
+
+    Raises:
+        BackendError: TIL804, an operation is not native.
+
+    """
+    flags = FAST_MATH if fast_math else ""
+    attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
+    last = f"attributes #0 = {{ {attributes} }}"
+    module = ModuleText(flags, scheduled)
+    for number, kernel in kernels:
+        if length is not None and module.length >= length:
+            yield module.text(last)
+            module = ModuleText(flags, scheduled)
+        _kernel(module, one_thread(kernel), symbol(number, kernel))
+    yield module.text(last)
+
+
+def symbol(number: int, kernel: KernelFunction) -> str:
+    """Return the name of the function of kernel ``number`` of a module."""
+    return f"k{number}_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in kernel.name)
+
+
+def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> None:
+    """Write the entry, and the function that it calls with the addresses as parameters.
+
+    Only parameters of functions can carry the promise that they overlap nothing, so the second function must
+    not be inlined.
+    """
+    types = ["ptr"] * len(kernel.params)
+    lines = [f"define void @{name}(ptr %args, ptr %scratch, i64 %begin, i64 %end) #0 {{"]
+    for number in range(len(types)):
+        lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %args, i64 {number}")
+        lines.append(f"  %a{number} = load ptr, ptr %p{number}")
+    operands = "".join(f"ptr %a{number}, " for number in range(len(types)))
+    call = f"  call void @{name}.groups({operands}ptr %scratch, i64 %begin, i64 %end)"
+    module.functions.append("\n".join((*lines, call, "  ret void", "}", "")))
+    module.functions.append(_groups(module, kernel, name))
+
+
+def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
+    """Return the function that runs a range of groups."""
+    kernel = legalise(kernel, CAPABILITIES)
+    out = FunctionText(module)
+    env = Environment(out)
+    for number, param in enumerate(kernel.params):
+        constant = param.no_alias and param.access is ParamAccess.READ
+        env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
+    writer = Statements(env, layout(kernel), assigned_variables(kernel.body), has_vectors(kernel))
+    out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
+    out.start("first")
+    starts = coordinates(out, kernel.grid, Value("%begin", _INDEX))
+    varying = [axis for axis, start in enumerate(starts) if start.known is None]
+    with out.loop("group"):
+        position = len(out.lines)
+        out.belongs_here("%number")
+        for axis, start in enumerate(starts):
+            moving = axis in varying
+            env.coordinates[GridLevel.GROUP, axis] = Value(out.belongs_here(f"%g{axis}"), _INDEX) if moving else start
+        for axis in range(len(kernel.group)):
+            env.coordinates[GridLevel.LOCAL, axis] = integer(0, _INDEX)
+        writer.write(kernel.body)
+        following = out.pure("add nsw i64 %number, 1")
+        nexts = _advanced(out, kernel.grid, varying, following)
+        again = out.pure(f"icmp slt i64 {following}, %end")
+        # LLVM's vectoriser takes exponential time where nothing depends on the group.
+        out.loop_back(again, "group", "finished", vectorise=False, unroll=False)
+        phis = [f"  %number = phi i64 [ %begin, %first ], [ {following}, %{out.block} ]"]
+        for axis, after in zip(varying, nexts, strict=True):
+            phis.append(f"  %g{axis} = phi i64 [ {starts[axis].text}, %first ], [ {after}, %{out.block} ]")
+        out.lines[position:position] = phis
+    out.start("finished")
+    out.effect("ret void")
+    params = "".join(f"ptr {promises(param)}%a{number}, " for number, param in enumerate(kernel.params))
+    tail = f"ptr noalias align {ALIGNMENT} %scratch, i64 %begin, i64 %end"
+    return out.text(f"define internal void @{name}.groups({params}{tail}) noinline #0")
+
+
+def promises(param: Param) -> str:
+    """Return the attributes of a parameter, each followed by a blank."""
+    nbytes = param.size * param.dtype.itemsize
+    return "".join(
+        (
+            "noalias " if param.no_alias else "",
+            "readonly " if param.access is ParamAccess.READ else "",
+            f"align {max(param.alignment, param.dtype.itemsize)} ",
+            f"dereferenceable({nbytes}) " if nbytes else "",
+        )
+    )
+
+
+def coordinates(out: FunctionText, extents: tuple[int, ...], linear: Value) -> list[Value]:
+    """Return the coordinates of group number ``linear``; axis 0 varies fastest."""
+    wide = [axis for axis, extent in enumerate(extents) if extent != 1]
+    result = [integer(0, _INDEX) for _ in extents]
+    for axis in wide:
+        result[axis] = linear
+        if axis != wide[-1]:
+            extent = integer(extents[axis], _INDEX)
+            result[axis] = apply_integer(out, Op.MOD, (linear, extent), index=True)
+            linear = apply_integer(out, Op.DIV, (linear, extent), index=True)
+    return result
+
+
+def _advanced(out: FunctionText, extents: tuple[int, ...], varying: list[int], following: str) -> list[str]:
+    """Return the next group's coordinates along the axes that vary: a carry is cheaper than a division."""
+    if len(varying) == 1:
+        return [following]
+    result = []
+    carry = "true"
+    for axis in varying:
+        step = out.pure(f"zext i1 {carry} to i64")
+        moved = out.pure(f"add nsw i64 %g{axis}, {step}")
+        carry = out.pure(f"icmp eq i64 {moved}, {extents[axis]}")
+        result.append(out.pure(f"select i1 {carry}, i64 0, i64 {moved}"))
+    return result

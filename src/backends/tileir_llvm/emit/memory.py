@@ -1,0 +1,271 @@
+"""Reading and writing array elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import attrs
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
+from tileir.semtree.ir import Type
+from tileir_llvm.emit.conversions import cast, convert, integer, wrapped
+from tileir_llvm.emit.integers import apply_integer
+from tileir_llvm.emit.spelling import REGISTER, memory, memory_element, register, suffix
+from tileir_llvm.emit.text import FunctionText, Value
+
+_WIDE: Final = 64
+
+
+@attrs.frozen
+class Place:
+    """An array in memory: the pointer to its first element, and the alignment in bytes of that.
+
+    Where nothing writes it while the kernel runs, it is ``constant``, and what was read before need not be read again.
+    Where no iteration of the loop that is being written does, it is ``kept``: the same holds within one iteration.
+    An array on the stack has ``elements``, and is in registers where it is as long as the vectors that are moved.
+    """
+
+    pointer: str
+    dtype: DType
+    alignment: int
+    constant: bool = False
+    elements: int | None = None
+    kept: bool = False
+
+
+@attrs.frozen(eq=False)
+class Offset:
+    """Where an access begins, in elements from the first one of an array: a sum of three parts.
+
+    Attributes:
+        outside: The part that the innermost loop around does not change; None for none.
+        inside: The part that it changes; None for none.
+        distance: The part that is known.
+        step: How many elements further each lane is.
+        lanes: How many lanes have offsets of their own; 1 for neighbours.
+        apart: Whether it is that of one of many lanes, which share all but the known part.
+        divisor: What divides the parts that are not known.
+
+    """
+
+    outside: Value | None
+    inside: Value | None
+    distance: int = 0
+    step: int = 1
+    lanes: int = 1
+    apart: bool = False
+    divisor: int = 1
+
+    def moved(self, lane: int) -> Offset:
+        """Return the offset of one lane."""
+        return attrs.evolve(self, distance=self.distance + lane * self.step, step=1, lanes=1, apart=True)
+
+    def total(self, out: FunctionText) -> Value:
+        """Return the sum, that of lane 0 where lanes have offsets of their own."""
+        parts = [part for part in (self.outside, self.inside) if part is not None]
+        if self.distance or not parts:
+            parts.append(integer(self.distance, _INDEX))
+        total, *others = parts
+        for part in others:
+            total = apply_integer(out, Op.ADD, (total, part), index=True)
+        return total
+
+
+_INDEX: Final = Type(DType.I64)
+
+
+def load(out: FunctionText, place: Place, offset: Offset | Value, kind: Type) -> Value:
+    """Read ``kind.lanes`` neighbours from a scalar offset, or the element of each lane of a vector offset."""
+    if isinstance(offset, Value):
+        read = _permuted if place.elements == kind.lanes else _gather
+        return read(out, place, offset, kind)
+    start = offset
+    if start.lanes == 1 or start.step == 1:
+        return _load_run(out, place, start, kind)
+    if start.step == 0:
+        return broadcast(out, _load_run(out, place, start, Type(kind.dtype)), kind.lanes)
+    elements = [_load_run(out, place, start.moved(lane), Type(kind.dtype)) for lane in range(kind.lanes)]
+    return joined(out, elements)
+
+
+def store(out: FunctionText, place: Place, offset: Offset | Value, value: Value) -> None:
+    """Write neighbours from a scalar offset on, or the element of each lane of a vector offset, lane 0 first."""
+    if isinstance(offset, Value):
+        _scatter(out, place, offset, value)
+        return
+    start = offset
+    if start.lanes == 1 or start.step == 1:
+        _store_run(out, place, start, value)
+    elif _scatters(value.type):
+        _scatter(out, place, ramp(out, start.total(out), start.step, start.lanes), value)
+    else:
+        for lane in range(value.type.lanes):
+            _store_run(out, place, start.moved(lane), lane_of(out, value, lane))
+
+
+def prefetch(out: FunctionText, place: Place, offset: Value) -> None:
+    """Bring the element at a scalar offset, which may lie outside of the array, into the innermost cache."""
+    index = cast(out, offset, DType.I64)
+    element = memory_element(place.dtype)
+    pointer = out.pure(f"getelementptr {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
+    out.module.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
+    out.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+
+
+def broadcast(out: FunctionText, value: Value, lanes: int) -> Value:
+    """Return a scalar in every lane."""
+    if lanes == 1:
+        return value
+    kind = Type(value.type.dtype, lanes)
+    if value.known is not None:
+        return integer(value.known, kind)
+    spelt = register(kind)
+    first = out.pure(f"insertelement {spelt} poison, {register(value.type)} {value.text}, i64 0")
+    text = out.pure(f"shufflevector {spelt} {first}, {spelt} poison, <{lanes} x i32> zeroinitializer")
+    return Value(text, kind)
+
+
+def ramp(out: FunctionText, base: Value, stride: int, lanes: int) -> Value:
+    """Return the vector whose lane number ``k`` is ``base + k * stride``."""
+    kind = Type(base.type.dtype, lanes)
+    if lanes == 1:
+        return base
+    element = REGISTER[kind.dtype]
+    first = 0 if base.known is None else base.known
+    steps = ", ".join(f"{element} {wrapped(first + stride * lane, kind.dtype)}" for lane in range(lanes))
+    text = f"<{steps}>"
+    if base.known is None:
+        text = out.pure(f"add {register(kind)} {broadcast(out, base, lanes).text}, {text}")
+    return Value(text, kind)
+
+
+def lane_of(out: FunctionText, value: Value, lane: int) -> Value:
+    """Return one lane of a vector."""
+    return Value(out.pure(f"extractelement {register(value.type)} {value.text}, i64 {lane}"), Type(value.type.dtype))
+
+
+def joined(out: FunctionText, elements: list[Value]) -> Value:
+    """Return the vector of scalars."""
+    kind = Type(elements[0].type.dtype, len(elements))
+    text = "poison"
+    for lane, element in enumerate(elements):
+        operand = f"{register(element.type)} {element.text}"
+        text = out.pure(f"insertelement {register(kind)} {text}, {operand}, i64 {lane}")
+    return Value(text, kind)
+
+
+def _permuted(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+    """Read the lanes of a vector in another order: LLVM finds the instruction for it, where the processor has one."""
+    whole = _load_run(out, place, Offset(None, None), kind)
+    chosen = cast(out, offset, DType.I32)
+    vector = register(kind)
+    elements = []
+    for lane in range(kind.lanes):
+        number = lane_of(out, chosen, lane)
+        text = out.pure(f"extractelement {vector} {whole.text}, i32 {number.text}")
+        elements.append(Value(text, Type(kind.dtype)))
+    return joined(out, elements)
+
+
+def pointer_to(out: FunctionText, place: Place, offset: Offset) -> tuple[str, int]:
+    """Return the pointer to the element at a scalar offset, and its alignment.
+
+    LLVM shall not know of which sum the part consists that the innermost loop does not change: its loop strength
+    reduction tries ways to take such sums apart, for each access. That is a third of the time to generate code for a
+    convolution, and finds nothing, since the sum stands in front of the loop already. Where many lanes are apart, it
+    shall not know the counter either.
+    """
+    size, element = place.dtype.itemsize, memory_element(place.dtype)
+    outside, inside, distance = offset.outside, offset.inside, offset.distance
+    unknown = offset.divisor if outside or inside else 0
+    alignment = math.gcd(place.alignment, unknown * size, distance * size)
+    pointer = place.pointer
+    promise = "inbounds " if (outside is not None) + (inside is not None) + (distance != 0) == 1 else ""
+    if outside is not None:
+        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {outside.text}")
+    if outside is not None and inside is not None:
+        pointer = _opaque(out, pointer)
+    if inside is not None:
+        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {inside.text}")
+    if inside is not None and offset.apart:
+        pointer = _opaque(out, pointer)
+    if distance:
+        pointer = out.pure(f"getelementptr {promise}{element}, ptr {pointer}, i64 {distance}")
+    return pointer, alignment
+
+
+def _opaque(out: FunctionText, pointer: str) -> str:
+    """Return a pointer of which LLVM's loop passes do not know the sum, and its alias analysis the array.
+
+    Code generation drops the call behind the loop passes.
+    """
+    return out.call("ptr", "llvm.strip.invariant.group.p0", ("ptr", pointer))
+
+
+def _load_run(out: FunctionText, place: Place, offset: Offset, kind: Type) -> Value:
+    pointer, alignment = pointer_to(out, place, offset)
+    read = out.pure if place.constant else out.once if place.kept else out.result
+    return _from_memory(out, read(f"load {memory(kind)}, ptr {pointer}, align {alignment}"), kind)
+
+
+def _store_run(out: FunctionText, place: Place, offset: Offset, value: Value) -> None:
+    pointer, alignment = pointer_to(out, place, offset)
+    out.effect(f"store {memory(value.type)} {_to_memory(out, value)}, ptr {pointer}, align {alignment}")
+
+
+def _from_memory(out: FunctionText, text: str, kind: Type) -> Value:
+    """Return loaded memory as a register value; any byte but 0 is true."""
+    if not kind.dtype.is_bool:
+        return Value(text, kind)
+    return Value(out.pure(f"icmp ne {memory(kind)} {text}, zeroinitializer"), kind)
+
+
+def _to_memory(out: FunctionText, value: Value) -> str:
+    if not value.type.dtype.is_bool:
+        return value.text
+    return convert(out, "zext", value, value.type.with_dtype(DType.U8)).text
+
+
+def _pointers(out: FunctionText, place: Place, offset: Value) -> str:
+    index = cast(out, offset, DType.I64)
+    element = memory_element(place.dtype)
+    return out.pure(f"getelementptr inbounds {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
+
+
+def _gather(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
+    pointers = _pointers(out, place, offset)
+    lanes, spelt, size = kind.lanes, memory(kind), place.dtype.itemsize
+    name = f"llvm.masked.gather.{suffix(_memory_type(kind))}.v{lanes}p0"
+    out.module.declarations[f"declare {spelt} @{name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {spelt})"] = None
+    operands = f"<{lanes} x ptr> {pointers}, i32 {size}, <{lanes} x i1> splat (i1 true), {spelt} poison"
+    return _from_memory(out, out.result(f"call {spelt} @{name}({operands})"), kind)
+
+
+def _scatter(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
+    pointers = _pointers(out, place, offset)
+    lanes, spelt, size = value.type.lanes, memory(value.type), place.dtype.itemsize
+    name = f"llvm.masked.scatter.{suffix(_memory_type(value.type))}.v{lanes}p0"
+    out.module.declarations[f"declare void @{name}({spelt}, <{lanes} x ptr>, i32, <{lanes} x i1>)"] = None
+    stored = f"{spelt} {_to_memory(out, value)}"
+    out.effect(f"call void @{name}({stored}, <{lanes} x ptr> {pointers}, i32 {size}, <{lanes} x i1> splat (i1 true))")
+
+
+def _scatters(kind: Type) -> bool:
+    """Return whether to write lanes that are apart by one instruction.
+
+    Processors with vectors of 64 bytes have it. It takes as long as storing each lane, but LLVM much less time.
+    """
+    return kind.dtype.itemsize in (4, 8) and kind.lanes * kind.dtype.itemsize >= _WIDE
+
+
+def _memory_type(kind: Type) -> Type:
+    """Return the integer type of as many bits where registers and memory differ."""
+    match kind.dtype:
+        case DType.BOOL:
+            return kind.with_dtype(DType.U8)
+        case DType.BF16:
+            return kind.with_dtype(DType.U16)
+        case _:
+            return kind

@@ -1,0 +1,276 @@
+"""Statements of kernels as LLVM basic blocks."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+
+import attrs
+
+from tileir.semtree.analysis.effects import writes
+from tileir.semtree.ir import (
+    Assign,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    Barrier,
+    BulkCopy,
+    Channel,
+    Declare,
+    DeclareArray,
+    Exchange,
+    For,
+    Hint,
+    If,
+    LoopKind,
+    MatrixMultiply,
+    Prefetch,
+    Var,
+)
+from tileir.semtree.rewrite import expressions, statements, walk
+from tileir.semtree.transform.layout import ALIGNMENT, apart
+from tileir_llvm.emit.conversions import integer
+from tileir_llvm.emit.expressions import Cell, Environment, evaluate, offset_of
+from tileir_llvm.emit.memory import Place, prefetch, store
+from tileir_llvm.emit.spelling import memory_element, register
+from tileir_llvm.emit.text import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
+    from tileir.semtree.transform.layout import Layout
+
+Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
+"""What the threads of a group do together."""
+
+_WHOLE: Final = 16
+"""Bytes of the shortest vector registers."""
+
+
+@attrs.define
+class Statements:
+    """Writes the statements of one kernel.
+
+    Attributes:
+        env: What names mean where the text is written.
+        layout: Where arrays live.
+        assigned: Names of the variables that are assigned to somewhere in the kernel.
+        by_hand: Whether the kernel says itself which elements are computed side by side. LLVM then leaves its other
+            loops alone: those that fill packed panels cost it a second, and gain nothing. Nor does it then repeat loops
+            around others, which made convolutions three times as much code.
+
+    """
+
+    env: Environment
+    layout: Layout
+    assigned: frozenset[str]
+    by_hand: bool = False
+    _cells: dict[Var, Cell] = attrs.field(factory=dict, init=False)
+    _places: dict[DeclareArray, Place] = attrs.field(factory=dict, init=False)
+
+    def write(self, stmts: tuple[Stmt, ...]) -> None:
+        """Write statements, one after the other."""
+        for stmt in stmts:
+            self._write(stmt)
+
+    def _write(self, stmt: Stmt) -> None:
+        match stmt:
+            case Declare(variable=variable, value=value):
+                if self.env.ranges is not None:
+                    self.env.ranges.enter(stmt)
+                self._declare(variable, value)
+            case DeclareArray():
+                self.env.arrays[stmt.name] = self.place(stmt)
+            case Assign():
+                self._assign(stmt)
+            case For():
+                self._loop(stmt)
+            case If():
+                self._branch(stmt)
+            case (
+                Barrier()
+                | AsyncCopy()
+                | AsyncCommit()
+                | AsyncWait()
+                | MatrixMultiply()
+                | Exchange()
+                | Channel()
+                | BulkCopy()
+            ):
+                self.together(stmt)
+            case Hint():
+                self._hint(stmt)
+            case _:
+                assert_never(stmt)
+
+    def together(self, stmt: Together) -> None:
+        """Write what the threads of a group do together: nothing, as groups of processors have one thread."""
+
+    def _hint(self, hint: Hint) -> None:
+        """Write a hint that LLVM has a word for."""
+        if isinstance(hint, Prefetch):
+            place = hint.target
+            prefetch(self.env.out, self.env.arrays[place.array], evaluate(self.env, place.offset, index=True))
+
+    def _declare(self, variable: Var, expr: Expr) -> None:
+        value = evaluate(self.env, expr)
+        if variable.name not in self.assigned:
+            self.env.variables[variable.name] = value
+            return
+        cell = self._cells.get(variable)
+        if cell is None:
+            cell = Cell(self.env.out.alloca(register(variable.type), ALIGNMENT), variable.type)
+            self._cells[variable] = cell
+        self.env.variables[variable.name] = cell
+        self._set(cell, value)
+
+    def _set(self, cell: Cell, value: Value) -> None:
+        self.env.out.effect(f"store {register(value.type)} {value.text}, ptr {cell.pointer}")
+
+    def place(self, array: DeclareArray) -> Place:
+        """Return where an array lives: on the stack, or in the scratch memory of the thread."""
+        place = self._places.get(array)
+        if place is not None:
+            return place
+        out = self.env.out
+        if array in self.layout.offsets:
+            offset = self.layout.offsets[array]
+            pointer = out.pure(f"getelementptr inbounds i8, ptr %scratch, i64 {offset}") if offset else "%scratch"
+            return Place(pointer, array.dtype, ALIGNMENT)
+        alignment = max(array.dtype.itemsize, min(array.alignment, ALIGNMENT))
+        elements = apart(array.size * array.dtype.itemsize) // array.dtype.itemsize
+        kind = f"[{elements} x {memory_element(array.dtype)}]"
+        place = Place(out.alloca(kind, alignment), array.dtype, alignment, elements=array.size)
+        self._places[array] = place
+        return place
+
+    def _assign(self, stmt: Assign) -> None:
+        target = stmt.target
+        value = evaluate(self.env, stmt.value)
+        if not isinstance(target, Var):
+            store(self.env.out, self.env.arrays[target.array], offset_of(self.env, target.offset), value)
+            return
+        cell = self.env.variables[target.name]
+        if isinstance(cell, Cell):
+            self._set(cell, value)
+
+    def _loop(self, loop: For) -> None:
+        if self.env.ranges is not None:
+            self.env.ranges.enter(loop)
+        begin = evaluate(self.env, loop.begin, index=True)
+        end = evaluate(self.env, loop.end, index=True)
+        if begin.known is not None and end.known is not None:
+            values = range(begin.known, end.known, loop.step)
+            if len(values) <= 1 or loop.kind is LoopKind.UNROLL:
+                for value in values:
+                    if self.env.ranges is not None:
+                        self.env.ranges.fix(loop.counter, value)
+                    self.env.variables[loop.counter.name] = integer(value, loop.counter.type)
+                    self.write(loop.body)
+                return
+        self._counted_loop(loop, begin, end)
+
+    def _counted_loop(self, loop: For, begin: Value, end: Value) -> None:
+        """Write a loop that tests at its end, behind a test whether it runs at all."""
+        out, kind = self.env.out, register(begin.type)
+        body, done = out.fresh_label("loop"), out.fresh_label("done")
+        signed = "s" if begin.type.dtype.is_signed else "u"
+        if begin.known is not None and end.known is not None:
+            self._iterations(loop, begin, end, body, done)
+        else:
+            enter = out.fresh_label("enter")
+            out.branch_if(out.pure(f"icmp {signed}lt {kind} {begin.text}, {end.text}"), enter, done)
+            out.start(enter)
+            with out.scope():
+                self._iterations(loop, begin, end, body, done)
+        out.start(done)
+
+    def _iterations(self, loop: For, begin: Value, end: Value, body: str, done: str) -> None:
+        """Write the blocks from ``body`` to the jump to ``done`` of a loop that runs at least once."""
+        out, kind = self.env.out, register(begin.type)
+        signed = "s" if begin.type.dtype.is_signed else "u"
+        entered_from = out.block
+        with out.loop(body), self._kept(loop):
+            counter, following = out.register(), out.register()
+            position = len(out.lines)
+            self.env.variables[loop.counter.name] = Value(counter, loop.counter.type)
+            self.write(loop.body)
+            out.lines.append(f"  {following} = add {'nsw' if signed == 's' else 'nuw'} {kind} {counter}, {loop.step}")
+            again = out.pure(f"icmp {signed}lt {kind} {following}, {end.text}")
+            leave = False if self.by_hand else None
+            out.loop_back(
+                again,
+                body,
+                done,
+                vectorise=True if loop.kind is LoopKind.VECTOR else leave,
+                unroll=self.repeats(loop, begin, end),
+            )
+            phi = f"  {counter} = phi {kind} [ {begin.text}, %{entered_from} ], [ {following}, %{out.block} ]"
+            out.lines.insert(position, phi)
+
+    def repeats(self, loop: For, _begin: Value, _end: Value) -> bool | int:
+        """Return whether LLVM may repeat the body of a loop, or how often it shall."""
+        return not self.by_hand or not any(isinstance(inner, For) for inner in statements(loop.body))
+
+    @contextmanager
+    def _kept(self, loop: For) -> Iterator[None]:
+        """Read scratch memory that a loop does not write once in each of its iterations.
+
+        LLVM shares loads within a basic block only, while a scheduled module is compiled. Rows of a register tile that
+        have tests of their own, as at the edges of images, are other blocks, which read the same weights.
+        """
+        before = self.env.arrays
+        own = {array.name for array in self.layout.offsets}
+        places = {name: place for name, place in before.items() if name in own and not place.kept}
+        if not self.env.out.module.scheduled or not places:
+            yield
+            return
+        written = {place.array for stmt in statements(loop.body) for place in writes(stmt)}
+        kept = {name: attrs.evolve(place, kept=True) for name, place in places.items() if name not in written}
+        self.env.arrays = {**before, **kept}
+        try:
+            yield
+        finally:
+            self.env.arrays = before
+
+    def _branch(self, stmt: If) -> None:
+        condition = evaluate(self.env, stmt.condition)
+        if condition.known is not None:
+            self.write(stmt.then if condition.known else stmt.otherwise)
+            return
+        out = self.env.out
+        then, done = out.fresh_label("then"), out.fresh_label("endif")
+        otherwise = out.fresh_label("else") if stmt.otherwise else done
+        out.branch_if(condition.text, then, otherwise)
+        out.start(then)
+        with out.scope():
+            self.write(stmt.then)
+        out.branch(done)
+        if stmt.otherwise:
+            out.start(otherwise)
+            with out.scope():
+                self.write(stmt.otherwise)
+            out.branch(done)
+        out.start(done)
+
+
+def is_scheduled(kernel: KernelFunction) -> bool:
+    """Return whether a kernel says itself what is computed side by side, and leaves none of that to LLVM.
+
+    One that has only the channels of single pixels in vectors spends its time on where they are, for several at a time:
+    LLVM makes vectors of that.
+    """
+    return any(kind.lanes * kind.dtype.itemsize >= _WHOLE for kind in _types(kernel)) and not any(
+        isinstance(stmt, For) and stmt.kind is LoopKind.VECTOR for stmt in statements(kernel.body)
+    )
+
+
+def has_vectors(kernel: KernelFunction) -> bool:
+    """Return whether some expression of the kernel has several lanes."""
+    return any(kind.lanes > 1 for kind in _types(kernel))
+
+
+def _types(kernel: KernelFunction) -> Iterator[Type]:
+    roots = (root for stmt in statements(kernel.body) for root in expressions(stmt))
+    return (node.type for root in roots for node in walk(root))

@@ -1,0 +1,1 @@
+"""Machine code made, loaded and run, by threads that stay."""

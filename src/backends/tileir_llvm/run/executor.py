@@ -1,0 +1,167 @@
+"""Launches of compiled kernels on the host's threads."""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from tileir.core.forking import renew_in_children
+from tileir.runtime.checks import kernel_at
+from tileir.runtime.events import Scheduler
+from tileir.runtime.host_memory import Addresses, HostExecutor
+from tileir_llvm.run.loader import Code, load_code
+from tileir_llvm.run.pool import ThreadPool
+from tileir_llvm.run.sequence import LLVMSequence
+from tileir_llvm.run.team import KERNEL_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.events import PendingEvent
+    from tileir.runtime.host_memory import HostBuffer
+    from tileir.runtime.interface import DeviceInfo, Event, Options
+    from tileir.semtree.ir import KernelFunction
+    from tileir_llvm.run.library import LLVMLibrary
+    from tileir_llvm.run.sequence import Work
+
+SPLIT_OPERATIONS: Final = 250_000
+"""Kernels that estimate fewer operations run on the calling thread alone: to share them out would cost more."""
+
+
+@attrs.define(eq=False)
+class LLVMExecutor(HostExecutor):
+    """Runs kernels in the calling thread and, where they are large, in a pool of threads beside it.
+
+    It may be used from several threads, and what is submitted runs in as many as the pool has: independent work at the
+    same time. A launch that finds the pool taken runs on its own thread.
+    """
+
+    device: DeviceInfo
+    options: Options
+    pool: ThreadPool = attrs.field(init=False)
+    scheduler: Scheduler = attrs.field(init=False)
+    repeats: ClassVar[bool] = True
+    decides: ClassVar[bool] = True
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Start with a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
+
+    @pool.default
+    def _make_pool(self) -> ThreadPool:
+        available = self.device.target.threads
+        return ThreadPool(min(self.options.threads or available, available), self.device.features)
+
+    @scheduler.default
+    def _make_scheduler(self) -> Scheduler:
+        return Scheduler("tileir-llvm", self.pool.threads)
+
+    def prepare(self, library: LLVMLibrary, index: int) -> LLVMKernel:
+        """Load a library, once, and ready kernel number ``index``.
+
+        Raises:
+            ArgumentError: TIL707, there is no such kernel.
+            BackendError: TIL806, its object code is broken; TIL807, the executor was closed.
+
+        """
+        self.check_open()
+        kernel = kernel_at(library, index)
+        with self._lock:
+            code = self._codes.get(library)
+            if code is None:
+                code = self._codes[library] = load_code(library.codes, library.symbols, self.device.features)
+        return LLVMKernel.of(self, kernel, code, index, library.scratch_bytes[index])
+
+    def sequence(self, works: Sequence[Work]) -> LLVMSequence:
+        """Return the works as one call; numbers stand for arrays that it is given."""
+        return LLVMSequence.of(self, works)
+
+    def close(self) -> None:
+        """Wait for all work and stop all threads."""
+        super().close()
+        self.pool.close()
+
+
+@attrs.frozen(eq=False)
+class LLVMKernel:
+    """One kernel in executable memory.
+
+    Attributes:
+        kernel: What was compiled.
+        address: Its function.
+        splits: Whether it is large enough to be shared out to several threads.
+        groups: How many groups its grid has.
+        scratch_bytes: Scratch memory that it needs for one thread.
+
+    """
+
+    kernel: KernelFunction
+    address: int
+    splits: bool
+    groups: int
+    scratch_bytes: int
+    _executor: LLVMExecutor = attrs.field(repr=False)
+    _code: Code = attrs.field(repr=False)
+    _function: Callable[[bytes, int, int, int], None] = attrs.field(repr=False)
+    _addresses: Addresses = attrs.field(repr=False)
+
+    @classmethod
+    def of(
+        cls, executor: LLVMExecutor, kernel: KernelFunction, code: Code, index: int, scratch_bytes: int
+    ) -> LLVMKernel:
+        """Ready kernel number ``index`` of loaded code."""
+        groups = math.prod(kernel.grid)
+        address = code.addresses[index]
+        return cls(
+            kernel,
+            address,
+            kernel.operations >= SPLIT_OPERATIONS and groups > 1 and executor.pool.threads > 1,
+            groups,
+            scratch_bytes,
+            executor,
+            code,
+            KERNEL_TYPE(address),
+            Addresses.of(kernel),
+        )
+
+    def launch(self, buffers: Sequence[HostBuffer]) -> None:
+        """Run now, and return when the outputs are written.
+
+        Raises:
+            ArgumentError: TIL706, the buffers do not fit the parameters.
+            BackendError: TIL807, the executor was closed.
+
+        """
+        self._start(self._packed(buffers))
+
+    def run(self, buffers: Sequence[HostBuffer], after: Sequence[Event] = ()) -> PendingEvent:
+        """Run in another thread once all of ``after`` have completed; the errors are those of :meth:`launch`."""
+        return self._executor.scheduler.submit(partial(self._start, self._packed(buffers), tuple(buffers)), after)
+
+    def share_out(self, arguments: bytes) -> bool:
+        """Run on all threads of the pool; return False, with nothing done, while they are taken."""
+        return self._executor.pool.launch(self.address, arguments, self.groups, self.scratch_bytes)
+
+    def _packed(self, buffers: Sequence[HostBuffer]) -> bytes:
+        self._executor.check_open()
+        return self._addresses.packed(buffers)
+
+    def _start(self, arguments: bytes, _held: object = None) -> None:
+        if self.splits and self.share_out(arguments):
+            return
+        if not self.scratch_bytes:
+            self._function(arguments, 0, 0, self.groups)
+            return
+        scratch = self._executor.take_scratch(self.scratch_bytes)
+        self._function(arguments, scratch.address, 0, self.groups)
+        self._executor.give_scratch(scratch)

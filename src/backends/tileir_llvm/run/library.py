@@ -1,0 +1,76 @@
+"""Object code for some kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.checks import sealed
+from tileir.semtree.transform.layout import layout
+from tileir.semtree.transform.threads import one_thread
+from tileir_llvm.emit.emitter import symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tileir.semtree.ir import KernelFunction
+
+
+@attrs.frozen(eq=False)
+class LLVMLibrary:
+    """Kernels, the modules of LLVM IR text that they became, and the object code that LLVM made of each.
+
+    Attributes:
+        kernels: What was compiled.
+        texts: LLVM IR before optimisation.
+        codes: Relocatable object code for the processor that the compiler was made for.
+        symbols: Name of each kernel's function.
+        scratch_bytes: Scratch memory that each kernel needs for one thread.
+
+    """
+
+    kernels: tuple[KernelFunction, ...]
+    texts: tuple[str, ...] = attrs.field(repr=False)
+    codes: tuple[bytes, ...] = attrs.field(repr=False)
+    _assemble: Callable[[str], str] = attrs.field(repr=False)
+    symbols: tuple[str, ...] = attrs.field(init=False)
+    scratch_bytes: tuple[int, ...] = attrs.field(init=False)
+
+    @symbols.default
+    def _name_symbols(self) -> tuple[str, ...]:
+        return tuple(symbol(number, kernel) for number, kernel in enumerate(self.kernels))
+
+    @scratch_bytes.default
+    def _measure_scratch(self) -> tuple[int, ...]:
+        return tuple(layout(one_thread(kernel)).scratch_bytes for kernel in self.kernels)
+
+    def save(self) -> Mapping[str, bytes]:
+        """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1``, and so on, and their digest."""
+        parts: dict[str, bytes] = {}
+        for number, (text, code) in enumerate(zip(self.texts, self.codes, strict=True)):
+            parts |= zip(part_names(number), (text.encode(), code), strict=True)
+        return sealed(parts)
+
+    def listing(self, form: str) -> str:
+        """Return LLVM IR (``"llvm"``, before optimisation) or the processor's assembly (``"asm"``).
+
+        Raises:
+            BackendError: TIL806, the form is another one.
+
+        """
+        match form:
+            case "llvm":
+                return "\n".join(self.texts)
+            case "asm":
+                return "\n".join(map(self._assemble, self.texts))
+            case _:
+                message = f"the LLVM back end lists llvm or asm, not {form!r}"
+                raise BackendError((Diagnostic("TIL806", message),))
+
+
+def part_names(number: int) -> tuple[str, str]:
+    """Return under which names the text and the code of a module are saved."""
+    suffix = str(number) if number else ""
+    return f"llvm{suffix}", f"object{suffix}"

@@ -1,0 +1,82 @@
+"""Object code in executable memory."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import llvmlite.binding as llvm
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir_llvm.run.modules import target_machine
+from tileir_llvm.run.uninterrupted import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LIBRARIES: Final = 16
+"""How many libraries share a linker, which needs 110 KiB and keeps 9 KiB of each until it goes itself."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Linker:
+    """LLVM's linker, and numbers for its libraries."""
+
+    jit: llvm.LLJIT
+    numbers: Iterator[int] = attrs.field(factory=count, init=False)
+
+
+_linkers: Final[dict[tuple[str, ...], _Linker]] = {}
+"""By features, the linker that takes the next library. Those before it live as long as their libraries."""
+
+
+@attrs.frozen(eq=False)
+class Code:
+    """Loaded functions; they stay in memory as long as this object.
+
+    Attributes:
+        addresses: Where each requested function starts, in the order of the request.
+
+    """
+
+    addresses: tuple[int, ...]
+    _tracker: llvm.ResourceTracker = attrs.field(repr=False)
+    _jit: llvm.LLJIT = attrs.field(repr=False)
+
+
+def load_code(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
+    """Link object codes with the process and return the addresses of ``symbols``.
+
+    Raises:
+        BackendError: TIL806, the code is broken, for another kind of machine, or lacks a symbol.
+
+    """
+    return uninterrupted(lambda: _linked(codes, symbols, features))
+
+
+def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str, ...]) -> Code:
+    jit, name = _place(features)
+    builder = llvm.JITLibraryBuilder().add_current_process()
+    for code in codes:
+        builder.add_object_img(code)
+    for symbol in symbols:
+        builder.export_symbol(symbol)
+    try:
+        tracker = builder.link(jit, name)
+    except RuntimeError as error:
+        message = f"object code cannot be loaded, compile again: {error}"
+        raise BackendError((Diagnostic("TIL806", message),)) from error
+    return Code(tuple(tracker[symbol] for symbol in symbols), tracker, jit)
+
+
+def _place(features: tuple[str, ...]) -> tuple[llvm.LLJIT, str]:
+    """Return a linker that has room for a library, and a name that no other library there has."""
+    linker = _linkers.get(features)
+    number = LIBRARIES if linker is None else next(linker.numbers)
+    if linker is None or number >= LIBRARIES:
+        # JITLink, as RuntimeDyld asks for memory section by section, and ends the process where these lie 2 GiB apart.
+        jit = llvm.create_lljit_compiler(target_machine(features), use_jit_link=True)
+        linker = _linkers[features] = _Linker(jit)
+        number = next(linker.numbers)
+    return linker.jit, f"tileir{number}"

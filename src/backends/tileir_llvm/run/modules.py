@@ -1,0 +1,197 @@
+"""Modules of LLVM IR text to object code and assembly for the host's processor.
+
+What works on a module belongs to nobody else meanwhile, and is freed with the last reference to it, so that it can
+neither be lost nor be freed while a thread uses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from contextlib import contextmanager
+from ctypes import string_at
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+
+from tileir.core.errors import BackendError, Diagnostic
+from tileir_llvm.device.processor import processor
+from tileir_llvm.emit.text import SCHEDULED
+from tileir_llvm.run.forking import guard_forks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPTIMISATION: Final = 2
+"""Speed level of LLVM's pass pipeline. Level 3 unrolls loops to four times as much code, which is no faster: borders of
+convolutions took 40 to 105 ms to optimise where level 2 takes 16 to 22, and a tenth longer to run."""
+
+GENERATION: Final = 3
+"""Level of LLVM's code generator."""
+
+QUICK_GENERATION: Final = 1
+"""The same where code is wanted soon. Level 0 takes half the time, and its loops run three to five times as long."""
+
+
+class _Passes(llvm.ModulePassManager):
+    """Passes for one module: LLVM uses them up.
+
+    llvmlite 0.50 never frees them, as its class finds the empty ``_dispose`` of ``ObjectRef`` before that of pass
+    managers: some 50 KiB for each module.
+    """
+
+    def __init__(self, builder: llvm.PassBuilder, pointer: Any = None) -> None:
+        super().__init__(pointer)
+        self.builder = builder  # goes after the passes
+
+    def _dispose(self) -> None:
+        ffi.lib.LLVMPY_DisposeNewModulePassManger(self)
+
+
+def can_pass_the_lock() -> bool:
+    """Return whether this llvmlite lets calls go past its lock; it has no public name for that."""
+    return all(hasattr(call, "_cfn") for call in (_optimise(), _emit()))
+
+
+def object_code(
+    text: str, features: tuple[str, ...], *, optimise: bool = True, past_the_lock: bool = False, quick: bool = False
+) -> bytes:
+    """Return relocatable object code of a module for the host's processor with these features.
+
+    Args:
+        text: LLVM IR.
+        features: Names of features of :func:`tileir_llvm.device.processor.processor`.
+        optimise: Whether to run LLVM's passes.
+        past_the_lock: Whether other threads may enter LLVM meanwhile. The caller then holds
+            :data:`tileir_llvm.run.forking.PAST_THE_LOCK`.
+        quick: Whether to take little time, for slower code.
+
+    Raises:
+        BackendError: TIL805, LLVM refused the code.
+
+    """
+    with refusals(), _spare_machine(features, quick) as machine:
+        module = parsed(text, machine)
+        if optimise:
+            passes = _passes(text, machine, quick)
+            run = _optimise()._cfn if past_the_lock else _optimise()
+            run(passes, module, passes.builder)
+        return _emitted(module, machine, past_the_lock)
+
+
+def assembly(text: str, features: tuple[str, ...], *, quick: bool = False) -> str:
+    """Return the assembly of an optimised module; arguments and errors are those of :func:`object_code`."""
+    with refusals(), _spare_machine(features, quick) as machine:
+        module = parsed(text, machine)
+        passes = _passes(text, machine, quick)
+        passes.run(module, passes.builder)
+        return machine.emit_assembly(module)
+
+
+def target_machine(features: tuple[str, ...], *, quick: bool = False) -> llvm.TargetMachine:
+    """Return a code generator for the processor with these features, which one thread at a time may use."""
+    _initialise()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=processor().name,
+        features=",".join(f"+{feature}" for feature in features),
+        opt=QUICK_GENERATION if quick else GENERATION,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
+    )
+
+
+@cache
+def _initialise() -> None:
+    guard_forks()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@contextmanager
+def _spare_machine(features: tuple[str, ...], quick: bool) -> Iterator[llvm.TargetMachine]:
+    """Lend a code generator to one thread. To make one is cheap; its first use takes a tenth of a small compilation."""
+    spare = _machines.setdefault((features, quick), deque())
+    try:
+        machine = spare.pop()
+    except IndexError:
+        machine = target_machine(features, quick=quick)
+    yield machine
+    spare.append(machine)
+
+
+_machines: Final[dict[tuple[tuple[str, ...], bool], deque[llvm.TargetMachine]]] = {}
+"""Code generators that nobody uses, by features, and whether they are quick."""
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Call what LLVM refuses a defect of tileir: TIL805."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = f"LLVM refused the code, which is a defect of tileir: {error}"
+        raise BackendError((Diagnostic("TIL805", message),)) from error
+
+
+def parsed(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """Parse and verify a module, in a context of its own."""
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    return module
+
+
+def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
+    tuning = llvm.create_pipeline_tuning_options(OPTIMISATION)
+    tuning.loop_vectorization = True
+    tuning.slp_vectorization = True
+    return llvm.create_pass_builder(machine, tuning)
+
+
+def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> _Passes:
+    """Return LLVM's whole pipeline; for a scheduled or quick module only what puts variables into registers.
+
+    A scheduled module has nothing that the other passes would improve: instructions are numbered as they are written,
+    those that no loop changes stand in front of it, and what is computed side by side is in vectors. The pipeline takes
+    between half and four fifths of the time of a compilation, most of it for InstCombine, which looks at all
+    instructions some eight times.
+    """
+    builder = _pass_builder(machine)
+    if not quick and not text.startswith(SCHEDULED):
+        return _Passes(builder, ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, OPTIMISATION))
+    passes = _Passes(builder)
+    passes.add_sroa_pass()
+    if _OF_LANES.search(text):
+        passes.add_sccp_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
+
+
+_OF_LANES: Final = re.compile(r" trunc <\d+ x i64> <i64 ")
+"""The numbers of lanes that are converted, for a test of coordinates: what such tests give is constant where loops do
+not move the lanes, and costs registers while code generators take it for computed."""
+
+
+def _emitted(module: llvm.ModuleRef, machine: llvm.TargetMachine, past_the_lock: bool) -> bytes:
+    """Return object code of a module."""
+    emit = _emit()._cfn if past_the_lock else _emit()
+    complaint = ffi.OutputString()
+    buffer = emit(machine, module, 1, complaint)
+    if not buffer:
+        raise RuntimeError(str(complaint))
+    try:
+        return string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _optimise() -> Any:
+    return ffi.lib.LLVMPY_RunNewModulePassManager
+
+
+def _emit() -> Any:
+    return ffi.lib.LLVMPY_TargetMachineEmitToMemory

@@ -1,0 +1,115 @@
+"""The threads of one executor: started when they are first needed, stopped when it goes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tileir.runtime.host_memory import HostBuffer, allocate
+from tileir_llvm.run.team import Job, Team, start_team
+from tileir_llvm.run.uninterrupted import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+CLOSING_SECONDS: Final = 0.001
+"""How often who closes a pool looks whether the running launch has ended."""
+
+
+class _Turn:
+    """The right to use the threads of a pool, which goes with its last reference, whatever interrupts who had it."""
+
+    __slots__ = ("__weakref__",)
+
+
+@attrs.define(eq=False)
+class ThreadPool:
+    """Up to ``threads`` threads, of which the calling one is the first.
+
+    After a fork the child starts threads of its own. :meth:`close`, garbage collection and the end of the interpreter
+    stop them.
+    """
+
+    threads: int
+    features: tuple[str, ...]
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _turn: Callable[[], _Turn | None] = attrs.field(default=lambda: None, init=False)
+    _scratch: HostBuffer = attrs.field(factory=lambda: allocate(0), init=False)
+    _team: Team | None = attrs.field(default=None, init=False)
+    _finalizer: weakref.finalize[Any, ThreadPool] | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        _pools.add(self)
+
+    def launch(self, function: int, arguments: bytes, groups: int, scratch_bytes: int) -> bool:
+        """Run all groups of a kernel, split over the threads.
+
+        Returns:
+            False, with nothing done, while another thread launches.
+
+        """
+        turn = _Turn()
+        try:
+            with self._lock:
+                if self._turn() is not None:
+                    return False
+                self._turn = weakref.ref(turn)
+            team = self._team
+            if team is None:
+                team = uninterrupted(self._start)
+            if scratch_bytes * self.threads > self._scratch.nbytes:
+                self._scratch = allocate(scratch_bytes * self.threads)
+            job = Job(function, arguments, self._scratch.address, scratch_bytes, groups)
+            team.run(job, min(self.threads, groups) - 1)
+        finally:
+            del turn
+        return True
+
+    def _start(self) -> Team:
+        team = start_team(self.threads - 1, self.features)
+        self._team = team
+        self._finalizer = weakref.finalize(self, team.dismiss)
+        return team
+
+    def close(self) -> None:
+        """Wait for the running launch and stop the threads; a later launch starts them again."""
+        turn = _Turn()
+        try:
+            while True:
+                with self._lock:
+                    if self._turn() is None:
+                        self._turn = weakref.ref(turn)
+                        break
+                time.sleep(CLOSING_SECONDS)
+            if self._finalizer is not None:
+                self._finalizer()
+            self._team = self._finalizer = None
+            self._scratch = allocate(0)
+        finally:
+            del turn
+
+    def forget_threads(self) -> None:
+        """Start anew in a forked child, where the parent's threads do not exist and its locks may be taken."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._lock = threading.Lock()
+        self._turn = lambda: None
+        self._team = self._finalizer = None
+
+
+_pools: Final[weakref.WeakSet[ThreadPool]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for pool in tuple(_pools):
+        pool.forget_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

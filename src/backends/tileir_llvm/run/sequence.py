@@ -1,0 +1,304 @@
+"""Several kernels in one native call, so that a further kernel of a plan costs next to no Python."""
+
+from __future__ import annotations
+
+import ctypes
+from operator import itemgetter
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+
+import attrs
+
+from tileir.runtime.arrays import addresses_of
+from tileir.runtime.host_memory import HostBuffer
+from tileir.runtime.interface import Choice, Repetition
+from tileir.semtree.launches import counted_turns, turns_while
+from tileir_llvm.run.sequence_code import (
+    COUNTED_TURNS,
+    ENTRY_BYTES,
+    SKIP,
+    TIMES,
+    UNLESS,
+    WHILE,
+    WORDS,
+    looping,
+    straight,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+
+    from tileir.runtime.interface import Condition
+    from tileir_llvm.run.executor import LLVMExecutor, LLVMKernel
+
+    Work: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition | Choice
+
+_ADDRESS: Final = Struct("P")
+_POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
+
+REPEATED_OPERATIONS: Final = 2_000_000
+"""Kernels that are repeated run on the calling thread alone below so many operations: to share one out takes Python,
+which a loop does without. A step of a recurrent cell of 1,067,008 operations took 6 µs alone and 10 on two threads."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Stretch:
+    """Neighbouring entries that run on the calling thread, or a kernel that is shared out to the pool.
+
+    Attributes:
+        first: Number of the first entry.
+        count: How many there are.
+        pooled: The kernel that is shared out, if it is one.
+        offset: Where the arguments of that kernel start.
+
+    """
+
+    first: int
+    count: int
+    pooled: LLVMKernel | None = None
+    offset: int = 0
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Turns:
+    """Stretches that are repeated, some of which are shared out: so often, or while a condition holds."""
+
+    times: int | _Holds
+    stretches: _Stretches
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Ways:
+    """Stretches of which only some run, some of which are shared out."""
+
+    condition: _Holds
+    then: _Stretches
+    otherwise: _Stretches
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Holds:
+    """A condition; ``offset`` is where the argument that points to it is."""
+
+    offset: int
+
+    def __call__(self, arguments: bytes) -> bool:
+        """Return whether it holds."""
+        (address,) = _ADDRESS.unpack_from(arguments, self.offset)
+        return ctypes.c_uint8.from_address(address).value != 0
+
+
+_Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
+
+
+@attrs.define(repr=False)
+class _Records:
+    """What is collected of launches: entries, three numbers each, and arguments.
+
+    Attributes:
+        entries: What :data:`_CODE` reads.
+        template: Addresses of all arguments, 0 for those that come later.
+        slots: Where those go that come later: position and number.
+        alignments: What these must be aligned to, by number.
+        scratch_bytes: The most that a kernel needs.
+        first_turns: After how many turns of loops Python is asked first; None where nothing loops or branches.
+
+    """
+
+    entries: list[int] = attrs.field(factory=list, init=False)
+    template: list[int] = attrs.field(factory=list, init=False)
+    slots: list[tuple[int, int]] = attrs.field(factory=list, init=False)
+    alignments: dict[int, int] = attrs.field(factory=dict, init=False)
+    scratch_bytes: int = attrs.field(default=0, init=False)
+    first_turns: int | None = attrs.field(default=None, init=False)
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self.entries) // WORDS
+
+    def stretches(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
+        """Add works, and return how they run."""
+        found: list[_Stretch | _Turns | _Ways] = []
+        stretch: _Stretch | _Turns | _Ways
+        for work in works:
+            match work:
+                case Repetition():
+                    stretch = self._repeated(work)
+                case Choice():
+                    stretch = self._chosen(work, repeated)
+                case (kernel, arguments):
+                    stretch = self._launched(kernel, arguments, repeated)
+            last = found[-1] if found else None
+            if _is_plain(last) and _is_plain(stretch):
+                found[-1] = attrs.evolve(last, count=last.count + stretch.count)
+            else:
+                found.append(stretch)
+        return tuple(found)
+
+    def _repeated(self, repetition: Repetition) -> _Stretch | _Turns:
+        first, times = self.count, repetition.times
+        if isinstance(times, int):
+            self.first_turns = self.first_turns or COUNTED_TURNS
+            turns: int | _Holds = times
+            self.entries += [TIMES, times, 0]
+        else:
+            self.first_turns = 1
+            turns = self._condition(times)
+            self.entries += [WHILE, turns.offset, 0]
+        inside = self.stretches(repetition.works, repeated=True)
+        self._close(first)
+        return _Stretch(first, self.count - first) if all(map(_is_plain, inside)) else _Turns(turns, inside)
+
+    def _chosen(self, choice: Choice, repeated: bool) -> _Stretch | _Ways:
+        first, holds = self.count, self._condition(choice.condition)
+        self.first_turns = self.first_turns or COUNTED_TURNS
+        self.entries += [UNLESS, holds.offset, 0]
+        then = self.stretches(choice.then, repeated=repeated)
+        over = self.count
+        self.entries += [SKIP, 0, 0]
+        self._close(first)
+        otherwise = self.stretches(choice.otherwise, repeated=repeated)
+        self._close(over)
+        if all(map(_is_plain, (*then, *otherwise))):
+            return _Stretch(first, self.count - first)
+        return _Ways(holds, then, otherwise)
+
+    def _close(self, entry: int) -> None:
+        """Note in an entry that it is about all those that follow it so far."""
+        self.entries[entry * WORDS + 2] = self.count - entry - 1
+
+    def _condition(self, condition: Condition) -> _Holds:
+        holds = _Holds(len(self.template) * _POINTER_BYTES)
+        self._argument(condition.argument, 1)
+        return holds
+
+    def _argument(self, argument: HostBuffer | int, alignment: int) -> None:
+        """Add an argument; ``alignment`` is what an array that comes later must have."""
+        if isinstance(argument, int):
+            self.slots.append((len(self.template), argument))
+            self.alignments[argument] = max(self.alignments.get(argument, 1), alignment)
+        self.template.append(0 if isinstance(argument, int) else argument.address)
+
+    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int], repeated: bool) -> _Stretch:
+        offset = len(self.template) * _POINTER_BYTES
+        self.entries += [kernel.address, offset, kernel.groups]
+        self.scratch_bytes = max(self.scratch_bytes, kernel.scratch_bytes)
+        for param, argument in zip(kernel.kernel.params, arguments, strict=True):
+            self._argument(argument, max(param.alignment, param.dtype.itemsize))
+        pooled = kernel.splits and (not repeated or kernel.kernel.operations >= REPEATED_OPERATIONS)
+        return _Stretch(self.count - 1, 1, kernel if pooled else None, offset)
+
+
+def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
+    """Return whether all of it runs on the calling thread."""
+    return isinstance(stretch, _Stretch) and stretch.pooled is None
+
+
+@attrs.frozen(eq=False)
+class LLVMSequence:
+    """Kernels with their buffers, of which some are given at each launch. Several threads may launch it.
+
+    It fulfils :class:`tileir.runtime.interface.KernelSequence`. ``_order`` puts addresses in the order of arguments
+    where all of these are given.
+    """
+
+    _executor: LLVMExecutor
+    _stretches: _Stretches
+    _entries: int
+    _scratch_bytes: int
+    _template: list[int]
+    _slots: tuple[tuple[int, int], ...]
+    _order: Callable[[list[int]], tuple[int, ...]] | None
+    _masks: tuple[int, ...]
+    _pack: Callable[..., bytes]
+    _run: Callable[[int, int, bytes, int], object]
+    _held: object
+    _count: int = attrs.field(init=False)
+    _is_one_call: bool = attrs.field(init=False)
+
+    @_count.default
+    def _entries_of_first_stretch(self) -> int:
+        return self._stretches[0].count if self._stretches and isinstance(self._stretches[0], _Stretch) else 0
+
+    @_is_one_call.default
+    def _runs_on_the_calling_thread(self) -> bool:
+        return len(self._stretches) == 1 and _is_plain(self._stretches[0]) and not self._scratch_bytes
+
+    @classmethod
+    def of(cls, executor: LLVMExecutor, works: Sequence[Work]) -> LLVMSequence:
+        """Ready works: kernels with their arguments, which are buffers, or numbers of arrays that come later.
+
+        Loops and branches take no Python between their kernels, unless some of them are shared out.
+        """
+        records = _Records()
+        stretches = records.stretches(works)
+        slots, template, alignments = records.slots, records.template, records.alignments
+        entries = (ctypes.c_uint64 * len(records.entries))(*records.entries)
+        features, first_turns = executor.device.features, records.first_turns
+        native = straight(features) if first_turns is None else looping(features, first_turns)
+        return cls(
+            executor,
+            stretches,
+            ctypes.addressof(entries),
+            records.scratch_bytes,
+            template,
+            tuple(slots),
+            itemgetter(*(number for _, number in slots)) if len(slots) == len(template) > 1 else None,
+            tuple(alignments.get(number, 1) - 1 for number in range(max(alignments, default=-1) + 1)),
+            Struct(f"{len(template)}P").pack,
+            native.run,
+            (entries, native, tuple(works)),
+        )
+
+    def launch(self, arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
+        """Run all kernels, and return when the outputs are written.
+
+        Returns:
+            False, with nothing done, where an array is not aligned as a kernel asks.
+
+        Raises:
+            BackendError: TIL807, the executor was closed.
+            CancelledError: Nobody wants the results any more, which loops notice.
+
+        """
+        addresses = addresses_of(arrays)
+        for address, mask in zip(addresses, self._masks, strict=False):
+            if address & mask:
+                return False
+        executor = self._executor
+        if executor.closed:
+            executor.check_open()
+        if self._order is not None:
+            arguments = self._pack(*self._order(addresses))
+        else:
+            places = self._template.copy()
+            for position, number in self._slots:
+                places[position] = addresses[number]
+            arguments = self._pack(*places)
+        if self._is_one_call:
+            self._run(self._entries, self._count, arguments, 0)
+            return True
+        if not self._scratch_bytes:
+            self._run_all(self._stretches, arguments, 0)
+            return True
+        scratch = executor.take_scratch(self._scratch_bytes)
+        self._run_all(self._stretches, arguments, scratch.address)
+        executor.give_scratch(scratch)
+        return True
+
+    def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:
+        for stretch in stretches:
+            if isinstance(stretch, _Stretch):
+                kernel = stretch.pooled
+                if kernel is None or not kernel.share_out(arguments[stretch.offset :]):
+                    self._run(self._entries + stretch.first * ENTRY_BYTES, stretch.count, arguments, scratch)
+            elif isinstance(stretch, _Ways):
+                way = stretch.then if stretch.condition(arguments) else stretch.otherwise
+                self._run_all(way, arguments, scratch)
+            else:
+                times = stretch.times
+                for _ in counted_turns(times) if isinstance(times, int) else turns_while(arguments, times):
+                    self._run_all(stretch.stretches, arguments, scratch)

@@ -1,0 +1,96 @@
+"""Several modules compiled at the same time, while those after them are written.
+
+llvmlite lets one thread at a time into LLVM. LLVM itself works on modules side by side that share no context and no
+target machine, and does so when it links programs. Here the two calls that take nearly all the time go past llvmlite's
+lock, and all others through it. Nobody holds that lock meanwhile: a thread here may have to collect what belongs to
+llvmlite, and needs it then.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir_llvm.run.forking import PAST_THE_LOCK
+from tileir_llvm.run.modules import can_pass_the_lock, object_code
+from tileir_llvm.run.uninterrupted import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+def object_codes(
+    texts: Iterable[str], features: tuple[str, ...], threads: int, *, quick: bool = False
+) -> tuple[bytes, ...]:
+    """Return what :func:`tileir_llvm.run.modules.object_code` makes of each module, with so many threads at most.
+
+    Each text is asked for when a thread is free, in that thread. An interrupt lets the modules end that are being
+    compiled, and drops the others.
+
+    Raises:
+        BackendError: TIL805, LLVM refused the code.
+        Exception: What asking for a text raises.
+
+    """
+    if threads == 1 or not can_pass_the_lock():
+        return tuple(uninterrupted(partial(object_code, text, features, quick=quick)) for text in texts)
+    todo = _Numbered(iter(texts))
+    made: dict[int, bytes] = {}
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while (following := todo.take()) is not None:
+                number, text = following
+                made[number] = object_code(text, features, past_the_lock=True, quick=quick)
+        except BaseException as error:  # the first of them is raised when all threads have ended
+            failed.append(error)
+            todo.stop()
+
+    def all_of_them() -> None:
+        with PAST_THE_LOCK:
+            _in_threads(work, threads)
+
+    uninterrupted(all_of_them, todo.stop)
+    if failed:
+        raise failed[0]
+    return tuple(made[number] for number in range(len(made)))
+
+
+@attrs.define(repr=False)
+class _Numbered:
+    """Texts with their numbers, for several threads."""
+
+    source: Iterator[str]
+    taken: int = 0
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+
+    def take(self) -> tuple[int, str] | None:
+        """Return the next one; None where there is none."""
+        with self._lock:
+            text = next(self.source, None)
+            if text is None:
+                return None
+            self.taken += 1
+            return self.taken - 1, text
+
+    def stop(self) -> None:
+        """Leave nothing to take; for a signal's handler too, so that it waits for no lock."""
+        self.source = iter(())
+
+
+def _in_threads(work: Callable[[], None], count: int) -> None:
+    """Run ``work`` in this thread, which no signal interrupts, and in others, and wait for all of them."""
+    others: list[threading.Thread] = []
+    with suppress(RuntimeError):  # where the system has no further threads, those that there are do it all
+        while len(others) < count - 1:
+            thread = threading.Thread(target=work, name="tileir compiles")
+            thread.start()
+            others.append(thread)
+    work()
+    for thread in others:
+        thread.join()

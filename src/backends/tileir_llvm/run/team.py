@@ -1,0 +1,157 @@
+"""Running threads that share the groups of one launch."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from tileir.core.errors import BackendError
+from tileir.runtime.host_memory import HostBuffer, allocate
+from tileir_llvm.run.loader import Code, load_code
+from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.pool_code import pool_bytes, pool_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SPINS: Final = 2000
+"""Pauses before an idle thread sleeps, each 20 to 70 ns: longer than the time between two launches of one program."""
+
+CALLER_SPINS: Final = 10_000
+"""Pauses before a launching thread sleeps; it waits for the end of the last chunks only."""
+
+_ENTRIES: Final = ("setup", "launch", "work", "stop")
+_POINTER: Final = ctypes.c_void_p
+_NUMBER: Final = ctypes.c_int64
+
+KERNEL_TYPE: Final = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _NUMBER, _NUMBER)
+"""C type of the functions of :mod:`tileir_llvm.emit.emitter`; calling one releases the GIL."""
+
+
+@attrs.frozen
+class Job:
+    """One launch: run ``groups`` groups of the function at ``function``.
+
+    ``scratch`` points to ``stride`` bytes for each thread.
+    """
+
+    function: int
+    arguments: bytes
+    scratch: int
+    stride: int
+    groups: int
+
+
+class Team(Protocol):
+    """Threads that are ready to help the calling one."""
+
+    def run(self, job: Job, helpers: int) -> None:
+        """Run a job with up to ``helpers`` threads beside the calling one; one job at a time."""
+        ...
+
+    def dismiss(self) -> None:
+        """Stop the threads and wait until they are gone."""
+        ...
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Native:
+    """The functions of :mod:`tileir_llvm.run.pool_code`."""
+
+    code: Code
+    setup: Callable[[int], None]
+    launch: Callable[[int, int, bytes, int, int, int, int, int], None]
+    work: Callable[[int, int, int], None]
+    stop: Callable[[int], None]
+
+
+@attrs.frozen(eq=False)
+class NativeTeam:
+    """Python threads that stay in native code, where they meet the launching thread."""
+
+    native: _Native
+    memory: HostBuffer
+    threads: tuple[threading.Thread, ...]
+
+    def run(self, job: Job, helpers: int) -> None:
+        """Run a job; helpers that wake up too late are not waited for."""
+        self.native.launch(
+            self.memory.address,
+            job.function,
+            job.arguments,
+            job.scratch,
+            job.stride,
+            job.groups,
+            helpers,
+            CALLER_SPINS,
+        )
+
+    def dismiss(self) -> None:
+        """Stop the threads and wait until they are gone."""
+        self.native.stop(self.memory.address)
+        for thread in self.threads:
+            thread.join()
+
+
+@attrs.frozen(eq=False)
+class PythonTeam:
+    """The same with Python's own means, where the system lacks POSIX threads."""
+
+    executor: ThreadPoolExecutor
+
+    def run(self, job: Job, helpers: int) -> None:
+        """Run a job, each thread a fixed share of the groups."""
+        kernel = KERNEL_TYPE(job.function)
+        bounds = [job.groups * part // (helpers + 1) for part in range(helpers + 2)]
+
+        def work(thread: int) -> None:
+            kernel(job.arguments, job.scratch + thread * job.stride, bounds[thread], bounds[thread + 1])
+
+        helping = [self.executor.submit(work, thread) for thread in range(1, helpers + 1)]
+        work(0)
+        for helper in helping:
+            helper.result()
+
+    def dismiss(self) -> None:
+        """Stop the threads and wait until they are gone."""
+        self.executor.shutdown()
+
+
+def start_team(helpers: int, features: tuple[str, ...]) -> Team:
+    """Start threads that wait for jobs."""
+    try:
+        native = _native(features)
+    except BackendError:
+        return PythonTeam(ThreadPoolExecutor(helpers, "tileir"))
+    memory = allocate(pool_bytes(helpers + 1))
+    memory.array[:] = 0
+    native.setup(memory.address)
+
+    def work(number: int) -> None:
+        native.work(memory.address, number, SPINS)  # and keeps code and memory alive
+
+    threads = tuple(
+        threading.Thread(target=work, args=(number,), name=f"tileir-{number}", daemon=True)
+        for number in range(1, helpers + 1)
+    )
+    for thread in threads:
+        thread.start()
+    return NativeTeam(native, memory, threads)
+
+
+@cache
+def _native(features: tuple[str, ...]) -> _Native:
+    code = load_code((object_code(pool_code(), features, optimise=False),), _ENTRIES, features)
+    setup, launch, work, stop = code.addresses
+    return _Native(
+        code,
+        ctypes.CFUNCTYPE(None, _POINTER)(setup),
+        ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, _NUMBER, _NUMBER, _NUMBER, _NUMBER)(launch),
+        ctypes.CFUNCTYPE(None, _POINTER, _NUMBER, _NUMBER)(work),
+        ctypes.CFUNCTYPE(None, _POINTER)(stop),
+    )
