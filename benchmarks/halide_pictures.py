@@ -8,10 +8,11 @@ The pipelines are those of ``pictures.py``, with the edges of each intermediate 
 compilers know. Halide's schedules come from Adams2019 and Mullapudi2016 (Adams et al., "Learning to optimize Halide
 with tree search and random programs", 2019; Mullapudi et al., "Automatically scheduling Halide image processing
 pipelines", 2016), told of the number of threads and the size of the picture. Halide gets the channels of colour
-pictures one after the other, which its schedulers are made for; tileir has them interleaved. A row has the least times
-of all rounds, of one thread those of the processor, how many times as long the better schedule of Halide takes,
-and the greatest difference between the outputs; that of ``chain`` is large where a value lies next to its threshold. A
-schedule that stops with an error, as some do that read beyond the picture, has no time.
+pictures one after the other, which its schedulers are made for; tileir has them interleaved. Two more pipelines, of one
+picture each size, are those of ``bilateral_grid.py`` and ``camera_pipe.py``. A row has the least times of all rounds,
+of one thread those of the processor, how many times as long the better schedule of Halide takes, and the greatest
+difference between the outputs; that of ``chain`` is large where a value lies next to its threshold. A schedule that
+stops with an error, as some do that read beyond the picture, has no time.
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import numpy as np
 
+import bilateral_grid
+import camera_pipe
+import tileir
 from pictures import FILTERS, WEIGHTS, compiled, measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    Array: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+    Array: TypeAlias = np.ndarray[Any, Any]
     Filter: TypeAlias = Callable[[Array], Array]
 
+PHOTOGRAPHS: Final[Mapping[str, Any]] = {"bilateral grid": bilateral_grid, "camera pipe": camera_pipe}
 SCHEDULERS: Final = ("Adams2019", "Mullapudi2016")
 
 
@@ -140,31 +145,35 @@ class Halide:
             result = self.point("detail", lambda a, b, c: a + (b - c) * 1.5, larger, levels[level], smooth)
         return result
 
-    def scheduled(self, name: str, scheduler: str, threads: int, picture: Array) -> Filter:
-        """Return a pipeline, scheduled and compiled, that filters ``picture`` whatever it is called with."""
-        api = self.api
-        source = api.ImageParam(api.Float(32), len(self.shape), "I")
-        result = getattr(self, name)(source)
-        estimates = [(0, size) for size in reversed(self.shape)]
-        source.set_estimates(estimates)
-        result.set_estimates(estimates)
-        _bound(source, self.shape)
-        _bound(result.output_buffer(), self.shape)
-        target = api.get_host_target().with_feature(api.TargetFeature.NoAsserts)
-        options = {"parallelism": str(threads)}
-        if scheduler == "Mullapudi2016":
-            options |= {"last_level_cache_size": str(1 << 20), "balance": "40"}
-        pipeline = api.Pipeline(result)
-        pipeline.apply_autoscheduler(target, api.AutoschedulerParams(scheduler, options))
-        call = pipeline.compile_to_callable([source], target)
-        out = np.full(self.shape, np.nan, np.float32)
-        read, written = api.Buffer(picture), api.Buffer(out)
 
-        def run(_: Array) -> Array:
-            call(read, written)
-            return out
+def scheduled(
+    api: Any, pipeline: Callable[[Any], Any], scheduler: str, threads: int, picture: Array, like: Array
+) -> Filter:
+    """Return a pipeline, scheduled and compiled, that filters ``picture`` whatever it is called with.
 
-        return run
+    ``like`` has the shape and dtype of the result.
+    """
+    source = api.ImageParam(api.UInt(16) if picture.dtype == np.uint16 else api.Float(32), picture.ndim, "I")
+    _bound(source, picture.shape)
+    result = pipeline(source)
+    for buffer, shape in ((source, picture.shape), (result, like.shape)):
+        buffer.set_estimates([(0, size) for size in reversed(shape)])
+    _bound(result.output_buffer(), like.shape)
+    target = api.get_host_target().with_feature(api.TargetFeature.NoAsserts)
+    options = {"parallelism": str(threads)}
+    if scheduler == "Mullapudi2016":
+        options |= {"last_level_cache_size": str(1 << 20), "balance": "40"}
+    whole = api.Pipeline(result)
+    whole.apply_autoscheduler(target, api.AutoschedulerParams(scheduler, options))
+    call = whole.compile_to_callable([source], target)
+    out = np.zeros_like(like) if like.dtype.kind == "u" else np.full_like(like, np.nan)
+    read, written = api.Buffer(picture), api.Buffer(out)
+
+    def run(_: Array) -> Array:
+        call(read, written)
+        return out
+
+    return run
 
 
 def _bound(buffer: Any, shape: tuple[int, ...]) -> None:
@@ -198,32 +207,68 @@ def main() -> None:
     schedulers = options.schedulers.split(",")
     print("| pipeline | picture | tileir, ms | " + ", ms | ".join(schedulers) + ", ms | better / tileir | difference |")
     print("|---|---|---:|" + "---:|" * (len(schedulers) + 2))
+    sizes = [tuple(map(int, size.split("x"))) for size in options.sizes.split(",")]
     for name in (name for name in FILTERS if hasattr(Halide, name) and re.search(options.only, name)):
         for channels in map(int, options.channels.split(",")):
-            for size in options.sizes.split(","):
-                width, height = map(int, size.split("x"))
+            for width, height in sizes:
                 shape = (height, width) if channels == 1 else (height, width, channels)
                 picture = np.random.default_rng(1).random(shape, np.float32)
-                print(row(api, name, picture, options), flush=True)
+                print(filtered(api, name, picture, options), flush=True)
+    for name in (name for name in PHOTOGRAPHS if re.search(options.only, name)):
+        for width, height in sizes:
+            print(photograph(api, name, (width, height), options), flush=True)
 
 
-def row(api: Any, name: str, picture: Array, options: argparse.Namespace) -> str:
-    """Return one row of the table."""
-    threads, schedulers = options.threads, options.schedulers.split(",")
+def filtered(api: Any, name: str, picture: Array, options: argparse.Namespace) -> str:
+    """Return the row of a filter."""
     planes = np.ascontiguousarray(np.moveaxis(picture, 2, 0)) if picture.ndim == 3 else picture
-    pipelines, (_, own) = Halide(api, planes.shape), compiled(name, picture, threads)
-    theirs = {scheduler: pipelines.scheduled(name, scheduler, threads, planes) for scheduler in schedulers}
+    _, own = compiled(name, picture, options.threads)
+    expected = np.moveaxis(own(picture), 2, 0) if picture.ndim == 3 else own(picture)
+    pipeline = getattr(Halide(api, planes.shape), name)
+    theirs = {
+        scheduler: scheduled(api, pipeline, scheduler, options.threads, planes, np.ascontiguousarray(expected))
+        for scheduler in options.schedulers.split(",")
+    }
+    shape = (picture.shape[1], picture.shape[0], *picture.shape[2:])
+    return row((name, shape), picture, own, theirs, expected, options)
+
+
+def photograph(api: Any, name: str, size: tuple[int, int], options: argparse.Namespace) -> str:
+    """Return the row of a pipeline of photographs."""
+    module = PHOTOGRAPHS[name]
+    picture = module.picture(*size)
+    context = tileir.Context(options=tileir.Options(threads=options.threads))
+    own = tileir.compile(module.function(), [picture], context=context)
+    expected = np.asarray(own(picture))
+    theirs = {
+        scheduler: scheduled(
+            api, lambda source: module.halide(api, source), scheduler, options.threads, picture, expected
+        )
+        for scheduler in options.schedulers.split(",")
+    }
+    return row((name, size), picture, own, theirs, expected, options)
+
+
+def row(
+    head: tuple[str, tuple[int, ...]],
+    picture: Array,
+    own: Filter,
+    theirs: Mapping[str, Filter],
+    expected: Array,
+    options: argparse.Namespace,
+) -> str:
+    """Return one row of the table, of which ``head`` has the name and the sizes."""
     filters: Mapping[str, Filter] = {"tileir": own, **theirs}
-    times = measured(filters, picture, options.rounds, threads)
-    result = own(picture)
-    expected = np.moveaxis(result, 2, 0) if picture.ndim == 3 else result
-    differences = {scheduler: float(np.abs(call(picture) - expected).max()) for scheduler, call in theirs.items()}
-    works = [scheduler for scheduler in schedulers if not np.isnan(differences[scheduler])]
-    shape = "x".join(map(str, (picture.shape[1], picture.shape[0], *picture.shape[2:])))
+    times = measured(filters, picture, options.rounds, options.threads)
+    differences = {
+        scheduler: float(np.abs(call(picture).astype(np.float32) - expected.astype(np.float32)).max())
+        for scheduler, call in theirs.items()
+    }
+    works = [scheduler for scheduler in theirs if not np.isnan(differences[scheduler])]
     cells = " | ".join(f"{times[name] * 1e3:.3f}" if name in ("tileir", *works) else "" for name in filters)
     ratio = f"{min(times[scheduler] for scheduler in works) / times['tileir']:.2f}" if works else ""
     difference = f"{max(differences[scheduler] for scheduler in works):.1e}" if works else ""
-    return f"| {name} | {shape} | {cells} | {ratio} | {difference} |"
+    return f"| {head[0]} | {'x'.join(map(str, head[1]))} | {cells} | {ratio} | {difference} |"
 
 
 if __name__ == "__main__":
