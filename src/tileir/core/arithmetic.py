@@ -7,18 +7,16 @@ f32 are computed in f64 and rounded once; those of f64 are NumPy's. No operation
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Number: TypeAlias = bool | int | float

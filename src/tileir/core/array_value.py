@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -17,8 +17,6 @@ from tileir.core.dtype import DType
 from tileir.core.errors import fail
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     Array: TypeAlias = np.ndarray[Any, Any]
 
 DIGEST_DIGITS: Final = 64

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property, reduce
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class DType(enum.Enum):

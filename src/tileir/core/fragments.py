@@ -14,17 +14,15 @@ The layouts follow NVIDIA, "PTX ISA" (mma, wgmma); AMD, "MI300 Instruction Set A
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.text.names import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 class Where(enum.Enum):

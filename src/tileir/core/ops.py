@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Op(enum.Enum):

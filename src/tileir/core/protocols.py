@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Final
 
 _ALIKE: Final = 0.8
 """How much two names resemble each other where one is the other misspelt, as :mod:`difflib` measures."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import attrs
 
 from tileir.core.errors import DivergenceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -7,15 +7,13 @@ that no walk looks at, such as sizes and types. Nodes are attrs classes; fields 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 N = TypeVar("N")
 T = TypeVar("T")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from tileir.core.errors import TileError
 from tileir.core.text.advice import meant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,8 @@ have ``sees_loops: ClassVar[bool] = True`` and get the program as it is.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 
 import attrs
 
@@ -18,10 +19,6 @@ from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Branch, Buffer, Launch, Loop, Program, Refinement, Work
 from tileir.stripe.lower.kernel_table import KernelTable
 from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from collections.abc import Set as AbstractSet
 
 
 def between_loops(function: Callable[[Program], Program], program: Program) -> Program:

@@ -5,7 +5,7 @@ That is for pipelines that programs get when nobody names passes; one that someb
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import attrs
 
@@ -14,9 +14,6 @@ from tileir.passes.base import NOT_REPEATED, Pass, label_of, run, unchecked
 from tileir.schedule.remarks import refused, remark
 from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.ir import Program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @attrs.frozen

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from tileir.core.text.shown import Shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Rational: TypeAlias = int | Fraction
 

@@ -7,8 +7,8 @@ same points in coordinates that are easy to loop over.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,10 +18,6 @@ from tileir.poly.box import enclose
 from tileir.poly.constraint import Row, gather, normalised, system
 from tileir.poly.lattice import common_denominator, free_columns
 from tileir.poly.reduction import is_fancy, rewrite
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 _LIMIT = 2**63
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from tileir.core.text.shown import Shown
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.lattice import meet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 Terms: TypeAlias = tuple[tuple[str, int], ...]
 """Integral terms of a linear form, sorted by index, without zeros."""

@@ -7,8 +7,8 @@ index without bounds, the axes that such an index stands in define its range, to
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import lcm
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,9 +16,6 @@ from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 @attrs.frozen

@@ -6,16 +6,14 @@ Algebraic Number Theory", §2.4; entries are Python numbers, so nothing overflow
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import gcd, lcm
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from tileir.poly.affine import Rational, exact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 IntegerRows: TypeAlias = tuple[tuple[int, ...], ...]
 RationalRows: TypeAlias = tuple[tuple[Rational, ...], ...]

@@ -6,17 +6,15 @@ steps in one case and one in the other, and a single box has two for both.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, flattened
 from tileir.poly.box import enclose
 from tileir.poly.constraint import system
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MOST_RESIDUES: Final = 8
 _MOST_PARTS: Final = 16

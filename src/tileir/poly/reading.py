@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from tileir.core.text.lexing import Cursor
 from tileir.poly.affine import Affine, Rational
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.text.lexing import Cursor
 
 
 def read_affine(cursor: Cursor, number: str, integer: Callable[[], int], name: Callable[[], str]) -> Affine:

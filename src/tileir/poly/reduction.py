@@ -5,19 +5,16 @@ Both steps keep the set of valid index points, each point exactly once; only the
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil, floor, gcd, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.poly.affine import Affine, Rational, total
 from tileir.poly.constraint import RangeConstraint, merge
 from tileir.poly.lattice import Coset, independent, integral_points, inverse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _MOST_RESIDUES: Final = 16  # of an index; the search for a good order of more takes too long
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 import attrs
 import numpy as np
@@ -14,9 +15,6 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
 from tileir.runtime.devices.dlpack import HOST_KINDS, imported, place_of
 from tileir.runtime.devices.refusals import advice_for, advice_on, missing_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Format: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.runtime.interface import Event
+from tileir.runtime.interface import Event
 
 
 @attrs.define(eq=False)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 from tileir.core import schema
 from tileir.core.cancelling import checkpoint
 from tileir.core.rewrite import rewritten
 from tileir.semtree.ir import Branch, Launch, Loop, ParamAccess, Program, Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
 
 B = TypeVar("B")
 

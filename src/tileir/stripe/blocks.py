@@ -22,8 +22,9 @@ Meaning, in short (:mod:`tileir.stripe.interpret.interpreter` is the definition)
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import attrs
 
@@ -53,9 +54,6 @@ from tileir.stripe.shapes import TensorShape as TensorShape
 from tileir.stripe.tags import INSIDE as INSIDE
 from tileir.stripe.tags import Tags as Tags
 from tileir.stripe.tags import TagValue as TagValue
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Direction(enum.Enum):

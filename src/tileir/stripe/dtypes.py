@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, Special, Statement, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 SPELLING: Final[Mapping[DType, str]] = MappingProxyType(
     {dtype: f"fp{dtype.value[1:]}" if dtype.value[0] == "f" else dtype.value for dtype in DType}

@@ -6,7 +6,8 @@ name of its own in the whole program.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
 import attrs
 
@@ -32,9 +33,6 @@ from tileir.stripe.ir import (
 from tileir.stripe.lower.kernel_table import KernelTable, is_laid_out
 from tileir.stripe.tags import BRANCH, ELSE, LIFETIMES, LOOP, PROGRAM, THEN, WHILE
 from tileir.stripe.works import MAX_LOOPS, parts, sorted_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 def flattened(entry: Block, inputs: Iterable[str], outputs: Iterable[str], buffers: Iterable[Buffer] = ()) -> Program:

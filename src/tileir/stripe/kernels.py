@@ -6,9 +6,10 @@ different: affines are sorted by them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -17,9 +18,6 @@ from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.stripe import blocks as stripe
 from tileir.stripe.blocks import Block
 from tileir.stripe.shapes import Location, Node, TensorShape, Whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 @attrs.frozen(cache_hash=True, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator, Sequence
 
 import attrs
 
@@ -11,9 +11,6 @@ from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.dependences import Order, order_of
 from tileir.stripe.ir import Block, Direction, Refinement, views_read, views_written
 from tileir.stripe.tags import LOOP
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
 
 
 @attrs.frozen(eq=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -11,10 +12,6 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.stripe.lower.kernel_builder import axis_index
 from tileir.typed.ir import Cast, Constant, Coordinate, Elementwise, Operation, Reshape, Shape, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _DEPTH: Final = 24
 """Places are computed in a few operations; longer chains are not looked through."""

@@ -5,17 +5,15 @@ What all nodes of Stripe have in common: how they show themselves.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.text.shown import Shown, ShownWhole
 from tileir.poly.affine import Affine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Node(Shown):

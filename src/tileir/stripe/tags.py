@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.stripe.shapes import Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 TagValue: TypeAlias = bool | int | float | str | None
 

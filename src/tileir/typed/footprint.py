@@ -8,8 +8,9 @@ How far around the place of an element a function of pictures looks, where it lo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -33,10 +34,6 @@ from tileir.typed.ir import (
     Shape,
     operands,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """For each axis the first element, and the one after the last."""

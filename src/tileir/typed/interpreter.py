@@ -6,7 +6,8 @@ enumerated and tested.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
@@ -42,10 +43,6 @@ from tileir.typed.ir import (
 )
 from tileir.typed.points import valid_points
 from tileir.typed.reductions import positions_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.typed.ir import Argsort, Cast, Constant, Coordinate, Elementwise, Operation, Reshape, ShapeOf, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _DEPTH: Final = 8
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import attrs
 
 from tileir.core.dtype import DType, arithmetic_type, promote, promote_all
 from tileir.core.dtype import accumulator as accumulator_of
 from tileir.core.ops import Aggregation, Combination
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @attrs.frozen

@@ -5,13 +5,10 @@ Upstreams are scoped as variables are: an override binds its own in its gradient
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from tileir.typed.ir import Operation, Override, Upstream, operands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
 
 _NONE: Final[frozenset[str]] = frozenset()
 

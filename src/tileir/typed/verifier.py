@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterator, Mapping
+from typing import Final, assert_never
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType, accumulator, arithmetic_type
@@ -42,10 +43,6 @@ from tileir.typed.number_steps import NumberArithmetic, step_inputs
 from tileir.typed.reductions import rule_of
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
 

@@ -6,14 +6,12 @@ layers all are ordered by the mean place of their neighbours above, then of thos
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SWEEPS: Final = 6
 

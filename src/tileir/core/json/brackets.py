@@ -8,12 +8,10 @@ is nearest to the fault.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _CLOSES: Final = {"{": "}", "[": "]"}
 _OPENS: Final = {sign: opening for opening, sign in _CLOSES.items()}

@@ -17,18 +17,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from attrs import AttrsInstance
 
 from tileir.core.collection import collection_paused
 from tileir.core.errors import fail
 from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
 from tileir.core.json.encoder import encode, identify
 from tileir.core.tracebacks import at_the_call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from attrs import AttrsInstance
 
 T = TypeVar("T")
 

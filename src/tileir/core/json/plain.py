@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -13,9 +14,6 @@ from tileir.core.json.brackets import brackets_of, misplaced
 from tileir.core.json.decoder import MAX_DEPTH, is_shallow
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 Path: TypeAlias = tuple["str | int", ...]
 """The way to a value of JSON: names of members and numbers of items."""

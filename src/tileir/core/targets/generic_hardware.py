@@ -8,17 +8,14 @@ have ``DRAM``, caches ``L2`` and so on outwards, ``LOCAL``, ``REGISTER``, and ex
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType, accumulator
 from tileir.core.targets.hardware import LOCAL, REGISTER, Bus, ExecutionUnit, HardwareModel, MemoryUnit
 from tileir.core.targets.hardware_verifier import verify
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.core.targets.target import Target
+from tileir.core.targets.target import Target
 
 _CPU_MHZ: Final = 3000
 _GPU_MHZ: Final = 1500

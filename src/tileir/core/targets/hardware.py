@@ -8,17 +8,15 @@ there is and how fast it is, and nothing about programs. :mod:`tileir.core.targe
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.text.names import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 REGISTER: Final = "REGISTER"
 LOCAL: Final = "LOCAL"

@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import attrs
 
@@ -21,10 +22,6 @@ from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel, Memo
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 _KEYS: Final = ("name", "clock_mhz", "launch_us", "mem_units", "exec_units", "tx_units", "buses")
 _DTYPES: Final = {dtype.value: dtype for dtype in DType}

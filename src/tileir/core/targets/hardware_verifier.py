@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.targets.hardware import ENDPOINT, HardwareModel
 from tileir.core.text.names import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def verify(model: HardwareModel) -> HardwareModel:

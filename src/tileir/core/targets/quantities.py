@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.fragments import usable
+from tileir.core.targets.hardware import HardwareModel
 from tileir.core.targets.kernel_settings import kernel_settings
-
-if TYPE_CHECKING:
-    from tileir.core.targets.hardware import HardwareModel
-    from tileir.core.targets.target import Target
-    from tileir.core.targets.template_expressions import Value
+from tileir.core.targets.target import Target
+from tileir.core.targets.template_expressions import Value
 
 _CACHES: Final = (32 * 1024, 256 * 1024)
 """The sizes of the first two caches where none is known."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import attrs
 
@@ -12,13 +13,9 @@ from tileir.core.errors import TileError, fail
 from tileir.core.json.brackets import misplaced
 from tileir.core.json.plain import Path, places_of, read_json
 from tileir.core.targets.template import Filled, filled
+from tileir.core.targets.template_expressions import Value
 from tileir.core.targets.template_parser import TAG
 from tileir.core.text.span import Source, Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.core.targets.template_expressions import Value
 
 _TOKEN: Final = re.compile(
     r"""(?P<skip>\s+|//[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<template>""" + TAG + r""")"""

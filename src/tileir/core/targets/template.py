@@ -8,11 +8,13 @@ stand as they are. A template from a stranger takes bounded time and memory: it 
 
 from __future__ import annotations
 
+import ast
 import json
 from bisect import bisect_right
 from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -28,11 +30,6 @@ from tileir.core.targets.template_expressions import (
 from tileir.core.targets.template_parser import Choice, Loop, Output, Part, Setting, Text, parse_template
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
-
-if TYPE_CHECKING:
-    import ast
-    from collections.abc import Mapping, Sequence
-
 
 _MOST_CHARACTERS: Final = 1 << 20
 """By how much a template may grow."""

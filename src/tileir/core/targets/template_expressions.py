@@ -8,12 +8,10 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
 

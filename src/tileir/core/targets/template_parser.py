@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.core.errors import TileError, fail
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.span import Source, Span
-
-if TYPE_CHECKING:
-    import ast
 
 TAG: Final = (
     r"(?P<value>\{\{(?:[^{}]|\{(?!\{)|\}(?!\}))*+\}\})"

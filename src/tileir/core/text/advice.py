@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.text.names import most_alike
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -7,17 +7,15 @@ to :data:`MAX_FAULTS`.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError
 from tileir.core.text.span import Source, Span
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Sequence
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Cursor")

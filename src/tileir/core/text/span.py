@@ -9,12 +9,10 @@ import weakref
 from bisect import bisect_right
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from types import CodeType
+from typing import Final, TypeAlias
 
 import attrs
-
-if TYPE_CHECKING:
-    from types import CodeType
 
 _Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _Place: TypeAlias = tuple[int | None, int | None, int | None]

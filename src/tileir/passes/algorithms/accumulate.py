@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import attrs
 
@@ -32,9 +33,6 @@ from tileir.stripe.ir import (
     scalar_output,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @attrs.frozen

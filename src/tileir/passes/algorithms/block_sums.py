@@ -10,8 +10,9 @@ however many threads there are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -24,9 +25,6 @@ from tileir.passes.tiling.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE, Binding.UNROLL)
 """Indices with these bindings are no loops that could be cut."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
@@ -14,11 +15,6 @@ from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 from tileir.stripe.reductions import state_of, statements_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.core.dtype import DType
 
 
 @attrs.frozen(repr=False)

@@ -11,7 +11,7 @@ anything: all comparisons may run at once, and are reductions like others to the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -22,9 +22,7 @@ from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Program
+from tileir.stripe.ir import Program
 
 _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 

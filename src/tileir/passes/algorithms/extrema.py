@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -11,14 +11,10 @@ from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
+from tileir.passes.algorithms.combines import TupleReduction
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 from tileir.stripe.reductions import state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.passes.algorithms.combines import TupleReduction
 
 _MAXIMA = (Combine.ARGMAX, Combine.LAST_ARGMAX)
 _LAST = (Combine.LAST_ARGMAX, Combine.LAST_ARGMIN)

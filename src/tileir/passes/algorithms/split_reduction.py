@@ -6,8 +6,9 @@ How many parts there are depends on sizes and options, never on how many threads
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -23,11 +24,7 @@ from tileir.schedule.nest import product
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tileir.stripe.ir import Program
+from tileir.stripe.ir import Program
 
 
 @attrs.frozen

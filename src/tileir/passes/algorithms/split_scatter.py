@@ -5,7 +5,7 @@ How many parts there are depends on sizes and options, never on how many threads
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -20,9 +20,7 @@ from tileir.schedule.nest import product
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Program
+from tileir.stripe.ir import Program
 
 
 @attrs.frozen

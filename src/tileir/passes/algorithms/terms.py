@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -23,10 +24,6 @@ from tileir.stripe.ir import (
     scalar_inputs,
     scalar_output,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 Known: TypeAlias = np.generic | np.ndarray[Any, Any]
 """A scalar known when compiling, of the NumPy dtype of its dtype."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit
 from tileir.stripe.ir import Block, Direction, Refinement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def address(refinement: Refinement) -> Affine:

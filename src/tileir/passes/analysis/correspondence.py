@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from tileir.poly.affine import Affine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 @attrs.frozen

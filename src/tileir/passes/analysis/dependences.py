@@ -5,18 +5,15 @@ Say of each statement which earlier ones it must follow, so that the others may 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import attrs
 
 from tileir.passes.kernels.walk import rewrite_blocks
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.dependences import dependences
 from tileir.stripe.ir import Block, Program, Statement, views_read, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.stripe.check.scope import Scope
 
 
 def roots(program: Program) -> dict[str, str]:

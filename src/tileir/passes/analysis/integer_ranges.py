@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.poly.affine import Affine
 from tileir.stripe.ir import Buffer, Constant, Convert, Intrinsic, Load, LoadIndex, Refinement, Statement, scalar_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.poly.affine import Affine
 
 Range: TypeAlias = tuple[int, int]
 """The least and the greatest value that is possible."""

@@ -7,8 +7,9 @@ several times, and copies of copies.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -16,10 +17,6 @@ import numpy as np
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Constant, Direction, Load, Refinement, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 _LONGEST: Final = 1 << 20
 """Axes with more elements, and groups of indices with more values, are not looked at."""

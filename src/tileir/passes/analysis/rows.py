@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import floor
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -12,9 +12,6 @@ from tileir.passes.rewrites.decided import bounds_of_scalars
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Special, Statement, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 @attrs.frozen

@@ -8,8 +8,8 @@ them to one form: step ``t`` adds term ``before + t``, and writes the output at 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,9 +17,6 @@ from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -12,9 +12,6 @@ from tileir.stripe.aliases import Aliases
 from tileir.stripe.check.scope import enter
 from tileir.stripe.check.views import same_axes
 from tileir.stripe.ir import Block, Special, Statement, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 
 @attrs.frozen(eq=False, repr=False)

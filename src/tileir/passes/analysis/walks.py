@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import attrs
 
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.poly.affine import Affine, movement
 from tileir.stripe.ir import Block, Direction, Load, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @attrs.frozen

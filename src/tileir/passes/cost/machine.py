@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.targets.hardware import LOCAL, ExecutionUnit, HardwareModel, MemoryUnit
-
-if TYPE_CHECKING:
-    from tileir.core.targets.target import Target
-
+from tileir.core.targets.target import Target
 
 PIPES: Final = 2
 """Vector instructions that a processor core starts in a cycle at least, even where only one of them may multiply."""

@@ -7,13 +7,11 @@ one step for each of those points. Beyond :data:`MOST_STEPS` the box that each c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 Terms: TypeAlias = tuple[tuple[int, int], ...]
 """(index, coefficient) pairs; indices are numbers."""

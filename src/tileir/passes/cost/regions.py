@@ -9,14 +9,12 @@ What neither rule covers is bounded by the smaller of the number of points and t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 Dims: TypeAlias = tuple[tuple[int, int], ...]
 """(stride, count) pairs by growing stride, all strides positive and all counts above 1."""

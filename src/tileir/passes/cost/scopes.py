@@ -6,20 +6,16 @@ start of its root: a tensor of the program, or an allocation inside the kernel.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
 from tileir.passes.cost.points import Constraint, Terms
+from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.core.dtype import DType
-    from tileir.poly.affine import Affine
 
 
 @attrs.frozen

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Final
 
 import attrs
 
@@ -19,10 +20,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND, Attending
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
 
 _TILES: Final = (
     (64, 32, 2, 64),

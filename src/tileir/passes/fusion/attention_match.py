@@ -7,7 +7,8 @@ says so, in how many kernels, and by which of the equal forms of a softmax, make
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -27,10 +28,6 @@ from tileir.passes.fusion.row_expressions import (
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _BLIND: Final = Number(-math.inf)
 _COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op.CMP_GT: (-1, 1)}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, Refinement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def in_turn(

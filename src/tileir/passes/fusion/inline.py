@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -16,6 +17,7 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
 from tileir.passes.fusion.recompute import bytes_of_a_row, takes_less_than_memory
 from tileir.passes.kernels.expansion import called_block
+from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed
 from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe.ir import (
@@ -33,11 +35,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.poly.affine import Affine
 
 CHEAP: Final = frozenset(op for op in Op if max(op.info.weight) <= 1)
 """Operations that cost less than to load an element from memory."""

@@ -7,23 +7,20 @@ elements; a match of *shared* indices for a part of the indices and what the res
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import gcd
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.correspondence import Correspondence, correspond
+from tileir.passes.fusion.group import Element, FusionGroup
 from tileir.passes.fusion.sink import owns, part_over
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Direction, Index, Refinement
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-
-    from tileir.passes.fusion.group import Element, FusionGroup
 
 _Corner: TypeAlias = tuple[str, tuple[Affine, ...], tuple[int, ...]]
 """The tensor, where a view of it begins, and its strides."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.rewrites.localise import restrided
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Refinement, TensorShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.core.dtype import DType
-    from tileir.core.ops import Op
 
 _MEMORY: Final = 48
 """Operations, by their weight, that cards do in the time in which they store an element and load it again."""

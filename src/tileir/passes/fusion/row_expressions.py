@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 ALONG: Final = "%along"
 """Stands for the index along which rows are aggregated; no index of a block can have this name."""

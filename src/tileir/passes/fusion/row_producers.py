@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.schedule import varying_scalars
+from tileir.passes.schedules.vectors.near_places import NearPlaces
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -22,11 +24,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.passes.schedules.vectors.near_places import NearPlaces
 
 _MOST_STATEMENTS: Final = 48
 """Loads and computations, for each element of a row, that take no longer than storing the element and loading it."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, LoadIndex, Refinement, Store, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 def is_direct(block: Block, shared: Iterable[str]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import attrs
 
@@ -10,10 +11,6 @@ from tileir.schedule.remarks import Done, Refused, Remarks, listener, refused, r
 from tileir.stripe.ir import Block, Direction, Launch, Program, Refinement, Statement
 from tileir.stripe.lower.kernel_table import KernelTable, launched
 from tileir.stripe.works import in_order, launches, map_launches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 Outcome: TypeAlias = "tuple[Statement, ...] | Done | Refused"
 """What becomes of a kernel: none or more kernels, perhaps with facts, or itself with a reason."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import nest_of, reduction_nest
+from tileir.schedule.nest import Nest, Segment
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from tileir.schedule.nest import Nest, Segment
 
 SCHEDULED = refused("TR101")
 

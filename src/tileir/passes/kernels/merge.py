@@ -6,7 +6,8 @@ Equal scalars of a body made once: loads, constants and computations that an ear
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, TypeVar
 
 import attrs
 
@@ -17,10 +18,6 @@ from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Load, Statement, scalar_output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
 
 Found = TypeVar("Found")
 

@@ -6,20 +6,16 @@ This is software pipelining (Lam, "Software pipelining: an effective scheduling 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use
 from tileir.schedule.reindex import renamed, with_values
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.core.text.names import NameScope
 
 
 def pipelined(nest: Nest, rows: int) -> Nest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -11,9 +11,6 @@ from tileir.passes.base import NOT_MEANT, selected_kernel, with_temporaries
 from tileir.passes.kernels.expansion import called_block
 from tileir.schedule.remarks import Fact, Refused, remark
 from tileir.stripe.ir import Block, Program, Refinement, Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
@@ -11,10 +11,6 @@ from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, chosen_by_data, leaf, product
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
 
 LOCAL: stripe.Location = (stripe.Device(hardware.LOCAL),)
 REGISTER: stripe.Location = (stripe.Device(hardware.REGISTER),)

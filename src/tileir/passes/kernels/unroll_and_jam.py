@@ -8,8 +8,8 @@ over blocks as wide as the window; here it happens in registers, over the window
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,10 +18,6 @@ from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Segment, Use, leaf
 from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Intrinsic, Statement, Store, Tags, scalar_inputs, scalar_output
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
-
 
 MERGES = Tags.of("merges")
 """Marks operations that merge the terms of an aggregate, whose order is free."""

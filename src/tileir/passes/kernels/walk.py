@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -14,9 +14,6 @@ from tileir.stripe.ir import Block, Program, Statement
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import launches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 def rewrite_blocks(

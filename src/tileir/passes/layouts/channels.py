@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -12,9 +12,6 @@ from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement, TensorShape
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 
 def without_channels(program: Program, temporaries: Collection[str]) -> Program:

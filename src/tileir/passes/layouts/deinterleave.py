@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
+from tileir.core.arithmetic import Array
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
@@ -35,11 +37,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.core.arithmetic import Array
 
 _AGGREGATIONS: Final = (Aggregation.SUM, Aggregation.PROD, Aggregation.MAX, Aggregation.MIN)
 _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")

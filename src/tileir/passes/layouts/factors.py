@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.fragments import Where
+from tileir.core.fragments import Fragment, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.core.dtype import DType
-    from tileir.core.fragments import Fragment
     from tileir.passes.analysis.walks import Walk
 
 LEAST: Final = 16

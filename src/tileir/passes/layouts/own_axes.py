@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
@@ -10,9 +10,6 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data
 from tileir.stripe.ir import Block, Dim, Direction, Refinement, Special, TensorShape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def with_own_axes(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:

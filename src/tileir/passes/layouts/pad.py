@@ -7,7 +7,8 @@ become multiples of vector lanes in the same way. PlaidML calls it Pad.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable
+from typing import ClassVar
 
 import attrs
 
@@ -32,9 +33,6 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @attrs.frozen

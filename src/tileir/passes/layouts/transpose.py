@@ -7,7 +7,8 @@ copied first, to a temporary that has the order of axes which the kernel asks fo
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -33,9 +34,6 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 @attrs.frozen

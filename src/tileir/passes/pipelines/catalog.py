@@ -6,16 +6,14 @@ The pipelines that have a name are data, in the files of ``tileir/targets`` (:mo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tileir.passes.base import Pass
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.files import FILES
 from tileir.passes.pipelines.resolution import passes_called
 from tileir.passes.pipelines.resolution import pipeline_for as pipeline_for
 from tileir.passes.pipelines.resolution import resolve_pipeline as resolve_pipeline
-
-if TYPE_CHECKING:
-    from tileir.passes.base import Pass
 
 PASSES: Final[tuple[type[Pass], ...]] = tuple(passes_called(FILES))
 """The catalogue, by name."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.core.errors import TileError
-from tileir.passes.base import applied, expand_kernels, unnamed
+from tileir.passes.base import Pass, applied, expand_kernels, unnamed
 from tileir.passes.cost.prediction import predict
 from tileir.passes.pipelines.candidates import Candidate
 from tileir.passes.schedules.scripted import SCHEDULES, Scripted
@@ -22,16 +22,13 @@ from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Pattern
 from tileir.schedule.search.drawing import Room
-from tileir.schedule.search.sketches import sketched
-from tileir.schedule.tree import tree_of
+from tileir.schedule.search.sketches import Sketch, sketched
+from tileir.schedule.tree import Tree, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tileir.passes.base import Pass
     from tileir.passes.cost.machine import Machine
-    from tileir.schedule.search.sketches import Sketch
-    from tileir.schedule.tree import Tree
     from tileir.stripe.ir import Block, Program
     from tileir.stripe.kernels import Kernel
 

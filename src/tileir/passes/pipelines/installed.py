@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable
+from typing import ClassVar
 
 import attrs
 
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.protocols import mistakes
+from tileir.core.targets.target import Target
 from tileir.passes.base import Named, Pass, for_target
 from tileir.passes.offers import OFFERS
 from tileir.passes.pipelines import pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.targets.target import Target
-    from tileir.stripe.ir import Program
+from tileir.stripe.ir import Program
 
 
 @attrs.frozen

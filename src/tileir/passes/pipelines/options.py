@@ -13,15 +13,13 @@ import json
 import re
 import types
 import typing
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.core.text.names import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 Written: TypeAlias = "bool | int | float | str | tuple[Written, ...] | dict[str, Written] | None"
 """A value of an option as text and JSON spell it."""

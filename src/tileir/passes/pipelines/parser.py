@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
 from tileir.core.text.lexing import END, AbandonError, Cursor, Faults, Lexer, Token, everything, source_of
+from tileir.core.text.span import Span
 from tileir.passes.pipelines.options import WORDS, Written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.text.span import Span
 
 _TOKEN: Final = re.compile(
     r"""

@@ -11,7 +11,8 @@ In JSON a step is ``{"name": pass, "options": {…}}``, or as on Stripe's slides
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from tileir.core.errors import Diagnostic, ParseError, TileError, fail
 from tileir.core.json.plain import Path, places_of, read_json
@@ -29,10 +30,6 @@ from tileir.passes.pipelines.options import (
     written,
 )
 from tileir.passes.pipelines.parser import Request, Setting, parse_requests
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
 
 Catalogue: TypeAlias = "Sequence[type[Pass]] | Callable[[Iterable[str]], Sequence[type[Pass]]]"
 """The passes that there are; or what finds those of some names, or returns all where it does not know one."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import TileError, fail
+from tileir.core.json.plain import Path as Way
+from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import TargetFile, file_of, passes_places, passes_value, target_called
+from tileir.core.text.span import Span
 from tileir.passes.base import Pass, for_target
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.files import FILES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tileir.core.json.plain import Path as Way
-    from tileir.core.targets.target import Target
-    from tileir.core.text.span import Span
 
 _MOST_DEPTH: Final = 8
 """Targets that include one another."""

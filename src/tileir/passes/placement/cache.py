@@ -9,7 +9,8 @@ Which views of a block may be kept in memory of their own: those for which copie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import attrs
 
@@ -34,9 +35,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def may_cache(level: Level, view: Refinement, *, tests: bool) -> bool:

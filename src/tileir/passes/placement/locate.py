@@ -6,26 +6,22 @@ Locations as options of passes: devices with units that numbers, affines of indi
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
 
 import attrs
 
 from tileir.core.errors import ParseError, fail
 from tileir.core.rewrite import rewritten
+from tileir.core.targets.hardware import MemoryUnit
+from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen
 from tileir.poly.affine import Affine
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Block, Device, Direction, Location, Program, Refinement, Statement
 from tileir.stripe.tags import KERNEL, PROGRAM
 from tileir.stripe.text.parser import parse_location
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tileir.core.targets.hardware import MemoryUnit
-    from tileir.core.targets.target import Target
-    from tileir.stripe.check.scope import Scope
-
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final
 
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import REGISTER
+from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.base import at_least
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.placement.locate import Place, is_at
 from tileir.stripe.aliases import byte_size, same_place
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Block, Program, Refinement
 from tileir.stripe.lifetimes import Coexistence, Lifetime, lifetimes
 from tileir.stripe.tags import PROGRAM
 from tileir.stripe.text.printer import location_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.core.targets.target import Target
-    from tileir.stripe.check.scope import Scope
 
 
 @attrs.frozen

@@ -5,7 +5,8 @@ Hand indices of blocks down to blocks inside them, where they are not visible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar
 
 import attrs
 
@@ -21,9 +22,6 @@ from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Direction, Index, Location, Program, Refinement, Statement, Tags
 from tileir.stripe.tags import KERNEL, MAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
@@ -11,9 +11,6 @@ from tileir.passes.placement.partition import moves_apart
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed
 from tileir.stripe.ir import Block, Direction, Index, Refinement, Statement, scalar_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def grouped(block: Block, depth: int) -> Block:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -15,10 +15,6 @@ from tileir.passes.placement.transfers import can_move, slot_for
 from tileir.stripe.aliases import Aliases, Overlap, Reach, allocations, byte_size, compare
 from tileir.stripe.check.views import has_constraints
 from tileir.stripe.ir import Block, Direction, Refinement, Statement, views_read, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-
 
 _NEAR = frozenset({LOCAL, REGISTER, SCRATCH})
 """Memories that are nearer than any that data are scheduled for."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.targets.target import Target
 from tileir.passes.base import at_least, free_tags
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.placement.locate import Place, memory_of
@@ -16,12 +17,9 @@ from tileir.passes.placement.resident_views import overhanging
 from tileir.passes.placement.scheduled_block import ScheduledBlock
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.check.scope import Scope, enter
+from tileir.stripe.ir import Block, Program
 from tileir.stripe.tags import MAIN
 from tileir.stripe.works import uses_of
-
-if TYPE_CHECKING:
-    from tileir.core.targets.target import Target
-    from tileir.stripe.ir import Block, Program
 
 _UNKNOWN_KIB: Final = 256.0
 """The size of memories that no hardware model knows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -12,6 +12,7 @@ from tileir.passes.analysis.stored import edges, overhangs
 from tileir.passes.placement.locate import fixed, with_views_at
 from tileir.passes.placement.partition import visible
 from tileir.poly.affine import Affine
+from tileir.stripe.aliases import Aliases
 from tileir.stripe.check.views import is_dense, same_axes
 from tileir.stripe.ir import (
     Block,
@@ -26,11 +27,6 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.stripe.aliases import Aliases
 
 
 def slot_for(view: Refinement, banks: int) -> Refinement:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import is_
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import attrs
 
@@ -11,10 +12,6 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.integer_ranges import Range, ScalarRanges, affine_range, both, held
 from tileir.passes.base import with_kernels
 from tileir.stripe.ir import INSIDE, Block, Direction, Index, Load, Program, Refinement, Statement, Store, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _Memory: TypeAlias = str | int
 """A tensor of the program by its name, or what kernels allocate, numbered in order."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from collections.abc import Mapping
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -26,10 +27,6 @@ from tileir.stripe.ir import (
     Statement,
     TensorShape,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 Bounds: TypeAlias = dict[str, tuple[int, int]]
 """Least and greatest value of each index."""

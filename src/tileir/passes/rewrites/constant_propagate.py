@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -11,9 +12,6 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.inline import CHEAP
 from tileir.stripe.ir import Block, Buffer, Intrinsic, Program, Special, Statement, views_read, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @attrs.frozen

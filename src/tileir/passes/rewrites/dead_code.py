@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import attrs
 
@@ -23,9 +24,6 @@ from tileir.stripe.ir import (
     views_written,
 )
 from tileir.stripe.works import launches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @attrs.frozen

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.rewrites.dead_code import pruned
@@ -25,11 +27,6 @@ from tileir.stripe.ir import (
     TensorShape,
     scalar_output,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tileir.core.dtype import DType
 
 _COMPARISONS: Final = {
     Op.CMP_LT: (-1, -1),

@@ -7,7 +7,8 @@ needed. PlaidML's Stripe knows the two degrees as light and as ILP constraint re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -19,9 +20,6 @@ from tileir.poly.box import enclose, feasible
 from tileir.poly.constraint import Span, System, system
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Index, Program, Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 @attrs.frozen

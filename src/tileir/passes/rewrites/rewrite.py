@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -27,10 +28,6 @@ from tileir.stripe.ir import (
     scalar_inputs,
     scalar_output,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _PURE = (Constant, Convert, Intrinsic, Load, LoadIndex)
 """Statements that nobody misses where nothing reads their scalar."""

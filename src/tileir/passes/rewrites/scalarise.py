@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import attrs
 
@@ -10,9 +11,6 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.base import map_kernels
 from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Statement, Store, views_read, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 @attrs.frozen

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
+from tileir.passes.analysis.pieces import Pieces
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
@@ -24,11 +25,6 @@ from tileir.stripe.ir import (
     scalar_output,
     views_read,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.passes.analysis.pieces import Pieces
 
 
 @attrs.frozen(repr=False)

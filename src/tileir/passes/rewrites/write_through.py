@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -11,9 +12,6 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, Statement, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 @attrs.frozen

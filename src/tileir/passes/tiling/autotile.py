@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
+from tileir.core.targets.target import Target
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.placement.locate import Place, location, memory_of
 from tileir.passes.tiling.search import best_tiles
 from tileir.passes.tiling.tile import tiled
 from tileir.stripe.ir import Block, Program, Tags
-
-if TYPE_CHECKING:
-    from tileir.core.targets.target import Target
 
 _UNKNOWN_BYTES: Final = 32 * 1024
 """The size of memories that no hardware model knows."""

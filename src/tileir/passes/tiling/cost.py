@@ -11,19 +11,17 @@ the cache lines that the tile touches, times what is wasted, plus a term for the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import numpy as np
 
-from tileir.stripe.ir import Direction
+from tileir.stripe.ir import Block, Direction, Refinement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TypeAlias
 
     from tileir.passes.tiling.autotile import Autotile
-    from tileir.stripe.ir import Block, Refinement
 
     Numbers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 

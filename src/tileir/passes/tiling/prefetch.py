@@ -6,7 +6,8 @@ selection: processors see short strides themselves, so which views pay is a matt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import attrs
 
@@ -14,9 +15,6 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels, selected, selected_kernel
 from tileir.stripe.ir import Block, Direction, Index, Program, Special, Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @attrs.frozen

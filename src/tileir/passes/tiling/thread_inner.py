@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -11,12 +11,10 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.vectors.thread import independent_indices
+from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
-
-if TYPE_CHECKING:
-    from tileir.poly.affine import Affine
 
 
 @attrs.frozen

@@ -9,7 +9,8 @@ instead of ``t`` neighbours. This is ApplyTile of PlaidML's Stripe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -19,9 +20,6 @@ from tileir.passes.base import free_tags, map_blocks
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed
 from tileir.stripe.ir import Block, Dim, Direction, Index, LoadIndex, Program, Refinement, Tags
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 def _positive(_: object, __: attrs.Attribute[tuple[int, ...]], sizes: tuple[int, ...]) -> None:

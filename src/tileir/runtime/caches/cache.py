@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 import attrs
 
 from tileir.core.forking import renew_in_children
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")

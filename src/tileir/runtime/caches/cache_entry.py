@@ -19,12 +19,10 @@ import hashlib
 import json
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FORMAT: Final = 1
 MAGIC: Final = b"tileir" + FORMAT.to_bytes(2, "little")

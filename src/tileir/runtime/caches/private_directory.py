@@ -10,14 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everybody but the owner."""

@@ -11,17 +11,14 @@ import hashlib
 import re
 import sys
 import time
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.runtime.caches.disk_cache import cache_log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _TEXTS: Final = (".py", ".json")
 """Files whose content counts: code, and data that decides what code does."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numbers
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.runtime.devices.dlpack import HOST_KINDS, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _TO_DENSE: Final = ("to_dense", "toarray", "todense", "to_numpy")
 _TO_FILL: Final = ("filled", "fillna", "fill_null")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tileir.semtree.ir import ParamAccess, Program, Work
 from tileir.semtree.launches import accesses
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 GRAPH_LAUNCHES: Final = 1024
 """Longer programs run one launch after the other: to know all that may overlap takes memory of its square."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole, Program
 from tileir.semtree.launches import used_buffers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 ALIGNMENT: Final = 128
 """Offsets are multiples of this many bytes: two cache lines, as processors fetch lines in pairs."""

@@ -6,7 +6,8 @@ import atexit
 import threading
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
@@ -16,10 +17,6 @@ from tileir.runtime.interface import Executor, PartingExecutor
 from tileir.runtime.offers import StreamingExecutor, is_asynchronous
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.placement import ALIGNMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 SPARE_BYTES: Final = 256 * 2**20
 """How much memory plans may keep for their next runs, all together."""

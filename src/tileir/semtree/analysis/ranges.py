@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.integers import quotient
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import assigned_variables
@@ -29,11 +30,6 @@ from tileir.semtree.ir import (
     Stmt,
     Var,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.core.dtype import DType
 
 
 @attrs.frozen

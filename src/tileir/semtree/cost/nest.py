@@ -6,8 +6,9 @@ or coordinates decide by its bound, so what stands in such places is counted at 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -26,10 +27,6 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import children, mentions, statements, trip_values, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 GRID: Final = 0
 THREADS: Final = 1

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Expr, Stmt, Type, Var
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.core.text.names import NameScope
 
 
 @attrs.frozen(order=False)

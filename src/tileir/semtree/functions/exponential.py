@@ -8,17 +8,15 @@ subtracting 1.5 · 2**digits rounds without a conversion and leaves n in the low
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
 from tileir.semtree.functions.draft import Draft, Expansion, Term, at_least, at_most, fma, horner, where
 from tileir.semtree.functions.formats import LN_2, format_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def exp(draft: Draft, x: Term) -> Term:

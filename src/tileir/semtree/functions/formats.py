@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.functions.draft import Term
+from tileir.semtree.functions.draft import Term
 
 
 def scaled_pi(bits: int) -> int:

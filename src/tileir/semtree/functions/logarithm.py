@@ -7,16 +7,14 @@ With ``x = 2**k m`` and ``m`` in [√½, √2], ``f = m - 1`` and ``s = f / (2 +
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
 from tileir.semtree.functions.draft import Draft, Expansion, Term, fma, horner, where
 from tileir.semtree.functions.formats import LN_2, format_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def log(draft: Draft, x: Term) -> Term:

@@ -9,9 +9,10 @@ with fused products: its relative error stays below 2**-65, so that multiplied b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -24,10 +25,6 @@ from tileir.semtree.functions.formats import FORMATS, LN_2, format_of
 from tileir.semtree.functions.logarithm import scaled
 from tileir.semtree.functions.roots import cube_root
 from tileir.semtree.ir import Const
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 Pair: TypeAlias = tuple[Term, Term]
 """An unevaluated sum, the greater part first."""

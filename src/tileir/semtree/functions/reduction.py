@@ -9,20 +9,17 @@ wanted, and a product of integers gives them exactly. That part is skipped where
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Draft, Term, fma, where
 from tileir.semtree.functions.formats import PI, format_of, scaled_pi
 from tileir.semtree.ir import Assign, Const, DeclareArray, Expr, If, Reduce, Stmt, Subscript, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _BORDER: Final = {DType.F32: 2.0**17, DType.F64: 2.0**30}
 """Arguments up to which the three parts of π/2 leave an error far below the last bit."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
 from tileir.semtree.functions.draft import Draft, Expansion, Term, fma, horner, where
 from tileir.semtree.functions.formats import format_of
 from tileir.semtree.functions.reduction import reduced
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def sin(draft: Draft, x: Term) -> Term:

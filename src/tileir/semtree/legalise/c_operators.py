@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.ops import Op
+from tileir.semtree.ir import KernelFunction
 from tileir.semtree.legalise.capabilities import C_LIKE
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.repeated import with_parts_named
 from tileir.semtree.legalise.scalariser import scalarised
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.threads import one_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.ir import KernelFunction
 
 INFIX: Final[Mapping[Op, str]] = MappingProxyType(
     {

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tileir.semtree.kinds import Hint
+from tileir.semtree.kinds import Hint
 
 
 class Support(enum.Enum):

@@ -5,17 +5,15 @@ Conversions in terms of others: floats to integers that saturate, truth values, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Term, where
 from tileir.semtree.functions.formats import format_of
 from tileir.semtree.legalise.row import Drafting, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def _extremum(sign: Op) -> Callable[[Drafting, Term, Term], Term]:

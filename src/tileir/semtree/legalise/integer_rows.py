@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Term, where
 from tileir.semtree.legalise.row import Drafting, Row, as_bits_of, as_unsigned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def promoted(op: Op) -> Row:

@@ -7,7 +7,8 @@ another lane, writes: where that cannot be excluded, a new loop begins.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -15,10 +16,6 @@ from tileir.semtree.analysis.effects import reads, writes
 from tileir.semtree.ir import Assign, Declare, DeclareArray, Reduce, Shuffle, Stmt, Subscript, Var
 from tileir.semtree.legalise.offsets import Sum, offset_of
 from tileir.semtree.rewrite import expressions, mentions, statements, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""

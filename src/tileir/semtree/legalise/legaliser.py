@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import attrs
 
@@ -35,12 +35,10 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.legalise.integer_rows import OVERFLOWING
+from tileir.semtree.legalise.row import Row
 from tileir.semtree.legalise.rows import bitcast_row, cast_row, operation_row, reduction_row
 from tileir.semtree.rewrite import children, kernel_names, map_bodies, rewrite_stmts, with_body, with_children
 from tileir.semtree.simplify.conversion_rules import fold_bitcast, fold_cast
-
-if TYPE_CHECKING:
-    from tileir.semtree.legalise.row import Row
 
 _OFFSETS: Final = frozenset({DType.I32, DType.I64})
 

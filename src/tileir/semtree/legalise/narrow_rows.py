@@ -7,17 +7,14 @@ these occur only as a result that is rounded further.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import FORMATS, DType, FloatFormat
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Term, where
 from tileir.semtree.legalise.row import Drafting, Row, unsigned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 _F32: Final = FORMATS[DType.F32]
 _SINGLE_MAGNITUDE: Final = 0x7FFF_FFFF

@@ -5,8 +5,9 @@ An offset cannot overflow where the program is right, so sums of signed integers
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import attrs
 
@@ -14,10 +15,6 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, Ramp, Subscript, Type
 from tileir.semtree.rewrite import children, with_children
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
 
 LANE: Final = "lane"
 """Stands among the terms for the number of the lane."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from tileir.core import schema
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Const, Declare, Expr, KernelFunction, Reduce, Shuffle, Stmt, Subscript, Var
 from tileir.semtree.rewrite import children, expressions, kernel_names, map_bodies, with_body, with_children
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def with_parts_named(kernel: KernelFunction) -> KernelFunction:

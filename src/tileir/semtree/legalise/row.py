@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
 from tileir.core.dtype import DType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.semtree.analysis.ranges import Range
-    from tileir.semtree.functions.draft import Term
+from tileir.semtree.analysis.ranges import Range
+from tileir.semtree.functions.draft import Term
 
 
 class Drafting(Protocol):

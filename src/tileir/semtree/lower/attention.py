@@ -12,7 +12,7 @@ has grown by much, by Zadouri et al., "FlashAttention-4", 2026. Weights are adde
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -24,13 +24,11 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_softmax import SUMS, Softmax
 from tileir.semtree.lower.attention_tiles import Matrix, copies, operand
 from tileir.semtree.lower.attention_warpgroups import WarpGroups
+from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import QUAD, STAGES, Attending, matrix_of
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from tileir.semtree.lower.block import BlockLowering
-    from tileir.semtree.lower.views import View
 
 _WIDE: Final = sem.Type(DType.F32)
 

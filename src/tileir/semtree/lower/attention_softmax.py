@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Callable
+from typing import Final, Self
 
 import attrs
 
@@ -12,12 +13,8 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_tiles import Matrix, Panel, Threads, tile
+from tileir.semtree.lower.block import BlockLowering
 from tileir.stripe.attending import QUAD, STAGES, Attending
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.semtree.lower.block import BlockLowering
 
 _WIDE: Final = sem.Type(DType.F32)
 

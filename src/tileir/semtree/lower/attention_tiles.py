@@ -5,7 +5,8 @@ The threads of a group that computes attention: where their elements are, and lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 
@@ -14,14 +15,9 @@ from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.matrices import PLAIN
 from tileir.stripe.attending import QUAD, Attending, panels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.semtree.lower.block import BlockLowering
-
 
 _COPIED: Final = 16
 _LINE: Final = 128

@@ -6,8 +6,9 @@ of which tensor these are: here that is looked up again in what the block does, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -15,13 +16,9 @@ import numpy as np
 from tileir.core.errors import TileError, fail
 from tileir.poly.affine import Affine, total
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.lower.block import BlockLowering
-    from tileir.semtree.lower.views import View
 
 
 def box_copy(

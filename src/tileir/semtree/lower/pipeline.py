@@ -11,8 +11,8 @@ itself or, where that is an instruction that only begins a product, behind it, s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -25,16 +25,12 @@ from tileir.core.targets.hardware import LOCAL
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import Phase, Touch
+from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.boxes import box_copy
 from tileir.semtree.lower.views import View, swizzle_of
 from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.semtree.lower.block import BlockLowering
 
 
 def stages_of(block: stripe.Block) -> int:

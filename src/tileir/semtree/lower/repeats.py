@@ -6,7 +6,8 @@ writes and writes where it reads. So a loop repeats two steps, after a single on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Container, Iterable
+from typing import Protocol
 
 import attrs
 
@@ -17,9 +18,6 @@ from tileir.semtree.launches import used_buffers, with_buffers
 from tileir.semtree.rewrite import kernel_names, renamed
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import ADVANCE
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
 
 
 class Lowering(Protocol):

@@ -7,7 +7,7 @@ their product does nothing. A block without such indices, in itself and below, i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
@@ -16,16 +16,12 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
+from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import plan_loops, point_count, thread_indices
 from tileir.semtree.lower.pipeline import Pipeline, stages_of
 from tileir.semtree.lower.product import fragment_of, product
+from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.lower.block import BlockLowering
-    from tileir.semtree.lower.views import View
 
 
 def _has_threads(block: stripe.Block) -> bool:

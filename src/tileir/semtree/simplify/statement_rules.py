@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias
 
 import attrs
 
@@ -27,10 +28,6 @@ from tileir.semtree.rewrite import (
     trip_values,
     with_body,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 Names: TypeAlias = frozenset[str]
 

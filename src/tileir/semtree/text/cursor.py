@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.text import lexing
 from tileir.core.text.lexing import AbandonError, Faults, Token
+from tileir.core.text.span import Source, Span
 from tileir.core.text.writer import bytes_of_text
 from tileir.semtree.ir import Type
 from tileir.semtree.text.lexer import NAME, NUMBER, STRING, WORD, comments_between, lexer_of
 from tileir.semtree.text.syntax import is_reserved, type_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.dtype import DType
-    from tileir.core.text.span import Source, Span
 
 _MAX_DIGITS: Final = 40
 

@@ -9,17 +9,15 @@ not mentioned.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias, get_args, get_type_hints
+from typing import Final, TypeAlias, get_args, get_type_hints
 
 import attrs
 
 from tileir.semtree.ir import Expr, Stmt
 from tileir.semtree.text.lexer import words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PIECES: Final = re.compile(r"\{(?P<field>\w+)\}|\[(?P<option>[^\]]*)\]|(?P<literal>[^{}\[\]]+)")
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from tileir.core.text.lexing import END, Faults, Lexer
 from tileir.core.text.span import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WORD: Final = "word"
 NAME: Final = "name"

@@ -6,7 +6,8 @@ statement, reading goes on with the next one; what only whole kernels can show i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import attrs
 
@@ -40,10 +41,6 @@ from tileir.semtree.text.forms import STATEMENTS
 from tileir.semtree.text.lexer import WORD
 from tileir.semtree.text.syntax import type_of
 from tileir.semtree.text.work_parser import WORDS, parse_work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import attrs
 
@@ -42,11 +42,9 @@ from tileir.semtree.ir import (
     While,
     Work,
 )
+from tileir.semtree.node import Node
 from tileir.semtree.text.forms import Field, Literal, Piece, pieces
 from tileir.semtree.text.syntax import ATOM_RANK, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, UNARY_RANK, spelt_name
-
-if TYPE_CHECKING:
-    from tileir.semtree.node import Node
 
 
 def to_text(value: KernelFunction | Program) -> str:

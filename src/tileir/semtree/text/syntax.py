@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import BufferRole, GridLevel, LoopKind, ParamAccess, Region, Type
 from tileir.semtree.text.forms import EXPRESSIONS, STATEMENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TERNARY_RANK: Final = 1
 UNARY_RANK: Final = 12

@@ -7,8 +7,9 @@ bounds their errors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -31,9 +32,6 @@ from tileir.semtree.rewrite import (
     with_body,
     with_children,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def _rsqrt(_: Draft, x: Term) -> Term:

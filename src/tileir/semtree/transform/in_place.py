@@ -9,7 +9,8 @@ Kernels that differ in names only become one here, too, so that a chain of equal
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -18,10 +19,6 @@ from tileir.semtree.analysis.element_order import ElementOrder
 from tileir.semtree.ir import BufferRole, KernelFunction, Launch, ParamAccess, Program, Work
 from tileir.semtree.launches import launches, used_buffers, with_buffers, with_launches
 from tileir.semtree.rewrite import kernel_names, renamed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 Pair: TypeAlias = tuple[int, int]
 """A parameter that is read, and one that is written and may replace it."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.rewrite import statements
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
 
 ALIGNMENT: Final = 64
 """Alignment in bytes of scratch memory and of every array in it; more would gain nothing on any processor."""

@@ -9,10 +9,11 @@ stay outside. A private variable or array that lives across a barrier gets an el
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import meets
@@ -38,11 +39,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.dtype import DType
 
 
 def one_thread(kernel: KernelFunction) -> KernelFunction:

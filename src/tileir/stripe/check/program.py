@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterator, Mapping
+from typing import assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
@@ -11,9 +12,6 @@ from tileir.stripe.ir import Branch, Direction, Launch, Loop, Program, Refinemen
 from tileir.stripe.lower.kernel_table import is_laid_out
 from tileir.stripe.tags import LIFETIMES, PLACES
 from tileir.stripe.works import MAX_LOOPS, depth_of, launches, parts, uses_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def check_program(program: Program) -> Iterator[Diagnostic]:

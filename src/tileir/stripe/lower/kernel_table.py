@@ -5,7 +5,7 @@ Of equal kernels the first one stays, under the names that it has.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
@@ -14,9 +14,6 @@ from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
 from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @attrs.define

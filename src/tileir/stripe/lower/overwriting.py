@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import boxes_cover, filled_box
 from tileir.typed.ir import Contraction, Elementwise, Function, Shape, operands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 
 def overwriters(function: Function) -> dict[str, Contraction]:

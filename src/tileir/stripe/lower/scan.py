@@ -8,7 +8,7 @@ element, at which slices are gathered and results are stored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import attrs
 
@@ -20,9 +20,6 @@ from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.storage import ZERO, Storage, Tensor
 from tileir.stripe.tags import ADVANCE, LOOP
 from tileir.typed.ir import Computation, Marker, Scan, ScanPart, ScanResult, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def lower_scan(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.writer import listed
@@ -24,10 +25,6 @@ from tileir.typed.ir import (
     Scatter,
     ShapeOf,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _AGGREGATION: Final[Mapping[Aggregation, str]] = MappingProxyType(
     {

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
 from tileir.core.combines import Combine
 from tileir.core.ops import Aggregation
 from tileir.core.text.lexing import END
+from tileir.poly.affine import Affine
 from tileir.stripe.bindings import bindings_of
 from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape
 from tileir.stripe.text.lexer import NAME, NUMBER, TAG, comments
 from tileir.stripe.text.token_parser import TokenParser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.poly.affine import Affine
 
 _DIRECTIONS: Final = {direction.value: direction for direction in Direction}
 _COMBINES: Final = {combine.value: combine for combine in Combine}

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END, Faults, Token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.text.span import Source
+from tileir.core.text.span import Source
 
 MAX_CHARACTERS: Final = 1 << 28
 """Longer texts are refused."""

@@ -6,17 +6,13 @@ again, where they are free; whoever reads the text back finds the same kernel.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from tileir.stripe.blocks import Block, Direction, renamed, scalar_output
+from tileir.stripe.ir import Kernel, Launch, Statement
 from tileir.stripe.lower.kernel_table import launched
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.stripe.ir import Kernel, Launch, Statement
 
 
 def named(kernel: Kernel, launch: Launch) -> Block:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tileir.core.text.writer import Writer, bytes_text, listed
 from tileir.stripe.instructions import Copy, Pipeline, Product, Repair, Role, instruction_words, role_words
 from tileir.stripe.ir import (
@@ -32,6 +30,7 @@ from tileir.stripe.ir import (
     TensorShape,
     While,
 )
+from tileir.stripe.shapes import Node
 from tileir.stripe.text.printer import (
     index_text,
     location_text,
@@ -42,10 +41,7 @@ from tileir.stripe.text.printer import (
     tags_text,
     to_text,
 )
-
-if TYPE_CHECKING:
-    from tileir.stripe.shapes import Node
-    from tileir.stripe.works import Work
+from tileir.stripe.works import Work
 
 
 def node_text(node: Node) -> str:

@@ -9,8 +9,9 @@ block ``main`` reads, and returns what it writes, but for temporaries.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
@@ -18,6 +19,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.text.writer import bytes_of_text
+from tileir.stripe.blocks import Index
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
 from tileir.stripe.flattening import flattened
 from tileir.stripe.instructions import COPY, Pipeline, Product, copy_of, instruction_of, role_of
@@ -42,11 +44,6 @@ from tileir.stripe.nesting import parameters_of
 from tileir.stripe.text.header_parser import HeaderParser
 from tileir.stripe.text.lexer import MAX_CHARACTERS, NAME, NUMBER, SCALAR
 from tileir.stripe.text.token_parser import MAX_SHOWN, HopelessError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.stripe.blocks import Index
 
 T = TypeVar("T")
 

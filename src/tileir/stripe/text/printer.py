@@ -9,7 +9,8 @@ values of refinement tags; indirect loads and stores; ``at@`` for an allocation 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Mapping
+from typing import Final, assert_never
 
 import attrs
 
@@ -42,10 +43,6 @@ from tileir.stripe.ir import (
 from tileir.stripe.nesting import entry_around, main_of, parameters_of
 from tileir.stripe.tags import KERNEL, USER
 from tileir.stripe.text.naming import named
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 SEED: Final = "seed"
 """The style of the slides on which Stripe was shown first."""

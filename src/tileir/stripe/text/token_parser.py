@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeVar
+from collections.abc import Callable
+from typing import Final, NoReturn, Self, TypeVar
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.text import lexing
 from tileir.core.text.lexing import AbandonError, Faults, Token
+from tileir.core.text.span import Source
+from tileir.poly.affine import Affine
 from tileir.poly.reading import read_affine
 from tileir.stripe.dtypes import DTYPES
 from tileir.stripe.ir import Device, Location, Tags, TagValue
 from tileir.stripe.text.lexer import NAME, NUMBER, SCALAR, STRING, TAG, Lexer, after
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.dtype import DType
-    from tileir.core.text.span import Source
-    from tileir.poly.affine import Affine
 
 T = TypeVar("T")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,10 +19,6 @@ from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Access, Constant, Contraction, Elementwise, Operation, Reshape, Shape, Value
 from tileir.typed.rules import contraction_types
 from tileir.typed.templates import free_upstreams
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
 
 
 @attrs.define(eq=False)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
+from tileir.core.text.span import Span
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission, broadcast_shape
 from tileir.typed.inference.numbers import is_float
 from tileir.typed.inference.values import DifferentiatedError, Group, Known, Number, Operand, Result, Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from tileir.core.text.span import Span
 
 
 def _gradient(emission: Emission, operands: Sequence[Operand], _: Span | None) -> Result:

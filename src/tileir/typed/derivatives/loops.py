@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.dtype import accumulator, arithmetic_type
+from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.ops import Op
 from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor
-from tileir.typed.ir import Elementwise, Function, Scan, ScanPart, ScanResult, Value, operands
+from tileir.typed.ir import Elementwise, Function, Operation, Scan, ScanPart, ScanResult, Shape, Value, operands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tileir.core.dtype import DType
     from tileir.typed.derivatives.reverse import Sweep
-    from tileir.typed.ir import Operation, Shape
 
     Reverse = Callable[..., tuple[Tensor, ...]]
 

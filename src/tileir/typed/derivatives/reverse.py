@@ -6,8 +6,10 @@ values again instead of reading them where they were computed; what comes of it 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -32,10 +34,6 @@ from tileir.typed.ir import (
 )
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.templates import free_upstreams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
 
 def to_recall(operations: Sequence[Operation], results: Iterable[str]) -> frozenset[str]:

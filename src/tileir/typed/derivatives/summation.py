@@ -6,7 +6,7 @@ tensors. Here the conditions are kept that the tensors no longer read imposed on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -14,21 +14,18 @@ from tileir.core import arithmetic
 from tileir.core.dtype import accumulator, arithmetic_type, promote_all
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
-from tileir.poly.bounds import solve
+from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers
-from tileir.typed.ir import Access, Constraint, Contraction
+from tileir.typed.ir import Access, Constraint, Contraction, Shape
 from tileir.typed.rules import contraction_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import TypeAlias
 
     from tileir.core.text.span import Span
-    from tileir.poly.bounds import Domain
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.inference.emission import Emission
     from tileir.typed.inference.values import Tensor
-    from tileir.typed.ir import Shape
 
     Axis: TypeAlias = tuple[Affine, int]
     """A polynomial and the size of the axis that it indexes: it is an integer and ``0 <= polynomial < size``."""

@@ -7,13 +7,14 @@ Numbers of typed functions as Tile statements: what calls compute, written out a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.names import NameScope
+from tileir.poly.affine import Affine
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Expr, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import is_index_name, is_tensor_name
@@ -21,11 +22,6 @@ from tileir.typed.dataflow import loops_of
 from tileir.typed.ir import Contraction, Elementwise, Function, Scan, ScanPart, ScanResult, Shape
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
 from tileir.typed.raising.expressions import application, cast_call, integer, literal, polynomial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tileir.poly.affine import Affine
 
 
 def contraction_statement(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
@@ -25,11 +26,7 @@ from tileir.tile.ir import (
 )
 from tileir.typed.inference.elementwise import common_dtype
 from tileir.typed.inference.values import Known, Scalar, Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.typed.ir import Constant
+from tileir.typed.ir import Constant
 
 _PREFIX: Final[Mapping[Op, UnaryOperator]] = MappingProxyType({Op[sign.name]: sign for sign in UnaryOperator})
 _INFIX: Final[Mapping[Op, BinaryOperator]] = MappingProxyType({Op[sign.name]: sign for sign in BinaryOperator})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import gcd, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST_ELEMENTS: Final = 4096
 """Of a constant that is looked at: windows have fewer."""

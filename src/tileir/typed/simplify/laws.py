@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.core.arithmetic import fits, rounded
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.patterns import Law, Scalar
 from tileir.core.rewrite import Rule
 from tileir.core.text.names import NameScope
 from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import Constant, Elementwise, Operation, Value
 from tileir.typed.simplify.simplifier_rules import Site
-
-if TYPE_CHECKING:
-    from tileir.core.dtype import DType
-    from tileir.core.patterns import Law, Scalar
 
 
 def rule_of(law: Law) -> Rule[Site]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from tileir.core.ops import Op
 from tileir.typed.ir import ArrayConstant, Cast, Constant, Coordinate, Elementwise, Operation, Reshape, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _DEPTH: Final = 8
 

@@ -8,7 +8,8 @@ segment, from one checkpoint to the next. A backward pass computes a value again
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -25,10 +26,6 @@ from tileir.typed.ir import (
     Reshape,
     operands,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _SAME: Final = (Override, Checkpoint, Recall)
 

@@ -10,8 +10,9 @@ Sums are associated in another order by this, maxima and minima are the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -24,10 +25,6 @@ from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, Cast, Contraction, Function, Operation, Shape
 from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.replacement import with_replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 GAIN: Final = 4
 """A contraction is separated where that leaves a fraction of its points as small as one in so many."""

@@ -7,7 +7,7 @@ which sums do not define: a sum of one value is 0 + x in the interpreter, and x 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
@@ -18,9 +18,6 @@ from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Contraction, Function, Operation, Value
 from tileir.typed.rules import contraction_types
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def with_assignments(function: Function) -> Function:

@@ -6,8 +6,8 @@ number of elements, one row has a term more: both get as many as the longer one,
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -15,9 +15,6 @@ from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
 from tileir.poly.coverage import eliminated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 @attrs.frozen

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
 from tileir.core.combines import Combine
+from tileir.core.dtype import DType
 from tileir.core.ops import Combination, Op
 from tileir.core.text.lexing import AbandonError
 from tileir.core.text.names import nearest
+from tileir.core.text.span import Span
+from tileir.tile.text.constant_parser import ConstantParser
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.typed.ir import (
     Access,
@@ -37,15 +41,8 @@ from tileir.typed.ir import (
     ShapeOf,
     Upstream,
 )
+from tileir.typed.tensor_type import Shape
 from tileir.typed.text.lexer import WORD, Cursor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.core.dtype import DType
-    from tileir.core.text.span import Span
-    from tileir.tile.text.constant_parser import ConstantParser
-    from tileir.typed.tensor_type import Shape
 
 T = TypeVar("T")
 

@@ -8,26 +8,22 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.text import lexing
+from tileir.core.text.lexing import Faults, Token
+from tileir.core.text.span import Source
+from tileir.poly.affine import Affine
 from tileir.poly.reading import read_affine
 from tileir.tile.text.lexer import FLOAT as FLOAT
 from tileir.tile.text.lexer import INDEX
 from tileir.tile.text.lexer import INTEGER as INTEGER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.core.text.lexing import Faults, Token
-    from tileir.core.text.span import Source
-    from tileir.poly.affine import Affine
-    from tileir.typed.tensor_type import Shape
-
+from tileir.typed.tensor_type import Shape
 
 WORD: Final = INDEX
 """A plain name, or a word of the language. The arrays of Tile are read from the same tokens, so kinds are Tile's."""

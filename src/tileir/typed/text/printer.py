@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
 
 from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer, listed
+from tileir.poly.affine import Affine
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.tile.text.printer import value_text
 from tileir.typed.ir import (
@@ -35,14 +37,9 @@ from tileir.typed.ir import (
     Upstream,
     Value,
 )
+from tileir.typed.node import Node
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
 from tileir.typed.text.lexer import spell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.poly.affine import Affine
-    from tileir.typed.node import Node
 
 _AGGREGATION_SIGNS: Final = {aggregation: sign for sign, aggregation in AGGREGATIONS.items()}
 _COMBINATION_SIGNS: Final = {combination: f" {sign} " for sign, combination in COMBINATIONS.items()}

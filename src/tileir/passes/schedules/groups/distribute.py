@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -15,10 +15,8 @@ from tileir.passes.schedules.vectors.thread import independent_indices
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.schedule.remarks import Refused, refused
+from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from tileir.stripe import ir as stripe
 
 
 @attrs.frozen

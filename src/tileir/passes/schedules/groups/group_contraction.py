@@ -7,7 +7,8 @@ leave idle share the reduction, as in PlaidML's first code generator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -19,11 +20,7 @@ from tileir.passes.schedules.groups.group_reduction import is_product_of_panels,
 from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
 from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tileir.stripe import ir as stripe
+from tileir.stripe import ir as stripe
 
 
 @attrs.frozen

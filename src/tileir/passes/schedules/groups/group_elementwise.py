@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Rearrangement, scheduled
+from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Loop, Replaced, Tree, map_leaves, with_loops_replaced
+from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.core.text.names import NameScope
-    from tileir.schedule.nest import Nest
-    from tileir.schedule.sizes import Known
-    from tileir.stripe import ir as stripe
 
 
 @attrs.frozen

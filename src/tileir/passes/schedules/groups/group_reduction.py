@@ -6,7 +6,8 @@ Each thread reduces its part with accumulators of its own; a tree in local memor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -16,11 +17,7 @@ from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.reduction import Plan, build
 from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from tileir.stripe import ir as stripe
+from tileir.stripe import ir as stripe
 
 
 @attrs.frozen

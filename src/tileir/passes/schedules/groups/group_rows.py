@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
 
 import attrs
 
@@ -16,10 +17,6 @@ from tileir.passes.schedules.groups.rows import build
 from tileir.schedule.nest import Nest, Segment, emit, product
 from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 _SECTOR: Final = 32
 """Bytes side by side that cards fetch at a time."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
@@ -16,14 +17,11 @@ from tileir.passes.kernels.forms import (
 )
 from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.groups.staging import Staging, TileShape
+from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use, emit, leaf
 from tileir.schedule.remarks import Refused, refused
+from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from tileir.core.text.names import NameScope
-    from tileir.poly.affine import Affine
-    from tileir.stripe import ir as stripe
 
 
 @attrs.frozen

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 
+from tileir.core.fragments import Run
+from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
@@ -30,12 +33,6 @@ from tileir.stripe.tags import (
     SWIZZLE_MASK,
     SWIZZLE_SHIFT,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.fragments import Run
-    from tileir.core.text.names import NameScope
 
 _OUT: Final = stripe.Direction.OUT
 _SWATH: Final = 8

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
 from tileir.stripe.instructions import Copy
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _UNIT: Final = 16
 """Bytes of which all distances in a tensor are multiples, but that of neighbours."""

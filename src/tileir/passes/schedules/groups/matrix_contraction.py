@@ -7,11 +7,12 @@ of their use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import ClassVar, Final
 
 import attrs
 
-from tileir.core.fragments import Where, usable
+from tileir.core.fragments import Fragment, Where, usable
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -32,12 +33,7 @@ from tileir.passes.schedules.groups.matrix_results import staged_bytes
 from tileir.schedule.nest import Nest, emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from tileir.core.fragments import Fragment
-    from tileir.stripe.instructions import Copy
+from tileir.stripe.instructions import Copy
 
 
 @attrs.frozen

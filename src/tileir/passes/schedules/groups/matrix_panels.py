@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.matrix_plan import Panel
+from tileir.schedule.nest import Nest, Use
 from tileir.schedule.remarks import Refused, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.schedule.nest import Nest, Use
-    from tileir.stripe import ir as stripe
+from tileir.stripe import ir as stripe
 
 _NARROW: Final = 64
 """Contiguous outputs that are fewer are better rows of a tile, which may lie in several lines."""

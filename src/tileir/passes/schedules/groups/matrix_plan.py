@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
@@ -10,12 +11,8 @@ from tileir.core.dtype import DType
 from tileir.core.fragments import Fragment, Run, Swizzle, Where
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use, product
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.stripe import ir as stripe
-    from tileir.stripe.instructions import Copy
+from tileir.stripe import ir as stripe
+from tileir.stripe.instructions import Copy
 
 _LINE: Final = 128
 """Bytes of all banks of local memory."""

@@ -6,11 +6,12 @@ for: what they bring must take part in nothing that is kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
 from tileir.schedule.emitter import allocation
@@ -18,11 +19,6 @@ from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 from tileir.stripe.tags import PADDED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.names import NameScope
 
 
 @attrs.frozen(eq=False)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import TileShape
-
-if TYPE_CHECKING:
-    from tileir.schedule.nest import Nest
-    from tileir.stripe import ir as stripe
+from tileir.schedule.nest import Nest
+from tileir.stripe import ir as stripe
 
 
 @attrs.frozen(eq=False)

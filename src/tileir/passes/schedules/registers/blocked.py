@@ -9,15 +9,13 @@ High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import Nest, Segment, Use, product
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Index
+from tileir.stripe.ir import Index
 
 _LEAST_ROWS: Final = 24
 """Fewest rows for which a block is packed: it is loaded and stored once, and read for each tile of them. What fewer

@@ -6,9 +6,10 @@ part of a larger kernel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product as combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -23,10 +24,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 _GROUPS: Final = 4
 """Groups for each thread, so that one which starts late leaves others more to do."""

@@ -22,7 +22,8 @@ and after::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeGuard
 
 import attrs
 
@@ -40,10 +41,6 @@ from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.schedule.remarks import Refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 _LEAST_GROUPS: Final = 8
 """Fewest groups, each of which copies planes of its own: fewer would leave threads without work."""

@@ -6,7 +6,7 @@ Tiles that do not divide the output pay for their remainders, and each tile once
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -17,9 +17,7 @@ from tileir.passes.schedules.registers.steps import LATENCY, Rate, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from tileir.stripe.ir import Index
+from tileir.stripe.ir import Index
 
 _PIECE: Final = 0.04
 """What a further kernel for the columns that are left over costs beside its work, as a share of all."""

@@ -7,21 +7,17 @@ packed so that the terms of each lane are neighbours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import attrs
 
 from tileir.core.fragments import usable
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.cost import Tiling
+from tileir.schedule.nest import Nest, Segment, Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
+from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from tileir.passes.schedules.registers.cost import Tiling
-    from tileir.schedule.nest import Nest, Segment, Use
-    from tileir.stripe import ir as stripe
 
 
 def with_dots(nest: Nest, plan: Tiling, fragments: Collection[str]) -> tuple[Nest, Tiling]:

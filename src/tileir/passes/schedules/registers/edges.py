@@ -7,24 +7,20 @@ are unrolled are told apart in the same way: here they count as rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from itertools import product as combinations
-from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.passes.kernels.schedule import constrained_indices, part, present, reads_of
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.steps import left_out
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, leaf, product
 from tileir.schedule.remarks import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.core.text.names import NameScope
-    from tileir.stripe.ir import Index
+from tileir.stripe.ir import Index
 
 
 def has_edges(nest: Nest) -> bool:

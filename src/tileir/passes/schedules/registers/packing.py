@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import gcd
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.poly.affine import Affine, total
 from tileir.poly.box import feasible
 from tileir.poly.constraint import Span, system
-from tileir.schedule.nest import product
+from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe.check.views import is_compact
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.schedule.nest import Nest, Segment, Use
-    from tileir.stripe.ir import Index, TensorShape
+from tileir.stripe.ir import Index, TensorShape
 
 _FAR: Final = 32
 """How many times as dear reading a panel is that no cache near the processor holds."""

@@ -6,10 +6,12 @@ vector registers; what fills no tile is copied element by element, in the order 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
 from tileir.passes.schedules.vectors.register_transpose import turned_tile
@@ -18,11 +20,6 @@ from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.core.text.names import NameScope
 
 UNROLLED: Final = 48
 """Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""

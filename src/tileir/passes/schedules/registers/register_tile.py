@@ -7,7 +7,8 @@ contiguous scratch memory, then rows x lanes of accumulators pass over the reduc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import attrs
 
@@ -24,11 +25,7 @@ from tileir.passes.schedules.registers.streamed import is_streamed, streamed_ker
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import emit, product
 from tileir.schedule.remarks import Done, Refused, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.stripe import ir as stripe
+from tileir.stripe import ir as stripe
 
 
 @attrs.frozen

@@ -6,17 +6,14 @@ nowhere skip their reductions, and store what is chosen instead.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tileir.core.ops import Op
 from tileir.passes.rewrites.decided import coordinate_tests
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Segment
 from tileir.stripe.ir import Index, Intrinsic, Load, Store, scalar_inputs, scalar_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.schedule.nest import Nest, Segment
 
 _NOTHING: Final[frozenset[Affine]] = frozenset()
 

@@ -8,19 +8,16 @@ that one kernel serves all tiles, and steps that no row takes are never visited.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Segment
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from tileir.core.text.names import NameScope
-    from tileir.schedule.nest import Segment
-    from tileir.stripe.ir import Index
+from tileir.stripe.ir import Index
 
 _LEAST_STEPS: Final = 32
 """Fewest steps of a loop that is worth bounds: the steps which only some rows of a tile take are about as many as these

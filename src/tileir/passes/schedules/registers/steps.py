@@ -6,20 +6,17 @@ vector from farther away twice that; multiply-adds that depend on each other are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, floor, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.passes.schedules.registers.spans import bounding
+from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.poly.affine import Affine
-    from tileir.stripe.ir import Index
+from tileir.stripe.ir import Index
 
 LATENCY: Final = 4.0
 _FAR: Final = 2.0

@@ -10,8 +10,9 @@ packs the steps of one visit before, which are more then (:mod:`tileir.passes.sc
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product as combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -24,10 +25,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 _STEPS: Final = 16
 """Steps of the reduction in one visit of a tile: so many runs through memory cores prefetch at the same time. Adding

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
 
+from tileir.core.arithmetic import Array
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.forms import against_flat
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.ir import Block, Direction, Index, Load, LoadIndex, Refinement, Store, scalar_inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.core.arithmetic import Array
 
 
 @attrs.frozen(eq=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
+from tileir.core.arithmetic import Array
+from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import elements_of
 from tileir.passes.analysis.dependences import roots
@@ -18,10 +20,6 @@ from tileir.passes.schedules.vectors.permuted import Permuted
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused, remark
 from tileir.stripe.ir import Block, Buffer, Direction, Program, Refinement, Statement, TensorShape
-
-if TYPE_CHECKING:
-    from tileir.core.arithmetic import Array
-    from tileir.core.dtype import DType
 
 
 @attrs.frozen

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import attrs
 
+from tileir.core.arithmetic import Array
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
+from tileir.passes.fusion.row_producers import RowProducer
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.vectors.near_places import NearPlaces, Neighbours
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
 from tileir.stripe.blocks import Binding
@@ -27,13 +30,6 @@ from tileir.stripe.ir import (
     TensorShape,
     scalar_output,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.core.arithmetic import Array
-    from tileir.passes.fusion.row_producers import RowProducer
-    from tileir.passes.schedules.vectors.near_places import NearPlaces, Neighbours
 
 
 @attrs.define

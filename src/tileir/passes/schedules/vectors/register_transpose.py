@@ -5,10 +5,12 @@ Square tiles of memory that are loaded along one index, turned in vector registe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
@@ -23,6 +25,7 @@ from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Use
 from tileir.schedule.remarks import Done, Refused, done, refused
 from tileir.schedule.script import Rearrangement, in_turn
+from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import (
     Item,
@@ -38,12 +41,6 @@ from tileir.schedule.tree import (
 )
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.text.names import NameScope
-    from tileir.schedule.sizes import Known
 
 
 @attrs.frozen(repr=False)

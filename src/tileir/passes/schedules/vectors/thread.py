@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -12,10 +12,8 @@ from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.kernels.merge import nest_of
 from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Refused, refused
+from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from tileir.stripe import ir as stripe
 
 
 @attrs.frozen

@@ -6,15 +6,11 @@ row; what is left at both ends is a few elements of each row, which keep their t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.inside import span_inside
-
-if TYPE_CHECKING:
-    from tileir.schedule.nest import Nest
+from tileir.schedule.nest import Nest
 
 
 def untested(nest: Nest, index: str, least: int) -> tuple[Nest, ...]:

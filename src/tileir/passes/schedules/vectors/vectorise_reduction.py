@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
 
 import attrs
 
@@ -18,9 +19,6 @@ from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 @attrs.frozen

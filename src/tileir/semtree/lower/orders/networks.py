@@ -10,8 +10,9 @@ of a few vectors are sorted and merged in registers: distances below the lanes o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -20,10 +21,6 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.words import Body, Element, Words
 from tileir.semtree.lower.views import reversed_lanes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 _VECTORS: Final = 4
 """How many vectors of one word are sorted in registers together; those of more words are fewer."""
