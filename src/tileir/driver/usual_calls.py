@@ -10,7 +10,6 @@ import numpy as np
 
 from tileir.driver.arguments import memory_checked, out_of_memory
 from tileir.driver.pending import PendingCall, called
-from tileir.runtime.arrays import fit_as_they_are
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,16 +46,17 @@ class UsualCalls:
             return None
         if arrays and type(arrays[0]) is not np.ndarray:
             return self._call_there(arrays, out)
-        if not fit_as_they_are(arrays, plan.input_formats):
-            return None
-        if out is not None and not plan.fills(out, arrays):
-            return None
-        results: Sequence[Any]
         try:
-            results = [np.empty(shape, dtype) for dtype, shape in plan.output_formats] if out is None else (out,)
-            plan.run(arrays, results)
+            results = plan.fresh_outputs() if out is None else [out]
+            done = plan.run_as_they_are(arrays, results)
+            if done is None:
+                done = plan.accepts(arrays) and (out is None or plan.fills(out, arrays))
+                if done:
+                    plan.run(arrays, results)
         except MemoryError as error:
             raise out_of_memory(error) from error
+        if not done:
+            return None
         return results[0] if len(results) == 1 else tuple(results)
 
     def submit(self, arrays: Sequence[Any]) -> PendingCall[Any] | None:

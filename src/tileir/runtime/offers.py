@@ -16,6 +16,7 @@ from tileir.runtime.interface import (
     Event,
     Executor,
     Kernel,
+    KernelSequence,
     PartingExecutor,
     SequencingExecutor,
 )
@@ -23,6 +24,7 @@ from tileir.runtime.interface import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tileir.runtime.arrays import Format
     from tileir.runtime.events import Failure
 
 
@@ -66,6 +68,20 @@ class DecidingExecutor(RepeatingExecutor, Protocol):
     """
 
     decides: bool
+
+
+@runtime_checkable
+class ArraySequence(KernelSequence, Protocol):
+    """A sequence that can look at the arrays of a launch at less cost than Python can."""
+
+    def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., object] | None:
+        """Return its launches as one function of arrays, or None where it has none.
+
+        The function takes arrays of these dtypes and shapes, of which the first ``read`` are read, while the executor
+        is open. It returns whether all was done: not, with nothing done, where one of them does not have its dtype and
+        shape, is not contiguous, or, where it is written, is not writable or shares memory with another.
+        """
+        ...
 
 
 @runtime_checkable

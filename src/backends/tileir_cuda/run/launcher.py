@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from cuda.bindings import driver
@@ -16,6 +16,7 @@ from tileir_cuda.run.driver import checked
 from tileir_llvm.device.host import device
 from tileir_llvm.run.loader import load_code
 from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.python_functions import calling_python, python_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,7 +174,8 @@ broken:
 
 define ptr @call(ptr %self, ptr %given, i64 %count) nounwind {
 entry:
-  %known_number = call i64 @PyLong_AsUnsignedLongLong(ptr %self)
+  %known_object = call ptr @PyTuple_GetItem(ptr %self, i64 0)
+  %known_number = call i64 @PyLong_AsUnsignedLongLong(ptr %known_object)
   %known = inttoptr i64 %known_number to ptr
   %fixed_place = getelementptr %Call, ptr %known, i64 0, i32 1
   %taken_place = getelementptr %Call, ptr %known, i64 0, i32 2
@@ -227,10 +229,6 @@ which launch it was, from 1 on. With a mark, an event, they follow what is in an
 ``call`` does it for a function of Python's C interface, to which calls by ctypes are slow; its arguments are
 addresses."""
 
-_PYTHON: Final = ("PyLong_AsUnsignedLongLong", "PyLong_FromLongLong", "PyEval_SaveThread", "PyEval_RestoreThread")
-_FASTCALL: Final = 0x80
-"""``METH_FASTCALL`` of Python's stable interface: arguments come as a C array, and their number."""
-
 
 class Table(ctypes.Structure):
     """What the code knows of a program."""
@@ -263,22 +261,6 @@ class _Call(ctypes.Structure):
     )
 
 
-class _Method(ctypes.Structure):
-    """``PyMethodDef`` of Python's stable interface."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("documentation", ctypes.c_char_p),
-    )
-
-
-_FUNCTION_OF: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-    ("PyCFunction_NewEx", ctypes.pythonapi)
-)
-
-
 @attrs.frozen(eq=False, repr=False)
 class Launcher:
     """The code, and the functions of the driver that it calls.
@@ -291,11 +273,11 @@ class Launcher:
 
     functions: tuple[int, ...]
     hand_over: Callable[[int, bytes, int, int, int], int]
-    _method: _Method
+    _call: int
     _held: object
 
-    def function(self, table: Table, count: int, fixed: bytes) -> tuple[Callable[..., int], object]:
-        """Return a function of ``count`` addresses that hands a program over, and what lives as long as it is called.
+    def function(self, table: Table, count: int, fixed: bytes) -> Callable[..., int]:
+        """Return a function of ``count`` addresses that hands a program over.
 
         Args:
             table: The program.
@@ -304,7 +286,7 @@ class Launcher:
 
         """
         known = _Call(ctypes.addressof(table), fixed, count, count + len(fixed) // 8)
-        return _FUNCTION_OF(ctypes.addressof(self._method), ctypes.addressof(known), None), (known, fixed, table)
+        return python_function("launch", self._call, ctypes.addressof(known), (self._held, known, fixed, table))
 
     def table(self, context: int, stream: int, launches: Sequence[Launch], places: Sequence[int]) -> Table:
         """Return the table of a program; ``places`` has an entry for each parameter of each launch."""
@@ -325,22 +307,11 @@ def launcher() -> Launcher:
 
     """
     features = device().features
-    text = _CODE
-    for name in _PYTHON:  # they may be in the program or in a library, where a linker does not look
-        text = text.replace(
-            f"@{name}(", f"inttoptr (i64 {ctypes.cast(_exported(name), ctypes.c_void_p).value} to ptr)("
-        )
-    code = load_code((object_code(text, features, optimise=False),), ("hand_over", "call"), features)
+    code = load_code((object_code(calling_python(_CODE), features, optimise=False),), ("hand_over", "call"), features)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     kind = ctypes.CFUNCTYPE(number, pointer, ctypes.c_char_p, pointer, pointer, pointer)
     functions = tuple(_address(name) for name in _FUNCTIONS)
-    method = _Method(b"launch", code.addresses[1], _FASTCALL, None)
-    return Launcher(functions, kind(code.addresses[0]), method, code)
-
-
-def _exported(name: str) -> Any:
-    """Return a function of Python's C interface."""
-    return getattr(ctypes.pythonapi, name)
+    return Launcher(functions, kind(code.addresses[0]), code.addresses[1], code)
 
 
 def _address(name: str) -> int:

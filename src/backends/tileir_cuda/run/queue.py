@@ -109,7 +109,7 @@ class CudaQueue:
         table = native.table(context_of(stream.card), int(stream.native), records.launches, places)
         fixed = Struct(f"{len(records.fixed)}Q").pack(*records.fixed)
         graphs = Graphs(stream.card, tuple(records.launches), places) if len(records.launches) >= FROM else None
-        alone, held = native.function(table, count, fixed)
+        alone = native.function(table, count, fixed)
         return cls(
             executor,
             stream,
@@ -122,7 +122,7 @@ class CudaQueue:
             addressof(table),
             native.hand_over,
             None if graphs or records.maps else alone,
-            (table, native, held, tuple(works)),
+            (table, native, tuple(works)),
         )
 
     def launch(self, addresses: Sequence[int], stream: int | None = None) -> CudaEvent:

@@ -13,6 +13,7 @@ from tileir.runtime.arrays import addresses_of
 from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Repetition
 from tileir.semtree.launches import counted_turns, turns_while
+from tileir_llvm.run.array_calls import Entries, array_call
 from tileir_llvm.run.sequence_code import (
     COUNTED_TURNS,
     ENTRY_BYTES,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from tileir.runtime.arrays import Format
     from tileir.runtime.interface import Condition
     from tileir_llvm.run.executor import LLVMExecutor, LLVMKernel
 
@@ -215,6 +217,7 @@ class LLVMSequence:
     _masks: tuple[int, ...]
     _pack: Callable[..., bytes]
     _run: Callable[[int, int, bytes, int], object]
+    _straight: int | None
     _held: object
     _count: int = attrs.field(init=False)
     _is_one_call: bool = attrs.field(init=False)
@@ -250,6 +253,7 @@ class LLVMSequence:
             tuple(alignments.get(number, 1) - 1 for number in range(max(alignments, default=-1) + 1)),
             Struct(f"{len(template)}P").pack,
             native.run,
+            native.straight,
             (entries, native, tuple(works)),
         )
 
@@ -288,6 +292,13 @@ class LLVMSequence:
         self._run_all(self._stretches, arguments, scratch.address)
         executor.give_scratch(scratch)
         return True
+
+    def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., int] | None:
+        """Return its launches as a function of arrays; None where kernels are shared out, loop, or need scratch."""
+        if self._straight is None or not self._is_one_call:
+            return None
+        entries = Entries(self._straight, self._entries, self._count, self._template, self._slots, self._masks)
+        return array_call(entries, formats, read, self._executor.device.features, self)
 
     def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:
         for stretch in stretches:

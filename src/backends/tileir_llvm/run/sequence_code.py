@@ -252,17 +252,24 @@ _PYTHON: Final = _Python(
 
 @attrs.frozen(eq=False)
 class Native:
-    """A loaded function of entries, their number, arguments and scratch memory."""
+    """A loaded function of entries, their number, arguments and scratch memory.
+
+    Attributes:
+        run: The function.
+        straight: Its address, where it takes just that and never asks Python.
+
+    """
 
     code: Code
     run: Callable[[int, int, bytes, int], object]
+    straight: int | None = None
 
 
 @cache
 def straight(features: tuple[str, ...]) -> Native:
     """Return what runs entries that neither loop nor branch, for a processor."""
     code = load_code((object_code(_STRAIGHT_CODE, features, optimise=False),), ("straight",), features)
-    return Native(code, _STRAIGHT(*code.addresses))
+    return Native(code, _STRAIGHT(*code.addresses), *code.addresses)
 
 
 @cache

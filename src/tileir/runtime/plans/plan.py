@@ -167,6 +167,23 @@ class Plan:
         array: Any = out
         return array.flags.carray and not any(map(np.may_share_memory, repeat(array), inputs))
 
+    def run_as_they_are(self, inputs: Sequence[object], outputs: Sequence[object]) -> bool | None:
+        """Run on arrays as :meth:`run` does if they fit, as looked at without Python; return whether they did.
+
+        None, with nothing done, before the first run, and where nothing but Python can look at them.
+        """
+        if self.resources.closed or self.resources.asynchronous:
+            return None
+        shared = self._shared
+        workspace = shared[0] if shared else self.resources.take(self._spare) if self._spare else None
+        if workspace is None:
+            return None
+        function = workspace.array_call if isinstance(workspace, SequencedWorkspace) else None
+        done = None if function is None else bool(function(*inputs, *outputs))
+        if not shared:
+            self._keep(workspace)
+        return done
+
     def fresh_outputs(self) -> list[Array]:
         """Return arrays for the outputs, with undefined content."""
         return [np.empty(shape, dtype) for dtype, shape in self.output_formats]
@@ -248,7 +265,7 @@ class Plan:
         executor = self._layout.executor
         in_one_call = not self._layout.decides or decides(executor)
         if in_one_call and isinstance(executor, SequencingExecutor):
-            return SequencedWorkspace.of(self._layout, executor)
+            return SequencedWorkspace.of(self._layout, executor, (*self.input_formats, *self.output_formats))
         return SteppingWorkspace.of(self._layout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, assert_never
 
 import attrs
@@ -9,7 +10,7 @@ import numpy as np
 
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.runtime.arrays import Array, address_of
+from tileir.runtime.arrays import Array, Format, address_of
 from tileir.runtime.interface import Buffer as Memory
 from tileir.runtime.interface import (
     Choice,
@@ -21,7 +22,7 @@ from tileir.runtime.interface import (
     Repetition,
     SequencingExecutor,
 )
-from tileir.runtime.offers import RepeatingExecutor
+from tileir.runtime.offers import ArraySequence, RepeatingExecutor
 from tileir.semtree.launches import counted_turns, turns_while
 
 if TYPE_CHECKING:
@@ -193,23 +194,24 @@ class Workspace(Protocol):
         ...
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class SequencedWorkspace:
     """One call of the device for the whole plan."""
 
     _layout: Layout
     _sequence: KernelSequence
+    _formats: Sequence[Format]
 
     @classmethod
-    def of(cls, layout: Layout, executor: SequencingExecutor) -> SequencedWorkspace:
-        """Bind all launches to fresh temporaries; the arrays of a run are its inputs, then its outputs."""
+    def of(cls, layout: Layout, executor: SequencingExecutor, formats: Sequence[Format]) -> SequencedWorkspace:
+        """Bind all launches to fresh temporaries; the arrays of a run, of these formats, are inputs, then outputs."""
         arguments = layout.memory()
         for position, slot in enumerate((*layout.inputs, *layout.outputs)):
             arguments[slot.number] = position
         repeats = isinstance(executor, RepeatingExecutor) and bool(executor.repeats)
         steps = layout.steps if repeats else tuple(unrolled(layout.steps))
         works: list[Any] = [_bound(step, arguments) for step in steps]
-        return cls(layout, executor.sequence(works))
+        return cls(layout, executor.sequence(works), formats)
 
     @property
     def nbytes(self) -> int:
@@ -231,6 +233,14 @@ class SequencedWorkspace:
             raise BackendError((Diagnostic("TIL808", "the device cannot use the memory that it allocated"),))
         for result, array in zip(results, outputs, strict=True):
             np.copyto(array, result)
+
+    @cached_property
+    def array_call(self) -> Callable[..., object] | None:
+        """A run as one function of arrays, inputs before outputs, which takes some milliseconds to make."""
+        sequence = self._sequence
+        if not self._layout.steps or not isinstance(sequence, ArraySequence):
+            return None
+        return sequence.array_call(self._formats, len(self._layout.inputs))
 
     def _aligned(self, array: Array) -> Array:
         """Return a copy in memory that is as aligned as any."""

@@ -1,0 +1,55 @@
+"""Native code as functions of Python's C interface, to which calls by ctypes are slow, and code that calls Python's."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FASTCALL: Final = 0x80
+"""``METH_FASTCALL`` of Python's stable interface: arguments come as a C array, and their number."""
+
+_FUNCTION_OF: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+
+
+class _Method(ctypes.Structure):
+    """``PyMethodDef`` of Python's stable interface."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+
+def python_function(name: str, code: int, known: int, held: object) -> Callable[..., Any]:
+    """Return native code ``ptr f(ptr self, ptr arguments, i64 count)`` as a function of Python objects.
+
+    Args:
+        name: What it is called.
+        code: Where it starts.
+        known: An address, the first element of the tuple that is ``self``.
+        held: What has to live as long as the function.
+
+    """
+    method = _Method(name.encode(), code, _FASTCALL, None)
+    function: Callable[..., Any] = _FUNCTION_OF(ctypes.addressof(method), (known, method, held), None)
+    return function
+
+
+def calling_python(text: str) -> str:
+    """Return LLVM IR with addresses in the place of the functions of Python's C interface that it calls.
+
+    They may be in the program or in a library, where a linker does not look.
+    """
+    return re.sub(r"@(Py[A-Z]\w+)\(", lambda found: f"inttoptr (i64 {_exported(found[1])} to ptr)(", text)
+
+
+def _exported(name: str) -> int | None:
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
