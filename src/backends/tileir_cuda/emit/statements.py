@@ -201,37 +201,40 @@ class CudaStatements(Statements):
         """Write a branch; none for a copy that is zeros where its condition does not hold, which instructions know."""
         copy = _copy_or_zeros(stmt)
         condition = None if copy is None else evaluate(self.env, stmt.condition)
-        if copy is None or condition is None or condition.known is not None or not self._is_aligned(copy):
+        ends = None if copy is None or condition is None or condition.known is not None else self._ends(copy)
+        if copy is None or ends is None:
             super()._branch(stmt)
         else:
-            self._copy(copy, condition)
+            self._begin(copy, ends, condition)
 
-    def _is_aligned(self, stmt: AsyncCopy) -> bool:
-        size = stmt.target.type.lanes * stmt.target.type.dtype.itemsize
-        return all(each[1] % size == 0 for each in self._ends(stmt))
-
-    def _ends(self, stmt: AsyncCopy) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Return where a copy goes and where it comes from, each with its alignment in bytes."""
-        env = self.env
+    def _ends(self, stmt: AsyncCopy) -> tuple[str, str] | None:
+        """Return pointers to where a copy goes and to where it comes from, None where one may not be aligned."""
+        env, size = self.env, stmt.target.type.lanes * stmt.target.type.dtype.itemsize
         place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
         assert isinstance(place, Offset)  # neighbours are copied, and lie beside each other in both arrays
         assert isinstance(origin, Offset)
         to, source = env.arrays[stmt.target.array], env.arrays[stmt.source.array]
-        return pointer_to(env.out, to, place), pointer_to(env.out, source, origin)
+        ends = pointer_to(env.out, to, place), pointer_to(env.out, source, origin)
+        return (ends[0][0], ends[1][0]) if all(alignment % size == 0 for _, alignment in ends) else None
 
-    def _copy(self, stmt: AsyncCopy, condition: Value | None = None) -> None:
-        """Write an asynchronous copy; an ordinary one where the elements may not be aligned.
+    def _copy(self, stmt: AsyncCopy) -> None:
+        """Write an asynchronous copy; an ordinary one where the elements may not be aligned."""
+        env, ends = self.env, self._ends(stmt)
+        if ends is not None:
+            self._begin(stmt, ends)
+            return
+        place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
+        value = load(env.out, env.arrays[stmt.source.array], origin, stmt.target.type)
+        store(env.out, env.arrays[stmt.target.array], place, value)
+
+    def _begin(self, stmt: AsyncCopy, ends: tuple[str, str], condition: Value | None = None) -> None:
+        """Write an asynchronous copy between two pointers.
 
         Where a condition does not hold, nothing is read, and zeros are written. The address may be anything then, which
         LLVM must not conclude from.
         """
-        env, out, kind = self.env, self.env.out, stmt.target.type
+        out, kind, (pointer, start) = self.env.out, stmt.target.type, ends
         size = kind.lanes * kind.dtype.itemsize
-        if not self._is_aligned(stmt):
-            place, origin = offset_of(env, stmt.target.offset), offset_of(env, stmt.source.offset)
-            store(out, env.arrays[stmt.target.array], place, load(out, env.arrays[stmt.source.array], origin, kind))
-            return
-        (pointer, _), (start, _) = self._ends(stmt)
         shared = out.pure(f"addrspacecast ptr {pointer} to ptr addrspace(3)")
         memory = out.pure(f"addrspacecast ptr {start} to ptr addrspace(1)")
         name = f"llvm.nvvm.cp.async.{'cg' if size == _CACHED_ONCE else 'ca'}.shared.global.{size}"
@@ -264,6 +267,8 @@ def _needed(stmt: Stmt, begun: list[Begun]) -> int:
     that a kernel without races does depends on them: all threads of a product read its operands, so one writes there
     behind a barrier or a message only.
     """
+    if not begun:
+        return 0
     if _meets(stmt) or any(isinstance(s, Channel) and s.step is ChannelStep.RELEASE for s in statements((stmt,))):
         return len(begun)
     touched = {node.array for each in statements((stmt,)) for node in _nodes(each) if isinstance(node, Subscript)}
