@@ -48,7 +48,7 @@ STAGES: Final = (
     ("write LLVM", "tileir_llvm.emit.emitter", "_kernel"),
     ("LLVM parse, verify", "tileir_llvm.run.modules", "parsed"),
     ("LLVM optimise", "tileir_llvm.run.modules", "_passes"),
-    ("LLVM machine code", "tileir_llvm.run.modules", "_emitted"),
+    ("LLVM machine code", "tileir_llvm.run.modules", "emitted"),
     ("link and load", "tileir_llvm.run.executor", "load_code"),
 )
 """Label, module and name of the functions that are timed; labels that occur twice are added up."""

@@ -32,7 +32,7 @@ kernel copy(out f16 O[4096], in f16 A[65536] align(256)) grid(1) group(64) index
 
 
 def code(text: str, name: str = "sm_90a") -> str:
-    return ptx(emit([parse_kernel(text)], ARCHITECTURES[name]), ARCHITECTURES[name])
+    return ptx([emit(parse_kernel(text), ARCHITECTURES[name])], ARCHITECTURES[name])
 
 
 def test_one_thread_asks_for_a_box_and_all_wait() -> None:

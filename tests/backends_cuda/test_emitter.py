@@ -65,7 +65,7 @@ def kernel(
 
 
 def code(*body: object, **how: object) -> str:
-    return ptx(emit([kernel(*body, **how)], HOPPER), HOPPER)  # type: ignore[arg-type]
+    return ptx([emit(kernel(*body, **how), HOPPER)], HOPPER)  # type: ignore[arg-type]
 
 
 def times(left: object, right: int) -> Apply:
@@ -168,7 +168,7 @@ def test_grids_that_are_too_high_are_laid_out_along_the_first_axis() -> None:
         Assign(Subscript("b", place, F32), Subscript("a", place, F32)), grid=(2, 70000), group=(1,), size=140000
     )
     assert blocks(high) == (140000, 1, 1)
-    assert "%ctaid.y" not in ptx(emit([high], ARCHITECTURES["sm_80"]), ARCHITECTURES["sm_80"])
+    assert "%ctaid.y" not in ptx([emit(high, ARCHITECTURES["sm_80"])], ARCHITECTURES["sm_80"])
     assert blocks(kernel(grid=(2, 65535, 3))) == (2, 65535, 3)
 
 
@@ -183,7 +183,7 @@ def test_grids_that_are_too_high_are_laid_out_along_the_first_axis() -> None:
 )
 def test_kernels_that_no_card_can_launch_are_refused(wrong: KernelFunction, words: str) -> None:
     with pytest.raises(BackendError, match="TIL804") as caught:
-        emit([wrong], ARCHITECTURES["sm_86"])
+        emit(wrong, ARCHITECTURES["sm_86"])
     assert words in str(caught.value)
     assert "kernel 'k'" in str(caught.value)
 
@@ -202,7 +202,7 @@ def test_what_the_module_has_no_room_for_the_launch_asks_for() -> None:
     back = Assign(Subscript("b", own(), F32), Subscript("t", times(own(), 2), F32))
     large = kernel(*arrays, *moved, Barrier(), back)
     assert SharedMemory.of(large).launch_bytes == 65536
-    text = ptx(emit([large], HOPPER), HOPPER)
+    text = ptx([emit(large, HOPPER)], HOPPER)
     assert ".extern .shared .align 1024 .b8 k0_k_shared[];" in text
     assert "+32768]" in text
 
@@ -248,18 +248,18 @@ def test_every_fragment_has_an_instruction_or_is_computed_by_threads(name: str, 
     fragment = FRAGMENTS[name]
     tile = (fragment.mnk[0], fragment.mnk[1], 64 if fragment.a.dtype.itemsize == 2 else 32)
     made = product_by(fragment, tile, turned=True, swizzled=swizzled)
-    text = emit([made], HOPPER)
+    text = emit(made, HOPPER)
     if name in OF_WARPS:
         assert "llvm.nvvm.mma." in text
     else:
         assert "wgmma" not in text  # the right operand has no swizzle here
-    ptx(text, HOPPER)
+    ptx([text], HOPPER)
 
 
 @pytest.mark.parametrize("name", [name for name in OF_WARPS if FRAGMENTS[name].a.dtype.itemsize > 1])
 def test_what_threads_hold_stays_in_registers(name: str) -> None:
     fragment = FRAGMENTS[name]
-    listing = ptx(emit([held_product_by(fragment, (32, 16, 2 * fragment.mnk[2]))], HOPPER), HOPPER)
+    listing = ptx([emit(held_product_by(fragment, (32, 16, 2 * fragment.mnk[2])), HOPPER)], HOPPER)
     assert listing.count("mma.sync") == 16  # two products, each of two by two by two
     assert ".local " not in listing
     assert listing.count("bar.sync") == 1  # the kernel's own
@@ -354,7 +354,7 @@ def test_words_are_exchanged_by_an_instruction() -> None:
   O[local_id(0)] = own[0];
 }}"""
     for dtype, spelt in (("f32", True), ("u32", True), ("f16", False)):
-        listing = ptx(emit([parse_kernel(text.format(dtype))], HOPPER), HOPPER)
+        listing = ptx([emit(parse_kernel(text.format(dtype)), HOPPER)], HOPPER)
         assert ("shfl.sync.bfly" in listing) is spelt
         assert ("bar.sync" in listing) is not spelt
 

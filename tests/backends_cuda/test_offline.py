@@ -49,6 +49,33 @@ def test_programs_are_compiled_and_looked_at_and_refuse_to_run() -> None:
         executable.listing("asm")
 
 
+SEVERAL = """function (A[N], B[N], D[M], E[M], P[I, K], Q[K, J]) -> (C, F, R) {
+    C = mod(A, B);
+    F = mod(D, E);
+    R[i, j : I, J] = +(P[i, k] * Q[k, j]);
+}"""
+
+
+def test_modules_of_several_kernels_are_one_listing() -> None:
+    """Each module has a function for remainders; the one with products of bytes needs a later version than others."""
+    types = ["f32[70]", "f32[70]", "f32[30]", "f32[30]", "f8e4m3fn[64, 64]", "f8e4m3fn[64, 64]"]
+    texts = []
+    for threads in (1, 3):
+        context = Context(options=tileir.Options(threads=threads), disk_cache=None)
+        texts.append(tileir.compile(SEVERAL, types, device="cuda.sm_89", context=context).listing("ptx"))
+    assert texts[0] == texts[1]
+    versions = [line for line in texts[0].splitlines() if line.startswith((".version", ".target", ".address_size"))]
+    assert versions == [".version 8.4", ".target sm_89", ".address_size 64"]
+    assert texts[0].count(".visible .entry") == 3
+    assert re.findall(r"^\.func .*\) (\S+)\($", texts[0], re.MULTILINE) == ["remainder0_$_f32", "remainder1_$_f32"]
+
+
+def test_a_program_without_kernels_has_a_listing() -> None:
+    text = tileir.compile("function (A[N]) -> (B) { B = A; }", ["f32[0]"], device="cuda.sm_89").listing("ptx")
+    assert ".target sm_89" in text
+    assert ".entry" not in text
+
+
 def test_the_command_prints_code_without_a_card(tmp_path: Path) -> None:
     file = tmp_path / "twice.tile"
     file.write_text(TWICE)

@@ -162,6 +162,6 @@ def test_attention_spills_no_sums(width: int, architecture: str, tmp_path: Path)
 @examples(40)
 @given(case=kernel_cases(threads=True))
 def test_random_kernels(case: KernelCase) -> None:
-    text = emit([case.kernel], ARCHITECTURES["sm_90a"])
+    text = emit(case.kernel, ARCHITECTURES["sm_90a"])
     with TemporaryDirectory() as folder:
-        assembled(ptx(text, ARCHITECTURES["sm_90a"]), "sm_90a", Path(folder))
+        assembled(ptx([text], ARCHITECTURES["sm_90a"]), "sm_90a", Path(folder))

@@ -14,9 +14,10 @@ from tileir_cuda.devices import architecture_of
 from tileir_cuda.emit.emitter import emit
 from tileir_cuda.emit.ptx import ptx
 from tileir_cuda.library import CudaLibrary
+from tileir_llvm.device.host import usable_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tileir.runtime.interface import DeviceInfo, Options
     from tileir.semtree.ir import KernelFunction
@@ -54,15 +55,25 @@ class CudaCompiler:
         return " ".join(parts)
 
     def build(self, kernels: Sequence[KernelFunction]) -> CudaLibrary:
-        """Verify, expand, emit and optimise kernels.
+        """Verify, expand, emit and optimise kernels, each as a module of its own.
 
         Raises:
             VerifyError: a kernel is not legal.
             BackendError: TIL804, a kernel needs what cards lack; TIL805, LLVM refused the code.
 
         """
-        text = emit(kernels, self.architecture, fast_math=self.options.fast_math)
-        return CudaLibrary(tuple(kernels), text, ptx(text, self.architecture))
+        texts: list[str] = []
+
+        def written() -> Iterator[str]:
+            for number, kernel in enumerate(kernels):
+                texts.append(emit(kernel, self.architecture, number, fast_math=self.options.fast_math))
+                yield texts[-1]
+            if not kernels:
+                yield ""
+
+        threads = min(self.options.threads or usable_threads(), max(1, len(kernels)))
+        listing = ptx(written(), self.architecture, threads)
+        return CudaLibrary(tuple(kernels), "\n".join(texts), listing)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:
         """Undo :meth:`CudaLibrary.save`.

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class CudaLibrary:
-    """Kernels, the module of LLVM IR that they became, and its PTX.
+    """Kernels, the modules of LLVM IR that they became, and PTX of all of them.
 
     Attributes:
         kernels: What was compiled.
-        text: LLVM IR before optimisation.
+        text: LLVM IR before optimisation, a module for each kernel.
         ptx: What the driver makes machine code of.
 
     """

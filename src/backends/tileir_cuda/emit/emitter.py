@@ -39,8 +39,6 @@ from tileir_llvm.emit.memory import Place
 from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tileir.semtree.ir import KernelFunction
     from tileir_cuda.architectures import Architecture
 
@@ -60,39 +58,38 @@ _RESERVED_BYTES: Final = 1024
 _OF_THREADS_THAT_HOLD: Final = 168
 """Registers that threads get that hold operands of products of four warps."""
 
-_PREFIX: Final = "remainder"
 _ATTRIBUTES: Final = "nounwind mustprogress norecurse"
 
 
-def emit(kernels: Iterable[KernelFunction], architecture: Architecture, *, fast_math: bool = False) -> str:
-    """Write a module with a function for each kernel, under the names of :func:`tileir_llvm.emit.emitter.symbol`.
+def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *, fast_math: bool = False) -> str:
+    """Write a module with the function of a kernel, under the name of :func:`tileir_llvm.emit.emitter.symbol`.
 
     Args:
-        kernels: What to write.
+        kernel: What to write.
         architecture: What it is for.
+        number: Which kernel of a library it is.
         fast_math: Whether to add :data:`tileir_llvm.emit.emitter.FAST_MATH`.
 
     Raises:
-        VerifyError: A kernel is not legal.
-        BackendError: TIL804, a kernel needs what cards lack.
+        VerifyError: The kernel is not legal.
+        BackendError: TIL804, the kernel needs what cards lack.
 
     """
-    flags = FAST_MATH if fast_math else ""
-    module = ModuleText(flags, remainder=_PREFIX, extrema=True, exponential=EXPONENTIAL)
-    for number, kernel in enumerate(kernels):
-        verify(kernel)
-        _check(kernel, architecture)
-        plain = without_instructions(
-            kernel,
-            _spelt(kernel, architecture),
-            copies=False,
-            folds=True,
-            exchanges=_exchanges_parts(kernel),
-            channels=not has_maps(kernel, architecture),
-        )
-        ready = legalise(stored_as_bits(in_base_two(expand_kernel(plain, NATIVE, rounded=ROUNDED))), CAPABILITIES)
-        module.functions.append(_kernel(module, ready, symbol(number, kernel)))
-    module.functions.extend(remainders("".join(module.functions), _PREFIX))
+    flags, remainder = FAST_MATH if fast_math else "", f"remainder{number}"
+    module = ModuleText(flags, remainder=remainder, extrema=True, exponential=EXPONENTIAL)
+    verify(kernel)
+    _check(kernel, architecture)
+    plain = without_instructions(
+        kernel,
+        _spelt(kernel, architecture),
+        copies=False,
+        folds=True,
+        exchanges=_exchanges_parts(kernel),
+        channels=not has_maps(kernel, architecture),
+    )
+    ready = legalise(stored_as_bits(in_base_two(expand_kernel(plain, NATIVE, rounded=ROUNDED))), CAPABILITIES)
+    module.functions.append(_kernel(module, ready, symbol(number, kernel)))
+    module.functions.extend(remainders("".join(module.functions), remainder))
     module.functions.extend(exponentials("".join(module.functions)))
     last = f"attributes #1 = {{ {_ATTRIBUTES} noinline }}\nattributes #{CONVERGENT} = {{ convergent nounwind }}"
     return module.text(last)

@@ -35,7 +35,7 @@ QUICK_GENERATION: Final = 1
 """The same where code is wanted soon. Level 0 takes half the time, and its loops run three to five times as long."""
 
 
-class _Passes(llvm.ModulePassManager):
+class Passes(llvm.ModulePassManager):
     """Passes for one module: LLVM uses them up.
 
     llvmlite 0.50 never frees them, as its class finds the empty ``_dispose`` of ``ObjectRef`` before that of pass
@@ -75,18 +75,15 @@ def object_code(
     with refusals(), _spare_machine(features, quick) as machine:
         module = parsed(text, machine)
         if optimise:
-            passes = _passes(text, machine, quick)
-            run = _optimise()._cfn if past_the_lock else _optimise()
-            run(passes, module, passes.builder)
-        return _emitted(module, machine, past_the_lock)
+            optimised(module, _passes(text, machine, quick), past_the_lock)
+        return emitted(module, machine, past_the_lock)
 
 
 def assembly(text: str, features: tuple[str, ...], *, quick: bool = False) -> str:
     """Return the assembly of an optimised module; arguments and errors are those of :func:`object_code`."""
     with refusals(), _spare_machine(features, quick) as machine:
         module = parsed(text, machine)
-        passes = _passes(text, machine, quick)
-        passes.run(module, passes.builder)
+        optimised(module, _passes(text, machine, quick), past_the_lock=False)
         return machine.emit_assembly(module)
 
 
@@ -152,7 +149,12 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     return llvm.create_pass_builder(machine, tuning)
 
 
-def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> _Passes:
+def whole_pipeline(builder: llvm.PassBuilder, level: int) -> Passes:
+    """Return LLVM's own passes at a speed level."""
+    return Passes(builder, ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, level))
+
+
+def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> Passes:
     """Return LLVM's whole pipeline; for a scheduled or quick module only what puts variables into registers.
 
     A scheduled module has nothing that the other passes would improve: instructions are numbered as they are written,
@@ -162,8 +164,8 @@ def _passes(text: str, machine: llvm.TargetMachine, quick: bool) -> _Passes:
     """
     builder = _pass_builder(machine)
     if not quick and not text.startswith(SCHEDULED):
-        return _Passes(builder, ffi.lib.LLVMPY_buildPerModuleDefaultPipeline(builder, OPTIMISATION))
-    passes = _Passes(builder)
+        return whole_pipeline(builder, OPTIMISATION)
+    passes = Passes(builder)
     passes.add_sroa_pass()
     if _OF_LANES.search(text):
         passes.add_sccp_pass()
@@ -176,11 +178,19 @@ _OF_LANES: Final = re.compile(r" trunc <\d+ x i64> <i64 ")
 not move the lanes, and costs registers while code generators take it for computed."""
 
 
-def _emitted(module: llvm.ModuleRef, machine: llvm.TargetMachine, past_the_lock: bool) -> bytes:
-    """Return object code of a module."""
+def optimised(module: llvm.ModuleRef, passes: Passes, past_the_lock: bool) -> None:
+    """Run passes over a module."""
+    run = _optimise()._cfn if past_the_lock else _optimise()
+    run(passes, module, passes.builder)
+
+
+def emitted(
+    module: llvm.ModuleRef, machine: llvm.TargetMachine, past_the_lock: bool, *, assembly: bool = False
+) -> bytes:
+    """Return object code of a module, or its assembly."""
     emit = _emit()._cfn if past_the_lock else _emit()
     complaint = ffi.OutputString()
-    buffer = emit(machine, module, 1, complaint)
+    buffer = emit(machine, module, int(not assembly), complaint)
     if not buffer:
         raise RuntimeError(str(complaint))
     try:

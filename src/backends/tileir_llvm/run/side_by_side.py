@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -22,14 +22,26 @@ from tileir_llvm.run.uninterrupted import uninterrupted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+T = TypeVar("T")
+
 
 def object_codes(
     texts: Iterable[str], features: tuple[str, ...], threads: int, *, quick: bool = False
 ) -> tuple[bytes, ...]:
-    """Return what :func:`tileir_llvm.run.modules.object_code` makes of each module, with so many threads at most.
+    """Return what :func:`tileir_llvm.run.modules.object_code` makes of each module, by :func:`made_side_by_side`."""
+    return made_side_by_side(partial(object_code, features=features, quick=quick), texts, threads)
+
+
+def made_side_by_side(make: Callable[..., T], texts: Iterable[str], threads: int) -> tuple[T, ...]:
+    """Return what a function makes of each module, with so many threads at most.
 
     Each text is asked for when a thread is free, in that thread. An interrupt lets the modules end that are being
     compiled, and drops the others.
+
+    Args:
+        make: It takes a text, and whether it shall go past llvmlite's lock as ``past_the_lock``.
+        texts: LLVM IR.
+        threads: How many may work.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
@@ -37,16 +49,16 @@ def object_codes(
 
     """
     if threads == 1 or not can_pass_the_lock():
-        return tuple(uninterrupted(partial(object_code, text, features, quick=quick)) for text in texts)
+        return tuple(uninterrupted(partial(make, text)) for text in texts)
     todo = _Numbered(iter(texts))
-    made: dict[int, bytes] = {}
+    made: dict[int, T] = {}
     failed: list[BaseException] = []
 
     def work() -> None:
         try:
             while (following := todo.take()) is not None:
                 number, text = following
-                made[number] = object_code(text, features, past_the_lock=True, quick=quick)
+                made[number] = make(text, past_the_lock=True)
         except BaseException as error:  # the first of them is raised when all threads have ended
             failed.append(error)
             todo.stop()
