@@ -23,7 +23,7 @@ from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.semtree.interpret.interpreter import run_program
-from tileir.semtree.interpret.memory import Checks
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Program
@@ -97,7 +97,7 @@ def check(program: Program, options: Scan, arrays: dict[str, Any]) -> None:
     assert_same_meaning(program, cleaned, arrays)
     kernels = lower_to_semtree(cleaned, Target())
     expected = interpret(program, arrays)
-    for name, value in run_program(kernels, arrays, Checks(races=True)).items():
+    for name, value in run_program(kernels, arrays, ALL_CHECKS).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 

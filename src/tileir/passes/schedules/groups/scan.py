@@ -117,7 +117,11 @@ class GroupScanKernels(ScanKernels):
     def _load(self, start: Affine, first: Affine, count: int) -> Node:
         threads, more, term, place = self._element(start)
         inside = self._terms(self.found.at_step(first + term), (more,), self._local(self._tile, place, None))
-        return Node(sch.present(threads), children=(attrs.evolve(inside, constraints=(count - 1 - term,)),))
+        children = [attrs.evolve(inside, constraints=(count - 1 - term,))]
+        if count % self.plan.terms:  # threads scan what the last tile has beyond the terms, too
+            beyond = identity_block(self._local(self._tile, place, self.found.output.aggregation), (more,))
+            children.append(attrs.evolve(beyond, constraints=(term - count,)))
+        return Node(sch.present(threads), children=tuple(children))
 
     def _own_terms(self) -> Node:
         """Return what each thread does with its own terms."""
