@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 import tileir
+from tileir import ops
+from tileir.tile.builder import FunctionBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.ops.shared.foundation import Tensor
 
 FUNCTIONS = (
     "pow(X, Y)", "pow(2.0, X)", "pow(X, 1.5)", "pow(X, 7.3)", "pow(X, 3)", "exp(X)", "log(X)", "tanh(X)", "sin(X * 50)",
@@ -24,3 +33,32 @@ def test_functions_stay_close(function: str, dtype: type[np.floating]) -> None:
     wanted, _ = tileir.evaluate(text, [x, y])
     bound = 64 * float(np.finfo(dtype).eps)
     np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), rtol=bound, atol=bound)
+
+
+NEAR_ZERO = (
+    ops.log1p, ops.expm1, ops.asinh, ops.atanh, ops.tanh, ops.sin, ops.erf, ops.atan, ops.sinc, ops.softplus,
+    ops.log_sigmoid, ops.mish, ops.gelu, ops.silu,
+    lambda x: ops.log1p(ops.square(x)), lambda x: ops.softplus(ops.log(abs(x))),
+    lambda x: ops.logaddexp(ops.log(abs(x)), 0.0),
+)  # fmt: skip
+"""Functions, some of which keep their digits near 0 because 1 + x was rounded."""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("function", NEAR_ZERO)
+def test_functions_keep_their_digits_near_zero(function: Callable[[Tensor], Tensor], dtype: type[np.floating]) -> None:
+    sizes = np.geomspace(1e-15, 0.5, 67)
+    x = np.concatenate([sizes, -sizes]).astype(dtype)
+    builder = FunctionBuilder()
+    program = builder.build(O=function(builder.input("X", "N")))
+    found = tileir.jit(program, "llvm", options=tileir.Options(fast_math=True))(X=x)
+    wanted = tileir.evaluate(program, {"X": x})
+    np.testing.assert_allclose(found, wanted, rtol=64 * float(np.finfo(dtype).eps), atol=0)
+
+
+def test_functions_keep_their_digits_where_the_argument_is_negative_and_large() -> None:
+    x = np.linspace(-60.0, -10.0, 51)
+    builder = FunctionBuilder()
+    program = builder.build(O=ops.softplus(builder.input("X", "N")))
+    found = tileir.jit(program, "llvm", options=tileir.Options(fast_math=True))(X=x)
+    np.testing.assert_allclose(found, np.log1p(np.exp(x)), rtol=1e-14, atol=0)

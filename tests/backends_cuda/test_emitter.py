@@ -289,6 +289,21 @@ def test_products_and_sums_are_fused_only_where_the_program_says_so() -> None:
     assert "fma" not in listing
 
 
+def test_products_that_are_taken_from_themselves_leave_no_error_of_their_own() -> None:
+    text = "function (A[N]) -> (B) { T = A * A; B = cond(T - T == 0, T, 0.0); }"
+    options = tileir.Options(fast_math=True)
+    listing = tileir.compile(text, ["f32[64]"], device="cuda.sm_90a", options=options).listing("ptx")
+    assert "fma" not in listing
+    assert "sub" in listing
+
+
+def test_sums_with_a_constant_stay_rounded() -> None:
+    text = "function (A[N]) -> (B) { T = A + 1.0; B = (T - 1.0) * A; }"
+    options = tileir.Options(fast_math=True)
+    listing = tileir.compile(text, ["f32[1]"], device="cuda.sm_90a", options=options).listing("ptx")
+    assert len(re.findall(r"\badd(?:\.rn)?\.f32", listing)) == 2
+
+
 @pytest.mark.parametrize(("dtype", "short"), [("f16", True), ("bf16", False), ("f32", False)])
 def test_exponentials_are_instructions_where_f16_keeps_all_of_their_digits(dtype: str, short: bool) -> None:
     listing = tileir.compile("function (A[N]) -> (B) { B = exp(A); }", [f"{dtype}[64]"], device="cuda.sm_90a").listing(

@@ -54,11 +54,25 @@ def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
         return _by_function(out, out.module.exponential, args)
     spelt = register(kind)
     if op in _INSTRUCTIONS:
-        instruction = f"{_INSTRUCTIONS[op]} {out.module.float_flags}{spelt}"
+        instruction = f"{_INSTRUCTIONS[op]} {_flags(out.module.float_flags, op, args)}{spelt}"
         return Value(out.pure(f"{instruction} {', '.join(arg.text for arg in args)}"), kind)
     function = f"llvm.{_INTRINSICS[op]}.{suffix(kind)}"
     operands = tuple((spelt, arg.text) for arg in args)
     return Value(out.call(spelt, function, *operands, flags=out.module.float_flags), kind)
+
+
+def _flags(flags: str, op: Op, args: tuple[Value, ...]) -> str:
+    """Return the flags that an operation may have, of those of its module.
+
+    The rounding of a sum with a constant is the point of it where the constant is taken away again: the logarithm of
+    1 + x divides by what 1 + x is more than 1, and adding 1.5 · 2**digits rounds. In another order it would be lost.
+    And a product minus itself is zero or NaN, but fused it would be the product's error.
+    """
+    if op in (Op.ADD, Op.SUB) and not all(arg.text.startswith("%") for arg in args):
+        flags = flags.replace("reassoc ", "")
+    if op is Op.SUB and args[0].text == args[1].text:
+        flags = flags.replace("contract ", "")
+    return flags
 
 
 def _by_function(out: FunctionText, name: str, args: tuple[Value, ...]) -> Value:

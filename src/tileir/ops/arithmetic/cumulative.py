@@ -7,6 +7,7 @@ products of bool are i32.
 
 from __future__ import annotations
 
+from tileir.ops.arithmetic.comparisons import isfinite
 from tileir.ops.shared.foundation import (
     Aggregation,
     Polynomial,
@@ -88,7 +89,7 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     # The maximum cancels: no gradient has to go through it.
     greatest = tf.stop_gradient(_running(x, axis, Aggregation.MAX))
     # Rows of which all elements are -infinity must not compute infinity - infinity.
-    finite = tf.where(greatest - greatest == 0, greatest, 0)
+    finite = tf.where(isfinite(greatest), greatest, 0)
     before, size, after = sizes[:position], sizes[position], sizes[position + 1 :]
     columns = tf.reshape(x, *before, 1, size, *after)
     rows = tf.reshape(finite, *before, size, 1, *after)
