@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import tileir
 from strategies.operations import fault_of, run
 from tileir import ops
+from tileir.tile.builder_functions import gradient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,3 +213,27 @@ def test_numbers_have_the_digits_of_the_tensor(operation: Any, dtype: type) -> N
     assert result.dtype == dtype
     assert np.isin(np.abs(result), [dtype(0.1), 3, 5]).all()
     assert dtype(0.1) in np.abs(result)
+
+
+def sinc_slope(x: float) -> float:
+    """The derivative of ``sin(π x) / (π x)``: up to 1 of the angle its series, whose terms fall off."""
+    angle = math.pi * x
+    if abs(angle) >= 1:
+        return math.pi * (math.cos(angle) - math.sin(angle) / angle) / angle
+    terms = ((-1) ** k * 2 * k * angle ** (2 * k - 1) / math.factorial(2 * k + 1) for k in range(1, 16))
+    return math.pi * math.fsum(terms)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_gradient_of_sinc_keeps_its_digits_near_zero(dtype: type[np.floating]) -> None:
+    builder = tileir.FunctionBuilder()
+    x = builder.input("X", "N")
+    program = builder.build(G=gradient([ops.sinc(x)], x), H=gradient([gradient([ops.sinc(x)], x)], x))
+    sizes = np.concatenate([np.geomspace(1e-12, 0.4, 40), [0.3183, 0.3184]])
+    places = np.concatenate([sizes, -sizes, [0.0]]).astype(dtype)
+    for once, twice in (tileir.evaluate(program, [places]), tileir.jit(program, "llvm")(places)):
+        bound = 16 * float(np.finfo(dtype).eps)
+        np.testing.assert_allclose(once, [sinc_slope(float(x)) for x in places], rtol=bound, atol=0)
+        small = np.abs(places) < 1e-9
+        np.testing.assert_allclose(twice[small], -(np.pi**2) / 3, rtol=bound)
+        assert np.abs(twice).max() < 1.01 * np.pi**2 / 3

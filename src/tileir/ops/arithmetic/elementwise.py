@@ -15,6 +15,7 @@ from tileir.ops.shared.foundation import Dim, Operand, Tensor, call, cast_to, fl
 from tileir.tile.builder_functions import (
     abs,
     atan,
+    cos,
     erf,
     exp,
     log,
@@ -70,6 +71,8 @@ __all__ = [
 ]
 
 _INFINITY: Final = math.inf
+_SINC_RATIOS: Final = tuple(2 * k * (2 * k + 3) for k in builtins.range(1, 9))
+"""What each term of the series of its derivative is divided by from the one before; eight suffice for f64 up to 1."""
 
 
 def cast(x: Operand, dtype: DType | str) -> Tensor:
@@ -265,9 +268,21 @@ def hypot(x: Operand, y: Operand) -> Tensor:
 
 
 def sinc(x: Operand) -> Tensor:
-    """Return ``sin(π x) / (π x)``, and 1 at 0, where its gradient is 0."""
+    """Return ``sin(π x) / (π x)``, and 1 at 0.
+
+    The gradient by the angle ``a`` is ``(cos(a) - sin(a) / a) / a``, but its series up to 1, where that cancels:
+    ``-a/3 (1 - a²/10 (1 - a²/28 (1 - …)))``.
+    """
     angle = call("mul", x, math.pi)
-    return call("cond", angle == 0, 1, sin(angle) / _nonzero(angle))
+    y = call("cond", angle == 0, 1, sin(angle) / _nonzero(angle))
+    near = abs(angle) < 1
+    far = call("cond", near, 1, angle)
+    opposite = -square(call("cond", near, angle, 0))
+    series = opposite * (1 / _SINC_RATIOS[-1]) + 1
+    for ratio in reversed(_SINC_RATIOS[:-1]):
+        series = opposite * (1 / ratio) * series + 1
+    slope = call("cond", near, angle * (-1 / 3) * series, (cos(far) - sin(far) / far) / far)
+    return override_gradient(y, (angle, upstream(y) * slope))
 
 
 def deg2rad(x: Operand) -> Tensor:
