@@ -67,6 +67,8 @@ def test_what_takes_python_has_no_such_function(executor: LLVMExecutor) -> None:
     assert called(executor.sequence([(plain, [0, 1, 2])])) is not None
     assert called(executor.sequence([(pooled, [0, 1, 2])])) is None
     assert called(executor.sequence([Repetition(2, ((plain, [0, 1, 2]),))])) is None
+    needs = [attrs.evolve(plain, scratch_bytes=array_calls.MOST_SCRATCH + more) for more in (0, 1)]
+    assert [called(executor.sequence([(kernel, [0, 1, 2])])) is None for kernel in needs] == [False, True]
 
 
 def test_arrays_of_another_layout_are_looked_at_in_python(
@@ -190,6 +192,17 @@ def test_temporaries_are_kept_for_the_next_call() -> None:
     assert plan.run_as_they_are([x], [np.empty_like(x)]) is True
     assert plan.run_as_they_are([x], [x]) is False
     assert plan._spare == kept[0]
+
+
+@examples(12)
+@given(st.tuples(*[st.integers(97, 140)] * 3))
+def test_scratch_memory_is_there_at_each_call(sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    a, b = ((np.arange(x * y) % 7 - 3).astype(np.float32).reshape(x, y) for x, y in ((m, k), (k, n)))
+    context = tileir.Context(options=tileir.Options(threads=1))
+    run = tileir.jit("function (A[I, L], B[L, J]) -> (C) { C[i, j : I, J] = +(A[i, l] * B[l, j]); }", context=context)
+    for _ in range(3):
+        np.testing.assert_array_equal(run(a, b), a @ b)
 
 
 def _outcome(call: Callable[[], Any]) -> object:

@@ -65,6 +65,36 @@ def test_what_dies_with_its_plan_counts_no_longer_than_needed() -> None:
     assert (resources.kept_bytes, len(other)) == (60, 1)
 
 
+def test_what_is_borrowed_counts_and_was_used_when_it_comes_back() -> None:
+    resources = Resources(executor(), spare_bytes=100)
+    homes: list[list[Piece]] = [[] for _ in range(3)]
+    for home in homes[:2]:
+        resources.keep(Piece(40), home)
+    piece = resources.borrow(homes[0])
+    assert piece is not None
+    assert resources.borrow(homes[0]) is None
+    assert resources.kept_bytes == 80
+    resources.give_back(piece, homes[0])
+    assert homes[0] == [piece]
+    resources.keep(Piece(40), homes[2])
+    assert [len(home) for home in homes] == [1, 0, 1]
+
+
+def test_what_was_dropped_while_it_was_borrowed_is_kept_anew() -> None:
+    resources, home = Resources(executor(), spare_bytes=100), list[Piece]()
+    resources.keep(Piece(40), home)
+    piece = resources.borrow(home)
+    assert piece is not None
+    resources.make_room(100)
+    assert resources.kept_bytes == 0
+    resources.give_back(piece, home)
+    assert (home, resources.kept_bytes) == ([piece], 40)
+    assert resources.borrow(home) is piece
+    resources.close()
+    resources.give_back(piece, home)
+    assert (home, resources.kept_bytes) == ([], 0)
+
+
 def test_closing_gives_all_back() -> None:
     resources, home = Resources(executor()), list[Piece]()
     resources.keep(Piece(10), home)

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 """Flags of arrays, as in NumPy's C interface."""
 
+MOST_SCRATCH: Final = 1 << 16
+"""Scratch memory of so many bytes is on the stack of the calling thread, as threads have half a MiB at least."""
+
 _CODE: Final = """\
 %Operand = type { ptr, i64, ptr, i64, i64, i32 }
 ; dtype, number of extents, extents, bytes, the bits of its address that must be 0, and the flags that it must have
-%Call = type { ptr, i64, i64, i64, ptr, ptr, ptr, i64, ptr, ptr }
+%Call = type { ptr, i64, i64, i64, ptr, ptr, ptr, i64, ptr, ptr, i64 }
 ; operands, how many, how many of them are read; how many arguments kernels have, those of them that are known, the
-; operand that each other one is, or -1; entries, how many, what runs them; and the type of arrays
+; operand that each other one is, or -1; entries, how many, what runs them; the type of arrays; and bytes of scratch
 
 define ptr @call(ptr %self, ptr %given, i64 %count) nounwind optnone noinline {
 entry:
@@ -153,8 +156,10 @@ running:
   %entries = extractvalue %Call %call, 6
   %launches = extractvalue %Call %call, 7
   %run = extractvalue %Call %call, 8
+  %scratch_bytes = extractvalue %Call %call, 10
+  %scratch = alloca i8, i64 %scratch_bytes, align 64
   %thread = call ptr @PyEval_SaveThread()
-  call void %run(ptr %entries, i64 %launches, ptr %arguments, ptr null)
+  call void %run(ptr %entries, i64 %launches, ptr %arguments, ptr %scratch)
   call void @PyEval_RestoreThread(ptr %thread)
   %done = call ptr @PyLong_FromLongLong(i64 1)
   ret ptr %done
@@ -193,6 +198,7 @@ class _Call(ctypes.Structure):
         ("launches", ctypes.c_int64),
         ("run", ctypes.c_void_p),
         ("type", ctypes.c_void_p),
+        ("scratch", ctypes.c_int64),
     )
 
 
@@ -221,6 +227,7 @@ class Entries:
         template: The addresses of all arguments; of those that are given at each call, anything.
         slots: Which arguments are given, and the array that each of these is.
         masks: The bits of the address of each array that must be 0, as far as one is asked for any.
+        scratch_bytes: Memory that the launches use meanwhile, at most :data:`MOST_SCRATCH`.
 
     """
 
@@ -230,6 +237,7 @@ class Entries:
     template: Sequence[int]
     slots: Sequence[tuple[int, int]]
     masks: Sequence[int]
+    scratch_bytes: int
 
 
 def array_call(
@@ -255,7 +263,7 @@ def array_call(
     fixed, slots = (ctypes.c_uint64 * len(places))(*entries.template), (ctypes.c_int64 * len(places))(*places)
     known = _Call(
         ctypes.addressof(operands), len(formats), read, len(places), ctypes.addressof(fixed),
-        ctypes.addressof(slots), entries.first, entries.count, entries.run, id(np.ndarray),
+        ctypes.addressof(slots), entries.first, entries.count, entries.run, id(np.ndarray), entries.scratch_bytes,
     )  # fmt: skip
     lives = (native, known, operands, extents, fixed, slots, tuple(formats), held)
     return python_function("call", native.addresses[0], ctypes.addressof(known), lives)

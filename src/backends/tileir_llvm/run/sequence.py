@@ -13,7 +13,7 @@ from tileir.runtime.arrays import addresses_of
 from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Repetition
 from tileir.semtree.launches import counted_turns, turns_while
-from tileir_llvm.run.array_calls import Entries, array_call
+from tileir_llvm.run.array_calls import MOST_SCRATCH, Entries, array_call
 from tileir_llvm.run.sequence_code import (
     COUNTED_TURNS,
     ENTRY_BYTES,
@@ -294,10 +294,11 @@ class LLVMSequence:
         return True
 
     def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., int] | None:
-        """Return its launches as a function of arrays; None where kernels are shared out, loop, or need scratch."""
-        if self._straight is None or not self._is_one_call:
+        """Return its launches as a function of arrays; None where they are shared out, loop, or need much scratch."""
+        straight, scratch = self._straight, self._scratch_bytes
+        if straight is None or scratch > MOST_SCRATCH or [*map(_is_plain, self._stretches)] != [True]:
             return None
-        entries = Entries(self._straight, self._entries, self._count, self._template, self._slots, self._masks)
+        entries = Entries(straight, self._entries, self._count, self._template, self._slots, self._masks, scratch)
         return array_call(entries, formats, read, self._executor.device.features, self)
 
     def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:

@@ -172,16 +172,16 @@ class Plan:
 
         None, with nothing done, before the first run, and where nothing but Python can look at them.
         """
-        if self.resources.closed or self.resources.asynchronous:
+        resources, shared = self.resources, self._shared
+        if resources.closed or resources.asynchronous:
             return None
-        shared = self._shared
-        workspace = shared[0] if shared else self.resources.take(self._spare) if self._spare else None
+        workspace = shared[0] if shared else resources.borrow(self._spare)
         if workspace is None:
             return None
         function = workspace.array_call if isinstance(workspace, SequencedWorkspace) else None
         done = None if function is None else bool(function(*inputs, *outputs))
         if not shared:
-            self._keep(workspace)
+            resources.give_back(workspace, self._spare)
         return done
 
     def fresh_outputs(self) -> list[Array]:

@@ -115,6 +115,22 @@ class Resources:
             self._kept_bytes += nbytes
             self._shrink(self.spare_bytes, 1)
 
+    def borrow(self, home: list[W]) -> W | None:
+        """Do what :meth:`take` does for a short time, at less cost: what is borrowed still counts as kept."""
+        try:
+            return home.pop()
+        except IndexError:
+            return None
+
+    def give_back(self, item: W, home: list[W]) -> None:
+        """Put back what was borrowed."""
+        try:
+            self._kept.move_to_end(weakref.ref(item))
+        except KeyError:  # it was dropped meanwhile, for room or by the end
+            self.keep(item, home)
+        else:
+            home.append(item)
+
     def make_room(self, nbytes: int) -> None:
         """Drop what would exceed the limit once ``nbytes`` more are in use."""
         with self._lock:
