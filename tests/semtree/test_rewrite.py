@@ -19,7 +19,6 @@ from tileir.semtree.ir import Assign, Const, For, Type, Var
 from tileir.semtree.rewrite import (
     children,
     declared_names,
-    free_variables,
     freshened,
     kernel_names,
     map_expr,
@@ -86,14 +85,6 @@ def test_children_can_be_put_back(case: KernelCase) -> None:
 def test_statements_come_in_the_order_of_the_text() -> None:
     assert list(declared_names(KERNEL.body)) == ["n", "i", "x", "p", "j", "y"]
     assert list(kernel_names(KERNEL)) == ["A", "B", "n", "i", "x", "p", "j", "y"]
-
-
-def test_free_variables() -> None:
-    loop = KERNEL.body[1]
-    assert isinstance(loop, For)
-    assert free_variables(KERNEL.body) == ()
-    assert free_variables((loop,)) == ("n",)
-    assert free_variables(loop.body) == ("i",)
 
 
 def test_trip_values_need_constant_bounds() -> None:

@@ -8,7 +8,7 @@ from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType
 from tileir.tile.text.parser import parse
-from tileir.typed.dataflow import alive, definitions, last_uses, live_after, order, users, with_operands
+from tileir.typed.dataflow import alive, definitions, last_uses, order, users, with_operands
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function, TensorType, operands
 
@@ -54,7 +54,6 @@ def test_users_and_order(function: Function) -> None:
 
 def test_lives(function: Function) -> None:
     assert last_uses(function) == {"A": 1, "B": 0, "X": 4, "Y": 4, "Dead": 2, "P": 5, "O": 5}
-    assert live_after(function) == (("A", "X"), ("X", "Y"), ("X", "Y"), ("X", "Y", "P"), ("P", "O"))
     assert alive(function) == {"A", "B", "X", "Y", "P", "O"}
 
 

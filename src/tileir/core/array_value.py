@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 from operator import index
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -18,9 +18,6 @@ from tileir.core.errors import fail
 
 if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]
-
-DIGEST_DIGITS: Final = 64
-"""Hexadecimal digits of a digest, which is SHA-256."""
 
 
 def _shape(sizes: Iterable[int]) -> tuple[int, ...]:

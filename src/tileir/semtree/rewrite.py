@@ -194,20 +194,6 @@ def renamed(stmts: tuple[Stmt, ...], names: Mapping[str, str]) -> tuple[Stmt, ..
     return map_stmts(lambda expr: map_expr(in_expr, expr), rewrite_stmts(in_stmt, stmts))
 
 
-def free_variables(stmts: Iterable[Stmt]) -> tuple[str, ...]:
-    """Return the variables that are used but not introduced here, in the order of their first use.
-
-    Names must be unique along every chain of scopes, as the verifier asks.
-    """
-    stmts = tuple(stmts)
-    bound = set(declared_names(stmts))
-    found: dict[str, None] = {}
-    for stmt in statements(stmts):
-        for root in mentions(stmt):
-            found.update((name, None) for name in variables_of(root) if name not in bound)
-    return tuple(found)
-
-
 def variables_of(expr: Expr) -> tuple[str, ...]:
     """Return the names of the variables in an expression, in the order of their first use."""
     return tuple(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Var)))

@@ -80,19 +80,6 @@ def last_uses(function: Function) -> dict[str, int]:
     return ends
 
 
-def live_after(function: Function) -> tuple[tuple[str, ...], ...]:
-    """Return for each operation the values, in program order, that something after it still reads or returns.
-
-    The answer can be quadratic in size; :func:`last_uses` says the same in linear space.
-    """
-    ends = last_uses(function)
-    starts: Mapping[str, int] = order(function)
-    return tuple(
-        tuple(name for name, start in starts.items() if start <= position < ends[name])
-        for position in range(len(function.operations))
-    )
-
-
 def alive(function: Function) -> frozenset[str]:
     """Return the names of all values that some output depends on."""
     needed = set(function.outputs)
