@@ -13,7 +13,7 @@ from tileir.core.integers import network_comparisons
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.semtree.lower.orders import ordering
-from tileir.semtree.lower.orders.costs import digits_cost, network_cost, selection_cost
+from tileir.semtree.lower.orders.ordering import digits_cost, network_cost, selection_cost
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
 

@@ -19,8 +19,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import ArrayConstant, Contraction, Function, TensorType
 from tileir.typed.simplify import factorisation
-from tileir.typed.simplify.factorisation import factorised
-from tileir.typed.simplify.factors import MOST_ELEMENTS, factors_of
+from tileir.typed.simplify.factorisation import MOST_ELEMENTS, factorised, factors_of
 from tileir.typed.simplify.simplifier import simplify
 from tileir.typed.verifier import verify
 

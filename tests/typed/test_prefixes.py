@@ -24,8 +24,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Cast, Contraction, Function, TensorType
 from tileir.typed.simplify import distribution, prefix_forms, prefixes
-from tileir.typed.simplify.distribution import distributed
-from tileir.typed.simplify.never_negative import never_negative
+from tileir.typed.simplify.distribution import distributed, never_negative
 from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.preparation import prepared
 from tileir.typed.verifier import verify

@@ -8,11 +8,19 @@ import attrs
 
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import NOT_MEANT, at_least, free_tags, selected, selected_kernel, with_kernels
-from tileir.passes.fusion.hoist import hoisted
 from tileir.passes.fusion.scan import FusionScan
 from tileir.passes.kernels.expansion import called_block, left
 from tileir.schedule.remarks import listener, refused, remark
-from tileir.stripe.ir import Block, Direction, Program, Statement
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Program,
+    Statement,
+    scalar_inputs,
+    scalar_output,
+    views_read,
+    views_written,
+)
 from tileir.stripe.tags import KERNEL
 
 
@@ -123,7 +131,7 @@ class Fuse:
             return statement
         if here:
             kept = frozenset(r.source for r in statement.refinements if r.direction is not Direction.NONE)
-            ready = hoisted(statement) if self.sibling_reductions else statement
+            ready = _hoisted(statement) if self.sibling_reductions else statement
             inner = FusionScan(self, ready, kept).statements()
             if inner is ready.statements:
                 return statement
@@ -149,3 +157,30 @@ class Fusion(Fuse):
     max_refs: int = attrs.field(default=1024, validator=at_least(1))
     max_statements: int = attrs.field(default=1024, validator=at_least(1))
     max_reductions: int = attrs.field(default=1024, validator=at_least(0))
+
+
+def _hoisted(block: Block) -> Block:
+    """Return the block with statements that depend on no block inside in front of the blocks; itself where they are.
+
+    Two sums, each set to 0 just before its loop, are set to 0 before both loops then.
+    """
+    roots = {r.name: r.source or r.name for r in block.refinements}
+    front: list[Statement] = []
+    rest: list[Statement] = []
+    scalars: set[str | None] = set()  # that the rest defines
+    read: set[str] = set()  # by the rest
+    written: set[str] = set()
+    for statement in block.statements:
+        reads = {roots[name] for name in views_read(statement)}
+        writes = {roots[name] for name in views_written(statement)}
+        free = scalars.isdisjoint(scalar_inputs(statement)) and written.isdisjoint(reads | writes)
+        if free and read.isdisjoint(writes) and not isinstance(statement, Block):
+            front.append(statement)
+            continue
+        rest.append(statement)
+        scalars.add(scalar_output(statement))
+        read |= reads
+        written |= writes
+    statements = (*front, *rest)
+    same = all(new is old for new, old in zip(statements, block.statements, strict=True))
+    return block if same else attrs.evolve(block, statements=statements, deps=())

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.rewrite import rewritten
 from tileir.core.targets.target import Target
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.base import at_least, free_tags
 from tileir.passes.kernels.walk import rewrite_blocks
-from tileir.passes.placement.locate import Place, memory_of
+from tileir.passes.placement.locate import Place, is_at, location, memory_of, with_views_at
 from tileir.passes.placement.partition import hand_down
 from tileir.passes.placement.point_groups import grouped
-from tileir.passes.placement.resident_views import overhanging
-from tileir.passes.placement.scheduled_block import ScheduledBlock
-from tileir.stripe.aliases import Aliases
+from tileir.passes.placement.residency import ALL_BANKS, Item, LiveRange, Memory, Shortage, Slot, Use, plan
+from tileir.passes.placement.resident_views import Resident, identity, locals_of, overhanging, residents
+from tileir.passes.placement.transfers import Transfers, redirected, slot_for
+from tileir.poly.affine import Affine
+from tileir.stripe.aliases import Aliases, allocations, byte_size
 from tileir.stripe.check.scope import Scope, enter
-from tileir.stripe.ir import Block, Program
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Location,
+    Program,
+    Refinement,
+    Special,
+    Statement,
+    Tags,
+    views_read,
+    views_written,
+)
 from tileir.stripe.tags import MAIN
 from tileir.stripe.works import uses_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _UNKNOWN_KIB: Final = 256.0
 """The size of memories that no hardware model knows."""
@@ -104,7 +124,7 @@ class Schedule:
         def schedule(scope: Scope) -> Block:
             several = grouped(scope.block, self.pipeline_depth)
             aliases = Aliases(enter(several, scope.parent, scope.number))
-            scheduled = ScheduledBlock(self, aliases, lasting, faults).build()
+            scheduled = _ScheduledBlock(self, aliases, lasting, faults).build()
             return scope.block if scheduled is several else scheduled
 
         scheduled = rewrite_blocks(program_with_indices, schedule, self.reqs)
@@ -119,3 +139,206 @@ def without_unused_temporaries(program: Program) -> Program:
     used = uses_of(program.kernels, program.works).names | lasting
     memory = tuple(each for each in program.memory if each.name in used)
     return program if len(memory) == len(program.memory) else attrs.evolve(program, memory=memory)
+
+
+@attrs.define(eq=False, slots=False)
+class _ScheduledBlock:
+    """Builds one block.
+
+    Attributes:
+        options: The pass.
+        aliases: The block as it was.
+        lasting: The parameters and results of the program.
+        faults: Where to note statements whose data do not fit.
+
+    """
+
+    options: Schedule
+    aliases: Aliases
+    lasting: frozenset[str]
+    faults: list[Diagnostic]
+    _slots: dict[int, Refinement] = attrs.field(factory=dict, init=False)  # by identity of the live range
+    _places: dict[str, tuple[Location, int]] = attrs.field(factory=dict, init=False)  # of what statements allocate
+
+    def build(self) -> Block:
+        """Return the block with transfers and slots; itself where there is nothing to bring in, or it does not fit."""
+        options, block = self.options, self.aliases.scope.block
+        if any(is_at(r.location, options.mem_loc) for r in block.refinements if r.direction is Direction.NONE):
+            return block
+        if options.only_larger and self._fits_around():
+            return block
+        found = residents(self.aliases, self.lasting, options.mem_loc, options.banks, options.skip_tags)
+        if not found:
+            return block
+        views = {resident.item.name: resident for resident in found}
+        items = [*(resident.item for resident in found), *self._items_of_locals()]
+        ranges = plan(items, len(block.statements), self._memory, options.window, self._reserved())
+        kept = [live for live in ranges if isinstance(live, LiveRange)]
+        if len(kept) < len(ranges) or not kept:
+            self.faults.extend(self._fault(live) for live in ranges if isinstance(live, Shortage))
+            return block
+        names = NameScope.of(r.name for r in block.refinements)
+        for live in kept:
+            if live.item.name in views:
+                self._slots[id(live)] = self._slot(views[live.item.name], live.slot, names)
+        self._places = {live.item.name: self._placed(live.slot) for live in kept if live.item.name not in views}
+        statements = self._statements([live for live in kept if live.item.name in views], views)
+        used = {name for s in statements for name in (*views_read(s), *views_written(s))}
+        homes = tuple(r for r in block.refinements if r.name in used or r.name not in views)
+        new = attrs.evolve(block, refinements=(*homes, *self._slots.values()), statements=statements)
+        return with_dependences(enter(new, self.aliases.scope.parent, self.aliases.scope.number))
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return Memory(int(self.options.room_kib * 1024), self.options.banks, self.options.alignment)
+
+    @cached_property
+    def _place(self) -> Location:
+        return location(self.options.mem_loc, self.aliases.scope.block)
+
+    @cached_property
+    def _transfers(self) -> Transfers:
+        options, block = self.options, self.aliases.scope.block
+        return Transfers(
+            self.aliases,
+            location(options.xfer_loc, block),
+            Tags.of(*options.swap_in_set),
+            Tags.of(*options.swap_out_set),
+            options.allow_out_of_range_accesses,
+        )
+
+    def _fits_around(self) -> bool:
+        """Return whether all that the views of the block around show fits into the memory, with what is inside."""
+        parent, memory = self.aliases.scope.parent, self._memory
+        if parent is None:
+            return True
+        sources = {r.source for r in self.aliases.scope.block.refinements if r.direction is not Direction.NONE}
+        views = [slot_for(r, 1) for r in parent.block.refinements if r.name in sources]
+        sizes = [byte_size(r) for r in (*views, *allocations(self.aliases.scope.block))]
+        total = sum(map(memory.aligned, sizes))
+        return memory.bank_bytes == 0 or (max(sizes, default=0) <= memory.bank_bytes and total <= memory.total_bytes)
+
+    def _items_of_locals(self) -> Iterator[Item]:
+        """Yield what statements allocate inside, each in use while its statement runs."""
+        for number, statement in enumerate(self.aliases.scope.block.statements):
+            for order, allocation in enumerate(locals_of(statement, self.options.mem_loc)):
+                uses = {number: Use(reads=False, writes=True)}
+                yield Item(_local_name(number, order), byte_size(allocation), uses, live_in=False, live_out=False)
+
+    def _placed(self, slot: Slot) -> tuple[Location, int]:
+        """Return where a slot is."""
+        *path, device = self._place
+        if slot.bank != ALL_BANKS and (self.options.banks > 1 or not device.units):
+            device = attrs.evolve(device, units=(*device.units, Affine.constant(slot.bank)))
+        return (*path, device), slot.offset
+
+    def _reserved(self) -> dict[int, tuple[Slot, ...]]:
+        """Return what statements that bring their data on their own have placed in the memory."""
+        found: dict[int, tuple[Slot, ...]] = {}
+        for number, statement in enumerate(self.aliases.scope.block.statements):
+            if isinstance(statement, Block):
+                own = (a for a in allocations(statement) if is_at(a.location, self.options.mem_loc))
+                slots = tuple(Slot(self._bank(a), a.offset, byte_size(a)) for a in own if a.offset is not None)
+                if slots:
+                    found[number] = slots
+        return found
+
+    def _bank(self, allocation: Refinement) -> int:
+        """Return the bank of an allocation, as its last unit says."""
+        if self.options.banks == 1:
+            return 0
+        units = allocation.location[len(self.options.mem_loc) - 1].units
+        return int(units[-1].offset) if units and units[-1].is_constant else ALL_BANKS
+
+    def _slot(self, resident: Resident, slot: Slot, names: NameScope) -> Refinement:
+        """Return the allocation of a slot."""
+        where, offset = self._placed(slot)
+        name = names.fresh(f"{resident.view.name}_{where[-1].name.lower()}")
+        return attrs.evolve(resident.slot, name=name, location=where, offset=offset)
+
+    def _statements(self, ranges: list[LiveRange], views: dict[str, Resident]) -> tuple[Statement, ...]:
+        """Return the statements in their order, with transfers before and behind them."""
+        block = self.aliases.scope.block
+        before: dict[int, list[Statement]] = {}
+        behind: dict[int, list[Statement]] = {}
+        slots: dict[int, dict[str, LiveRange]] = {}
+        for live in ranges:
+            view, slot = views[live.item.name].view, self._slots[id(live)]
+            if live.load_before is not None:
+                before.setdefault(live.load_before, []).append(self._transfers.swap_in(view, slot))
+            if live.store_after is not None:
+                behind.setdefault(live.store_after, []).append(self._transfers.swap_out(view, slot))
+            for number in live.uses:
+                slots.setdefault(number, {})[view.name] = live
+                if views[live.item.name].filled:
+                    fill = Special("fill", (), (slot.name,), (("value", identity(view)),))
+                    before.setdefault(number, []).append(fill)
+        result: list[Statement] = []
+        for number, statement in enumerate(block.statements):
+            result.extend(before.get(number, ()))
+            result.append(self._statement(self._with_locals(number, statement), slots.get(number, {}), views))
+            result.extend(behind.get(number, ()))
+        return tuple(result)
+
+    def _with_locals(self, number: int, statement: Statement) -> Statement:
+        """Return a statement whose own allocations are in the inner memory."""
+        found = enumerate(locals_of(statement, self.options.mem_loc))
+        places = {id(allocation): self._places.get(_local_name(number, order)) for order, allocation in found}
+        return _with_places(statement, places) if places else statement
+
+    def _statement(self, statement: Statement, ranges: dict[str, LiveRange], views: dict[str, Resident]) -> Statement:
+        if not isinstance(statement, Block) or not ranges:
+            return statement if not statement.deps else attrs.evolve(statement, deps=())
+        filled = {self._slots[id(live)].name for name, live in ranges.items() if views[name].filled}
+        moved = {name: (views[name].view, self._slots[id(live)]) for name, live in ranges.items()}
+        new = redirected(statement, moved)
+        return _merging(new, filled)
+
+    def _fault(self, shortage: Shortage) -> Diagnostic:
+        statement = self.aliases.scope.block.statements[shortage.statement]
+        name = statement.name if isinstance(statement, Block) else f"statement {shortage.statement}"
+        banks, size = self.options.banks, f"{self.options.room_kib:.4g} KiB"
+        has = f"{banks} banks of {size}" if banks > 1 else size
+        where = "/".join(place.name for place in self.options.mem_loc)
+        largest = shortage.largest
+        message = (
+            f"pass schedule: {name!r} of block {self.aliases.scope.block.name!r} needs {shortage.needed / 1024:.4g} KiB"
+            f" in {where}, {largest.size / 1024:.4g} of it for {largest.name!r}, but that has {has}: split the block"
+            " into tiles first, by autotile or tile, and schedule these"
+        )
+        return Diagnostic("TIL548", message)
+
+
+def _local_name(number: int, order: int) -> str:
+    """Return what to call an allocation inside statement ``number``; no refinement has such a name."""
+    return f"{number}/{order}"
+
+
+def _with_places(statement: Statement, places: Mapping[int, tuple[Location, int] | None]) -> Statement:
+    """Return a statement with allocations, by identity, in their places, and views of them there; at any depth."""
+    if not isinstance(statement, Block):
+        return statement
+    refinements = []
+    moved: dict[str, Location] = {}
+    for refinement in statement.refinements:
+        place = places.get(id(refinement)) if refinement.direction is Direction.NONE else None
+        if place is not None:
+            moved[refinement.name] = place[0]
+            refinement = attrs.evolve(refinement, location=place[0], offset=place[1])
+        refinements.append(refinement)
+    statements = rewritten(statement.statements, lambda s: (_with_places(with_views_at(s, moved), places),))
+    return attrs.evolve(statement, refinements=tuple(refinements), statements=statements)
+
+
+def _merging(statement: Statement, names: set[str]) -> Statement:
+    """Let a statement merge into what refinements of the block around it hold, instead of overwriting that first."""
+    if not isinstance(statement, Block) or not names:
+        return statement
+    own = {r.name for r in statement.refinements if r.source in names and r.merges}
+    if not own:
+        return statement
+    refinements = tuple(
+        attrs.evolve(r, direction=Direction.INOUT) if r.name in own else r for r in statement.refinements
+    )
+    statements = rewritten(statement.statements, lambda s: (_merging(s, own),))
+    return attrs.evolve(statement, refinements=refinements, statements=statements)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from tileir.core.errors import DivergenceError
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES
-from tileir.core.schema import operands, with_operands
-from tileir.semtree.ir import Apply, Expr, KernelFunction
-from tileir.semtree.rewrite import map_stmts, with_body
+from tileir.core.rewrite import rewritten
+from tileir.core.schema import map_operands, operands, with_operands
+from tileir.core.text.names import NameScope
+from tileir.semtree.analysis.effects import assigned_variables, introduces, meets, targets
+from tileir.semtree.ir import Apply, Const, Declare, DeclareArray, Expr, For, If, KernelFunction, Stmt, Subscript, Var
+from tileir.semtree.rewrite import (
+    bodies,
+    expressions,
+    freshened,
+    kernel_names,
+    map_bodies,
+    map_stmts,
+    mentions,
+    rewrite_stmts,
+    statements,
+    substitute,
+    substitute_stmts,
+    trip_values,
+    with_body,
+)
 from tileir.semtree.simplify.expression_rules import rules_for
 from tileir.semtree.simplify.linear_rules import is_canonical
-from tileir.semtree.simplify.statement_rules import drop_dead, flatten, propagate_copies
 
 if TYPE_CHECKING:
     from tileir.core.rewrite import Rule
@@ -36,11 +54,11 @@ def simplify(kernel: KernelFunction, rules: tuple[Rule[Expr], ...] = ()) -> Kern
         DivergenceError: ``rules`` still fit after many changes.
     """
     expressions = _Expressions(rules)
-    kernel = propagate_copies(kernel)
+    kernel = _propagate_copies(kernel)
     for _ in range(_MAX_ROUNDS):
         simple = with_body(kernel, map_stmts(expressions.simplified, kernel.body))
-        after = drop_dead(flatten(simple))
-        kernel = propagate_copies(after)
+        after = _drop_dead(_flatten(simple))
+        kernel = _propagate_copies(after)
         if kernel is simple:  # its expressions are as simple as they get, so another round would change nothing
             return kernel
     raise DivergenceError(f"{kernel.name!r} still changes after {_MAX_ROUNDS} rounds of simplification")
@@ -90,3 +108,161 @@ class _Expressions:
             finally:
                 self._depth -= 1
         return node
+
+
+_Names: TypeAlias = frozenset[str]
+
+
+def _propagate_copies(kernel: KernelFunction) -> KernelFunction:
+    """Replace variables that are never assigned by the constant or variable that they were declared as."""
+    if not any(isinstance(stmt, Declare) and isinstance(stmt.value, Const | Var) for stmt in statements(kernel.body)):
+        return kernel
+    return with_body(kernel, _Copies(assigned_variables(kernel.body)).body(kernel.body))
+
+
+@attrs.define(repr=False)
+class _Copies:
+    """What declared variables stand for, at one place of a body."""
+
+    assigned: _Names
+    known: dict[str, Expr] = attrs.field(factory=dict)
+
+    def body(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        local: list[str] = []
+        result = rewritten(stmts, lambda stmt: self._statement(stmt, local))
+        for name in local:
+            del self.known[name]
+        return result
+
+    def _statement(self, stmt: Stmt, local: list[str]) -> tuple[Stmt, ...]:
+        new = map_operands(self._expr, stmt)
+        if isinstance(new, Declare) and new.variable.name not in self.assigned and self._is_copy(new.value):
+            self.known[new.variable.name] = new.value
+            local.append(new.variable.name)
+            return ()
+        return (map_bodies(self.body, new),)
+
+    def _expr(self, expr: Expr) -> Expr:
+        return substitute(expr, self.known) if self.known else expr
+
+    def _is_copy(self, value: Expr) -> bool:
+        return isinstance(value, Const) or (isinstance(value, Var) and value.name not in self.assigned)
+
+
+def _flatten(kernel: KernelFunction) -> KernelFunction:
+    """Drop loops and conditions that never run, and put what runs exactly once into the list around it."""
+    if not any(isinstance(stmt, For | If) and _may_go(stmt) for stmt in statements(kernel.body)):
+        return kernel
+    names = Counter(kernel_names(kernel))
+    unique = frozenset(name for name, count in names.items() if count == 1)
+    flattener = _Flattener(unique, NameScope.of(names))
+    return with_body(kernel, rewrite_stmts(flattener.statement, kernel.body))
+
+
+def _may_go(stmt: For | If) -> bool:
+    """Return whether a loop or condition may be dropped or opened, those around it left as they are."""
+    if isinstance(stmt, If):
+        return not stmt.then or isinstance(stmt.condition, Const)
+    values = trip_values(stmt)
+    return not stmt.body or (values is not None and (not values or values[0] == values[-1]))
+
+
+@attrs.define(repr=False)
+class _Flattener:
+    """Splices bodies; names that are introduced more than once get fresh ones."""
+
+    unique: _Names
+    scope: NameScope
+
+    def statement(self, stmt: Stmt) -> tuple[Stmt, ...]:
+        match stmt:
+            case For():
+                return self._loop(stmt)
+            case If():
+                return self._branch(stmt)
+            case _:
+                return (stmt,)
+
+    def _loop(self, loop: For) -> tuple[Stmt, ...]:
+        values = trip_values(loop)
+        if not loop.body or (values is not None and not values):
+            return ()
+        if values is None or values[0] != values[-1]:
+            return (loop,)
+        once = substitute_stmts(loop.body, {loop.counter.name: Const(values[0], loop.counter.type)})
+        return freshened(once, self.scope, self.unique)
+
+    def _branch(self, stmt: If) -> tuple[Stmt, ...]:
+        condition, then, otherwise = stmt.condition, stmt.then, stmt.otherwise
+        if not then and not otherwise:
+            return ()
+        if isinstance(condition, Const):
+            return freshened(then if condition.value else otherwise, self.scope, self.unique)
+        return (stmt,) if then else (If(Apply(Op.BIT_NOT, (condition,)), otherwise),)
+
+
+def _drop_dead(kernel: KernelFunction) -> KernelFunction:
+    """Drop variables and declared arrays that nothing reads, and what is stored to them."""
+    arrays = frozenset(stmt.name for stmt in statements(kernel.body) if isinstance(stmt, DeclareArray))
+    written: dict[int, tuple[str, ...]] = {}
+    live = _live_names(kernel, arrays, written)
+
+    def needed(stmt: Stmt) -> bool:
+        if isinstance(stmt, DeclareArray):
+            return stmt.name in live
+        # A statement that is not the same any more holds others, and is needed.
+        names = written.get(id(stmt), ())
+        return not names or any(name in live for name in names)
+
+    if all(map(needed, statements(kernel.body))):
+        return kernel
+    return with_body(kernel, rewrite_stmts(lambda stmt: (stmt,) if needed(stmt) else (), kernel.body))
+
+
+def _live_names(kernel: KernelFunction, arrays: _Names, written: dict[int, tuple[str, ...]]) -> set[str]:
+    """Return the variables and arrays whose content reaches a parameter or decides what runs.
+
+    What each statement only sets is put into ``written``, by the identity of the statement.
+    """
+    feeds: dict[str, list[str]] = {}
+    live: set[str] = set()
+    work: list[str] = []
+    for stmt in statements(kernel.body):
+        names = written[id(stmt)] = _only_written(stmt, arrays)
+        if not names:
+            work.extend(_names_in(mentions(stmt)))
+        for name in names:
+            feeds.setdefault(name, []).extend(_names_in(expressions(stmt)))
+    while work:
+        name = work.pop()
+        if name not in live:
+            live.add(name)
+            work.extend(feeds.get(name, ()))
+    return live
+
+
+def _only_written(stmt: Stmt, arrays: _Names) -> tuple[str, ...]:
+    """Return the variables and declared arrays that a statement only sets; none where it does more."""
+    if bodies(stmt) or meets(stmt):
+        return ()
+    names = list(introduces(stmt))
+    for target in targets(stmt):
+        if isinstance(target, Subscript) and target.array not in arrays:
+            return ()
+        names.append(target.name if isinstance(target, Var) else target.array)
+    return tuple(names)
+
+
+def _names_in(roots: Iterable[Expr]) -> list[str]:
+    """Return the variables and arrays in expressions, as often as they stand there."""
+    found: list[str] = []
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Var):
+            found.append(node.name)
+        elif not isinstance(node, Const):
+            if isinstance(node, Subscript):
+                found.append(node.array)
+            stack.extend(operands(node))
+    return found

@@ -14,6 +14,7 @@ values have the same bits.
 from __future__ import annotations
 
 from collections import ChainMap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -23,9 +24,21 @@ from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import covers
 from tileir.typed.dataflow import with_bodies
-from tileir.typed.ir import Access, Cast, Constant, Contraction, Elementwise, Function, Operation, Shape, Value
+from tileir.typed.ir import (
+    Access,
+    ArrayConstant,
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Function,
+    Operation,
+    Reshape,
+    Shape,
+    Value,
+)
 from tileir.typed.simplify.infinities import never_infinite, with_extremes, with_products
-from tileir.typed.simplify.never_negative import never_negative
 from tileir.typed.simplify.prefixes import GAIN, constraints_of, work_of
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of
@@ -319,3 +332,36 @@ def _indices(access: Iterable[Affine]) -> set[str]:
 
 def _in_order(polynomials: Iterable[Affine]) -> dict[str, None]:
     return dict.fromkeys(name for polynomial in polynomials for name in polynomial.indices)
+
+
+_DEPTH: Final = 8
+
+_ALWAYS: Final = frozenset({Op.EXP, Op.ABS, Op.SQRT, Op.SIGMOID})
+"""Operations whose results are never negative."""
+
+_KEEPS: Final = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.IDENT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC})
+"""Operations on floats whose results are never negative where no operand is."""
+
+
+def never_negative(name: str, definitions: Mapping[str, Value | Operation], depth: int = _DEPTH) -> bool:
+    """Return whether no element of a value is surely less than 0; False where that is not plain to see."""
+    value = definitions[name]
+    dtype = value.dtype
+    if dtype.is_bool or (dtype.is_integer and not dtype.is_signed):
+        return True
+    match value:
+        case Constant(value=number):
+            return number >= 0
+        case ArrayConstant(value=array):
+            return bool((array.numpy() >= 0).all())
+        case Coordinate():
+            return True
+        case Reshape(input=source) | Cast(input=source) if depth and dtype.is_float:
+            return never_negative(source, definitions, depth - 1)
+        case Elementwise(op=op, inputs=inputs) if depth and dtype.is_float:
+            if op is Op.MUL and inputs[0] == inputs[1]:
+                return True
+            known = (never_negative(each, definitions, depth - 1) for each in inputs)
+            return op in _ALWAYS or (op is Op.MAX and any(known)) or (op in _KEEPS and all(known))
+        case _:
+            return False

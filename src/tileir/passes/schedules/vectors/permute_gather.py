@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import attrs
 
 from tileir.core.arithmetic import Array
 from tileir.core.dtype import DType
+from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import elements_of
+from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
-from tileir.passes.fusion.row_producers import producer_of
+from tileir.passes.fusion.row_producers import RowProducer, producer_of
+from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.expansion import called_block, left
 from tileir.passes.kernels.schedule import vector_lanes
-from tileir.passes.schedules.vectors.near_places import NearPlaces
-from tileir.passes.schedules.vectors.permuted import Permuted
+from tileir.passes.schedules.vectors.near_places import NearPlaces, Neighbours
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Node, Use, emit
 from tileir.schedule.remarks import Refused, refused, remark
-from tileir.stripe.ir import Block, Buffer, Direction, Program, Refinement, Statement, TensorShape
+from tileir.stripe.blocks import Binding
+from tileir.stripe.ir import (
+    Block,
+    Buffer,
+    Constant,
+    Direction,
+    Index,
+    Intrinsic,
+    Load,
+    Program,
+    Refinement,
+    Statement,
+    Store,
+    TensorShape,
+    scalar_output,
+)
 
 
 @attrs.frozen
@@ -69,7 +88,7 @@ class PermuteGather:
             views = {each.view.name: each.view for each in near.neighbours}
             found = {name: producer_of(before, number, near, view, kept) for name, view in views.items()}
             producers = {name: producer for name, producer in found.items() if producer is not None}
-            return Permuted(near, ranks, producers, tables.table).kernel()
+            return _Permuted(near, ranks, producers, tables.table).kernel()
 
         statements = tuple(permuted(number, statement) for number, statement in enumerate(before))
         return tables.added(program, statements) if tables.made else program
@@ -99,3 +118,200 @@ class _Tables:
             allocations.append(Refinement(name, Direction.NONE, "", (Affine(),), shape, constant=True))
             buffers.append(Buffer(name, elements.astype(dtype.numpy.newbyteorder("<")).tobytes()))
         return with_kernels(program, statements, (*program.memory, *allocations), (*program.buffers, *buffers))
+
+
+@attrs.define
+class _Permuted:
+    """Builds one kernel.
+
+    Attributes:
+        near: What it reads.
+        ranks: How many axes each tensor has.
+        producers: What computes what the kernel reads, by the view, where that is computed here.
+        table: Makes a constant tensor of a stem, elements and a dtype, and returns its name.
+    """
+
+    near: NearPlaces
+    ranks: Mapping[str, int]
+    producers: Mapping[str, RowProducer]
+    table: Callable[[str, Array, DType], str]
+    names: NameScope = attrs.field(init=False)
+    _tables: dict[str, tuple[str, DType]] = attrs.field(factory=dict, init=False)
+    _starts: list[str] = attrs.field(factory=list, init=False)
+    _views: dict[tuple[str, str], Refinement] = attrs.field(factory=dict, init=False)
+    _seen: dict[str, str] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        kernel = self.near.kernel
+        scalars = filter(None, map(scalar_output, kernel.statements))
+        self.names = NameScope.of((*(i.name for i in kernel.indices), *(r.name for r in kernel.refinements), *scalars))
+
+    def kernel(self) -> Block:
+        """Return the kernel."""
+        near = self.near
+        for into, values in near.tables.items():
+            dtype = self._dtype(into)
+            self._tables[into] = (self.table(into, values, dtype), dtype)
+        for neighbours in near.neighbours:
+            self._starts.append(self.table("starts", neighbours.starts, DType.I32))
+            for into, lanes in neighbours.lanes.items():
+                self._tables[into] = (self.table("lanes", lanes, DType.U8), DType.U8)
+        for name in (*self._starts, *(name for name, _ in self._tables.values())):
+            self.names.add(name)
+        vectors = near.count // near.width
+        step = sch.index(self.names.fresh("run"), vectors)
+        children = [self._vectors(sch.present((step,)), sch.part(step), sch.part(step, near.width))]
+        if len(near.firsts) > vectors:
+            children.append(self._vectors((), Affine.constant(vectors), Affine.constant(int(near.firsts[-1]))))
+        outer = tuple(i for i in near.kernel.indices if i not in near.line)
+        made = [*self._starts, *(name for name, _ in self._tables.values())]
+        views = [Refinement(name, Direction.IN, name, (Affine(),), TensorShape(DType.I32)) for name in made]
+        template = attrs.evolve(near.kernel, refinements=(*near.kernel.refinements, *views, *self._views.values()))
+        return emit(Node(outer, children=tuple(children)), template)
+
+    def _dtype(self, into: str) -> DType:
+        load = next(s for s in self.near.kernel.statements if isinstance(s, Load) and s.into == into)
+        return self.near.kernel.refinement(load.source).shape.dtype
+
+    def _vectors(self, loop: tuple[Index, ...], number: Affine, first: Affine) -> Node:
+        """Return a loop over vectors: the one of this ``number`` begins with the element ``first`` of the line."""
+        near = self.near
+        lane = sch.index(self.names.fresh("lane"), near.width, Binding.LANE)
+        allocations, children = [], []
+        held: dict[str, str] = {}
+        for neighbours, starts in zip(near.neighbours, self._starts, strict=True):
+            name = self.names.fresh("near")
+            shape = TensorShape.dense(neighbours.view.shape.dtype, (near.width,))
+            allocations.append(Refinement(name, Direction.NONE, "", (Affine(),), shape, location=sch.REGISTER))
+            children.append(self._loaded(neighbours, starts, name, number, lane))
+            held.update(dict.fromkeys(neighbours.lanes, name))
+        children.append(self._computed(held, number, first, lane))
+        return Node(loop, tuple(allocations), tuple(children))
+
+    def _loaded(self, neighbours: Neighbours, starts: str, name: str, number: Affine, lane: Index) -> Node:
+        """Return a block that loads a vector of neighbours into a register."""
+        view, width = neighbours.view, self.near.width
+        dtype = view.shape.dtype
+        place = Use(self._here(starts), starts, (number,), (1,), DType.I32, Direction.IN, sizes=(1,))
+        target = Use(self._here(name), name, (sch.part(lane),), (1,), dtype, Direction.OUT, sizes=(1,))
+        producer = self.producers.get(view.name)
+        if producer is not None:
+            scalars = NameScope.of(filter(None, map(scalar_output, producer.kernel.statements)))
+            start = scalars.fresh("start")
+            statements, uses = self._produced(producer, lane, start, scalars)
+            statements = [Load(place.name, start), *statements, Store(producer.store.source, target.name)]
+            return Node((lane,), statements=tuple(statements), uses=(place, *uses, target))
+        source = self._flat(view, sch.part(lane), (neighbours.extent - width + 1,))
+        loads = (Load(place.name, "start"), Load(source.name, "near", "start"), Store("near", target.name))
+        return Node((lane,), statements=loads, uses=(place, source, target))
+
+    def _produced(
+        self, producer: RowProducer, lane: Index, start: str, scalars: NameScope
+    ) -> tuple[list[Statement], list[Use]]:
+        """Return what computes the elements of a row from the one on that a scalar tells, but for its store."""
+        statements: list[Statement] = []
+        uses: dict[str, Use] = {}
+        row = producer.kernel.ranges[producer.along] - self.near.width
+
+        def defined(op: Op, one: str, other: str | int) -> str:
+            if isinstance(other, int):
+                number, other = other, scalars.fresh("number")
+                statements.append(Constant(other, DType.I32, number))
+            statements.append(Intrinsic(op, (one, other), into := scalars.fresh("place"), DType.I32))
+            return into
+
+        for statement in producer.kernel.statements[:-1]:
+            if not isinstance(statement, Load):
+                statements.append(statement)
+                continue
+            view = self._view_of(producer, statement.source)
+            along, reach = (sch.part(lane), row + 1) if producer.steps(view) else (Affine(), 1)
+            place = start if producer.steps(view) else None
+            if statement.index is not None:
+                first = view.shape.dims[0]
+                inside = defined(Op.MIN, defined(Op.MAX, statement.index, 0), first.size - 1)
+                chosen = defined(Op.MUL, inside, first.stride)
+                place, reach = chosen if place is None else defined(Op.ADD, chosen, place), reach
+                reach += (first.size - 1) * first.stride
+            moved = {old: Affine.index(new) for old, new in producer.names.items()}
+            access = tuple(a.substitute({producer.along: Affine(), **moved}) for a in view.access)
+            here = attrs.evolve(view, access=access)
+            use = self._flat(here, along, () if place is None else (reach,))
+            uses[use.name] = use
+            statements.append(attrs.evolve(statement, source=use.name, index=place, deps=()))
+        return statements, list(uses.values())
+
+    def _here(self, root: str) -> str:
+        """Return what blocks call their view of a constant tensor or of a register."""
+        if root not in self._seen:
+            self._seen[root] = self.names.fresh(root)
+        return self._seen[root]
+
+    def _view_of(self, producer: RowProducer, source: str) -> Refinement:
+        """Return a view of a producer under a name that nothing here has."""
+        key = (producer.kernel.name, source)
+        if key not in self._views:
+            view = producer.kernel.refinement(source)
+            self._views[key] = attrs.evolve(view, name=self.names.fresh(view.name))
+        return self._views[key]
+
+    def _computed(self, held: dict[str, str], number: Affine, first: Affine, lane: Index) -> Node:
+        """Return a block that computes a vector of results."""
+        near, kernel = self.near, self.near.kernel
+        element = number * near.width + sch.part(lane)
+        statements: list[Statement] = []
+        uses: dict[str, Use] = {}
+        for statement in kernel.statements:
+            match statement:
+                case Load(into=into) if into in near.places:
+                    continue
+                case Load(into=into) if into in self._tables:
+                    name, dtype = self._tables[into]
+                    use = Use(self._here(name), name, (element,), (1,), dtype, Direction.IN, sizes=(1,))
+                    uses[use.name] = use
+                    if into not in held:
+                        statements.append(attrs.evolve(statement, source=use.name))
+                        continue
+                    chosen, root = self.names.fresh("lane"), held[into]
+                    dtype = kernel.refinement(statement.source).shape.dtype
+                    seen = Use(self._here(root), root, (Affine(),), (1,), dtype, Direction.IN, sizes=(near.width,))
+                    uses[seen.name] = seen
+                    statements.append(Load(use.name, chosen))
+                    statements.append(attrs.evolve(statement, source=seen.name, index=chosen))
+                case Load(source=source):
+                    uses[source] = self._flat(kernel.refinement(source), Affine())
+                    statements.append(statement)
+                case Store(into=into):
+                    uses[into] = self._flat(kernel.refinement(into), first + sch.part(lane))
+                    statements.append(statement)
+                case _:
+                    statements.append(statement)
+        return Node((lane,), statements=tuple(statements), uses=tuple(uses.values()), tags=kernel.tags)
+
+    def _flat(self, view: Refinement, along: Affine, chosen: tuple[int, ...] = ()) -> Use:
+        """Return a view with an axis for each index beside the line, and one for where it is ``along`` that.
+
+        In front stands the axis along which ``chosen`` elements can be chosen, if any.
+        """
+        line = {index.name for index in self.near.line}
+        where = address(view)
+        outer = [(name, int(step)) for name, step in where.terms if name not in line]
+        access = [*(Affine() for _ in chosen), *(Affine.index(name) for name, _ in outer), along + int(where.offset)]
+        strides = [*(1 for _ in chosen), *(step for _, step in outer), 1]
+        sizes = [*chosen, *(1 for _ in outer), 1]
+        if len(access) == self._rank(view):  # axes of the tensor would have its distances
+            access, strides, sizes = [*access, Affine()], [*strides, 1], [*sizes, 1]
+        direction = Direction.OUT if view.direction.writes else Direction.IN
+        return Use(
+            view.name,
+            view.name,
+            tuple(access),
+            tuple(strides),
+            view.shape.dtype,
+            direction,
+            view.aggregation,
+            tuple(sizes),
+        )
+
+    def _rank(self, view: Refinement) -> int:
+        return self.ranks[view.source]

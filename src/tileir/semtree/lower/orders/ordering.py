@@ -11,23 +11,25 @@ order, and the places of the result are the low bits.
 
 from __future__ import annotations
 
+from math import log, log2
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.integers import network_comparisons
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.orders.costs import digits_cost, network_cost, selection_cost
 from tileir.semtree.lower.orders.networks import Network
 from tileir.semtree.lower.orders.packing import Row
 from tileir.semtree.lower.orders.radix import Radix, count_bytes, digits_of
-from tileir.semtree.lower.orders.selection import Selection, kept_of
+from tileir.semtree.lower.orders.selection import Selection, is_inserted, kept_of
 from tileir.semtree.lower.orders.words import Body, Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tileir.core.dtype import DType
     from tileir.semtree.lower.block import BlockLowering
     from tileir.semtree.lower.views import View
     from tileir.stripe import ir as stripe
@@ -116,3 +118,42 @@ def _words(dtype: DType, size: int) -> tuple[DType, ...]:
     if dtype.itemsize <= 2 and size < 1 << 16:
         return (DType.I32,)
     return (DType.I64,) * (2 if dtype.itemsize > 4 or size >= 1 << 31 else 1)
+
+
+_COMPARED: Final = {4: 5.0, 8: 8.0, 16: 14.0}
+"""Cycles in which vectors of elements of so many bytes are loaded, compared, exchanged and stored."""
+
+_MOVED: Final = 14.0
+"""Cycles for each digit of each element to be counted, and to be moved to its place."""
+
+_ADDED: Final = 3.0 * 256
+"""Cycles for the counts of one digit to become places."""
+
+_PASSED: Final = 0.5
+"""Cycles for one element to be compared with the last one that is wanted."""
+
+_TAKEN: Final = 4.0
+"""Cycles for one element of a block that has one that comes before."""
+
+_INSERTED: Final = 10.0
+"""Cycles for an element to be put among those in a vector."""
+
+
+def network_cost(size: int, lanes: int, words: tuple[DType, ...]) -> float:
+    """Return what a network costs whose elements are such words."""
+    return network_comparisons(size) / lanes * _COMPARED[sum(dtype.itemsize for dtype in words)]
+
+
+def digits_cost(size: int, digits: int) -> float:
+    """Return what sorting by digits costs."""
+    return digits * (_ADDED + size * _MOVED)
+
+
+def selection_cost(size: int, kept: int, lanes: int, words: tuple[DType, ...]) -> float:
+    """Return what it costs to find the first of a row in no order, of which ``kept`` are kept."""
+    seen = size * _PASSED + network_cost(kept, lanes, words)
+    if is_inserted(kept, lanes):
+        inserted = kept * log(size / kept)
+        return seen + inserted * (kept / lanes * _INSERTED + 16 * _TAKEN)
+    merges = 1 + log2(size / kept)
+    return seen + merges * (1.3 * network_cost(kept, lanes, words) + 2 * kept * _TAKEN)
