@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import Final, TypeGuard
 
 import attrs
 import numpy as np
@@ -14,16 +14,13 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.core.text.advice import dtype_meant, meant
 from tileir.runtime.arrays import Format, to_array
+from tileir.runtime.context import Context
 from tileir.runtime.interface import DeviceInfo, Options
+from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.typed.inference.numbers import number_type
 from tileir.typed.ir import Function, TensorType
 from tileir.typed.numbers import input_values, passed_numbers
-
-if TYPE_CHECKING:
-    from tileir.runtime.context import Context
-    from tileir.tile import ir as tile
-
 
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 _MOST_DIGITS: Final = 18

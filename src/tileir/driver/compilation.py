@@ -7,33 +7,32 @@ with equal kernels share it. The stages are loaded when something is compiled th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.json.codec import from_json, identity, to_json
+from tileir.core.targets.target import Target
+from tileir.driver import programs
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
+from tileir.runtime.interface import Compiler, DeviceInfo, Library
 from tileir.semtree.ir import KernelFunction, Program
 from tileir.tile.ir import Function as TileFunction
 from tileir.tile.traversal import arrays
+from tileir.typed import ir as typed
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.numbers import takes_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from tileir.core.array_value import ArrayValue
-    from tileir.core.targets.target import Target
-    from tileir.driver import programs
     from tileir.driver.compiler import Stages
     from tileir.passes.base import Pass
-    from tileir.runtime.interface import Compiler, DeviceInfo, Library
     from tileir.schedule.remarks import Remark
-    from tileir.typed import ir as typed
 
 T = TypeVar("T")
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 
 from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
 from tileir.core.errors import SkippedPassWarning, TileError, fail
+from tileir.core.targets.target import Target
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Program, Source, program_of, stage_name
 from tileir.passes.base import Pass, for_target, run, run_at_once
@@ -24,16 +26,10 @@ from tileir.semtree.transform.interleaving import interleave
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.tile.ir import Function as TileFunction
+from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.simplify.preparation import prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.core.targets.target import Target
-    from tileir.typed import ir as typed
-
 
 _MOST_SHOWN: Final = 1000
 """Characters of the types of arguments in a warning."""

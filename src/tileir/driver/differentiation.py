@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import attrs
+import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
@@ -14,17 +15,13 @@ from tileir.driver.arguments import bind, is_number, split, tensor_type, tensor_
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
+from tileir.runtime.interface import DeviceInfo
 from tileir.tile import differentiation as derived
 from tileir.tile import ir as tile
 from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.numbers import as_tensors
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from tileir.runtime.interface import DeviceInfo
 
 Names: TypeAlias = "str | Sequence[str]"
 """One name, or several."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.targets.target import Target
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import bind, check_options, device_meant, memory_checked, passed_values
@@ -23,23 +25,20 @@ from tileir.driver.usual_calls import UsualCalls
 from tileir.runtime.arrays import Array, check_inputs
 from tileir.runtime.context import Context, default_context, owner_of
 from tileir.runtime.devices.home import Home
+from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
 from tileir.runtime.plans.plan import MemoryUse, Plan
+from tileir.semtree import ir as sem
+from tileir.stripe.ir import Program as StripeProgram
+from tileir.tile import ir as tile
+from tileir.typed import ir as typed
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.core.targets.target import Target
     from tileir.driver.explain.dispatch import Dispatch
     from tileir.driver.operands import Operands
     from tileir.passes.base import Pass
     from tileir.runtime.devices.array import DeviceArray
-    from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
     from tileir.schedule.remarks import Remark
-    from tileir.semtree import ir as sem
-    from tileir.stripe.ir import Program as StripeProgram
-    from tileir.tile import ir as tile
-    from tileir.typed import ir as typed
 
 
 @attrs.frozen(eq=False, slots=False)

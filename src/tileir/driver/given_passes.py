@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import attrs
 
 from tileir.core.errors import fail
+from tileir.stripe.ir import Program
 
 if TYPE_CHECKING:
     from tileir.passes.base import Pass
-    from tileir.stripe.ir import Program
 
 
 @attrs.frozen

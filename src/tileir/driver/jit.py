@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Generic
 
 import attrs
 import numpy as np
 
 from tileir.core.errors import BackendError, TileError
+from tileir.core.targets.target import Target
 from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import (
     array_format,
@@ -21,25 +23,18 @@ from tileir.driver.arguments import (
     tensor_type,
 )
 from tileir.driver.executable import Executable, compile_for
-from tileir.driver.pending import R_co
+from tileir.driver.pending import PendingCall, R_co
 from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import Named, TargetChoice, choice_of
 from tileir.runtime.arrays import check_inputs
 from tileir.runtime.context import Context, default_context, owner_of
-from tileir.runtime.interface import DeviceInfo, Options
+from tileir.runtime.interface import DeviceInfo, Event, Options
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.ir import Function
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.ir import TensorType, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
-    from tileir.core.targets.target import Target
-    from tileir.driver.pending import PendingCall
-    from tileir.runtime.interface import Event
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.text.advice import meant
+from tileir.runtime.interface import Backend, Library
 
 if TYPE_CHECKING:
     from tileir.driver.executable import Executable
-    from tileir.runtime.interface import Backend, Library
 
 
 def forms_of(backend: Backend[Any]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import attrs
 import numpy as np
@@ -21,19 +22,15 @@ from tileir.runtime.arrays import (
     to_array,
     unaliased,
 )
+from tileir.runtime.context import Context
 from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.devices.home import Home
 from tileir.runtime.devices.overlap import Footprint, footprint, overlap
 from tileir.runtime.devices.transfer import adopted, described, is_foreign, resident
 from tileir.runtime.events import ended_in_queue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.runtime.context import Context
-    from tileir.runtime.devices.home import Home
-    from tileir.runtime.interface import Event
-    from tileir.runtime.offers import StreamingExecutor
-    from tileir.runtime.plans.plan import Plan
+from tileir.runtime.interface import Event
+from tileir.runtime.offers import StreamingExecutor
+from tileir.runtime.plans.plan import Plan
 
 
 @attrs.frozen(eq=False)

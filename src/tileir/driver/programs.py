@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
+from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import bind as bound
 from tileir.driver.arguments import is_number, split, tensor_type, tensor_types
@@ -15,11 +17,6 @@ from tileir.tile.ir import Function as TileFunction
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.ir import Shape, TensorType
 from tileir.typed.numbers import passed_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.dtype import DType
 
 Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram
 """A program at one of its stages."""

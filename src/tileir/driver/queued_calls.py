@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
+import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.exchange import Exchange, Format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-
-    from tileir.runtime.devices.home import Home
-    from tileir.runtime.offers import KnownEvent
-    from tileir.runtime.plans.plan import Plan
-    from tileir.runtime.plans.queued import QueuedRuns
+from tileir.runtime.devices.home import Home
+from tileir.runtime.offers import KnownEvent
+from tileir.runtime.plans.plan import Plan
+from tileir.runtime.plans.queued import QueuedRuns
 
 
 @attrs.frozen(eq=False)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.targets.target import Target
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
+from tileir.driver.programs import Program
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.driver.tuning.winners import tuned
+from tileir.runtime.context import Context
+from tileir.runtime.interface import DeviceInfo, Options
+from tileir.typed import ir as typed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.targets.target import Target
-    from tileir.driver.programs import Program
     from tileir.passes.base import Pass
-    from tileir.runtime.context import Context
-    from tileir.runtime.interface import DeviceInfo, Options
-    from tileir.typed import ir as typed
 
 
 @attrs.frozen

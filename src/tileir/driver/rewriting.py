@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, overload
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeAlias, overload
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.patterns import Law
+from tileir.core.patterns import Law, Operand
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.ir import Function as TypedFunction
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.core.patterns import Operand
-
-    Condition: TypeAlias = Callable[[Mapping[str, Operand]], bool]
+Condition: TypeAlias = Callable[[Mapping[str, Operand]], bool]
 
 
 @overload

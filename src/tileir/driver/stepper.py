@@ -15,17 +15,17 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, memory_checked
+from tileir.driver.executable import Executable
 from tileir.driver.jit import Jit, jit
 from tileir.driver.pending import R_co
 from tileir.driver.programs import Source, input_names, output_names, program_of
+from tileir.driver.targets import Named
 from tileir.runtime.arrays import Array, TensorSpec, check_inputs, to_array
+from tileir.runtime.context import Context
+from tileir.runtime.interface import DeviceInfo, Options
 
 if TYPE_CHECKING:
-    from tileir.driver.executable import Executable
-    from tileir.driver.targets import Named
-    from tileir.runtime.context import Context
     from tileir.runtime.devices.array import DeviceArray
-    from tileir.runtime.interface import DeviceInfo, Options
 
 
 @attrs.define(eq=False, repr=False)

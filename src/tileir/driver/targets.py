@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,8 +15,6 @@ from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from tileir.core.targets.target_file import Scalar, TargetFile
 
 

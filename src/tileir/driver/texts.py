@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
@@ -11,6 +12,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, fail
 from tileir.core.json.codec import format_of, from_json
+from tileir.driver.programs import Program
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -18,10 +20,7 @@ from tileir.tile.text.parser import parse as parse_tile
 from tileir.typed.ir import Function as TypedFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from tileir.core.array_value import Array, ArrayValue
-    from tileir.driver.programs import Program
 
 STAGES: Final[Mapping[str, type[Program]]] = MappingProxyType(
     {"tile": TileFunction, "typed": TypedFunction, "stripe": StripeProgram, "sem": SemProgram}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,12 @@ import numpy as np
 
 from tileir.driver.arguments import memory_checked, out_of_memory
 from tileir.driver.pending import PendingCall, called
+from tileir.runtime.devices.home import Home
+from tileir.runtime.plans.calls import Calls
+from tileir.runtime.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tileir.driver.queued_calls import QueuedCalls
-    from tileir.runtime.devices.home import Home
-    from tileir.runtime.plans.calls import Calls
-    from tileir.runtime.plans.plan import Plan
 
 
 @attrs.frozen(eq=False, slots=False)

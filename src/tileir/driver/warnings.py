@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from tileir.core.errors import Diagnostic
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, split, tensor_types
+from tileir.driver.compilation import Request
 from tileir.driver.programs import Source, program_of
+from tileir.runtime.plans.plan import MemoryUse
+from tileir.semtree import ir as sem
 from tileir.semtree.ir import BufferRole
 from tileir.tile.checks.unused import allowed, in_order
 from tileir.tile.ir import Function, Statement
 from tileir.typed.warnings import warnings_for_types
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.driver.compilation import Request
-    from tileir.runtime.plans.plan import MemoryUse
-    from tileir.semtree import ir as sem
 
 MOST_TIMES: Final = 16
 """How many times the bytes of inputs and outputs temporaries may take before that is worth a warning."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 
 from tileir.formula.ir import Formula, Mask, Repeat, Source, Step
 from tileir.formula.text.reading import PREVIOUS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @attrs.frozen

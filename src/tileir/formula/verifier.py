@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.text.names import nearest
+from tileir.core.text.span import Span
 from tileir.formula.ir import Formula, Mask, Merge, Near, Number, Region, Repeat, Source, Step
 from tileir.formula.text import spelling
 from tileir.formula.text.reading import PREVIOUS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.span import Span
     from tileir.formula.definitions.functions import Function
 
 MOST_ROUNDS: Final = 100_000

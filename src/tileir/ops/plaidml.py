@@ -6,12 +6,11 @@ Names that PlaidML has in common with the library are not listed, nor are operat
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tileir.ops.shared.foundation import Tensor
 
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(

@@ -7,16 +7,14 @@ import importlib.util
 import itertools
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.errors import TileError
 from tileir.core.extensions import Kind
 from tileir.testing.compare import Comparison
 from tileir.testing.subject import Subject
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FOLDER: Final = Path(__file__).parent / "conformance"
 AREAS: Final = tuple(sorted(path.stem.removeprefix("test_") for path in FOLDER.glob("test_*.py")))

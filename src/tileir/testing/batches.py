@@ -6,14 +6,12 @@ A program that fails in company is run once more alone, so that the blame falls 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.testing.subject import Array, Subject
+from tileir.testing.subject import Array, Subject
 
 _FUNCTION: Final = re.compile(
     r"\s*function\s*\((?P<inputs>.*?)\)\s*->\s*\((?P<outputs>.*?)\)\s*\{(?P<body>.*)\}\s*", re.S

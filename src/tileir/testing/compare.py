@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -18,12 +19,8 @@ from tileir.testing.batches import run_together
 from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.subject import Array, Subject
 from tileir.testing.values import ulps_apart
+from tileir.tile.ir import Function
 from tileir.tile.text.printer import to_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.tile.ir import Function
 
 INTERPRETER: Final = "interpreter"
 

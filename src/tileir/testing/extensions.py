@@ -6,7 +6,8 @@ the one of a kind on what is installed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,17 +22,13 @@ from tileir.driver.jit import evaluate
 from tileir.driver.listings import wrong_listing
 from tileir.driver.targets import TargetChoice
 from tileir.ops.shared.installed import wrong_operation
+from tileir.passes.base import Pass
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.installed import schedule_of, wrong_pass, wrong_schedule
 from tileir.passes.pipelines.resolution import passes_called
 from tileir.testing.gradients import check_gradients
 from tileir.tile.builder import FunctionBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.passes.base import Pass
-    from tileir.tile.ir import Function
+from tileir.tile.ir import Function
 
 PROGRAMS: Final[tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = (
     ("function (A, B) -> (C) { C = A * B + 1; }", {"A": (5, 3), "B": (3,)}),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -15,16 +16,12 @@ from tileir.driver.differentiation import Names, Ties, chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
+from tileir.runtime.interface import DeviceInfo
+from tileir.tile import ir as tile
 from tileir.tile.differentiation import vjp
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.simplify.preparation import prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tileir.runtime.interface import DeviceInfo
-    from tileir.tile import ir as tile
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Arrays: TypeAlias = "dict[str, Array]"

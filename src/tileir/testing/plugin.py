@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 from tileir.core.errors import TileError
 from tileir.testing.batches import Batches
 from tileir.testing.subject import Subject
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROGRAMS: Final = 60
 BATCH: Final = 8

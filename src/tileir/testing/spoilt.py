@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import numpy as np
 
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
 from tileir.testing.subject import INCREMENT, Subject, numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def _flipped(code: bytes) -> bytes:

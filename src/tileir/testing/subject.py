@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 import numpy as np
@@ -19,13 +20,8 @@ from tileir.driver.executable import Executable
 from tileir.driver.executable import compile as compile_function
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Backend, Buffer, Compiler, DeviceInfo, Event, Executor, Kernel, Library, Options
+from tileir.semtree.ir import KernelFunction
 from tileir.semtree.text.parser import parse_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tileir.semtree.ir import KernelFunction
-
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

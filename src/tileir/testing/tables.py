@@ -5,8 +5,9 @@ Programs whose results the typed interpreter gives.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
@@ -19,9 +20,6 @@ from tileir.testing.values import Array, bound, check_close, small, special, to_
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 @attrs.frozen(eq=False)

@@ -5,17 +5,14 @@ How far floats are apart, counted in units in the last place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.core.arithmetic import cast, dtype_of
 from tileir.core.dtype import DType
+from tileir.core.ops import Op
 from tileir.semtree.transform.expansions import ULP
-
-if TYPE_CHECKING:
-    from tileir.core.ops import Op
-
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

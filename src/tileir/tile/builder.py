@@ -18,6 +18,7 @@ elements. What one line did wrong raises :class:`tileir.core.errors.TileError` a
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Unpack
 
 import attrs
@@ -38,8 +39,6 @@ from tileir.tile.checks.verifier import verify
 from tileir.tile.ir import Attribute, Constant, Constraint, Function, IndexName, Input, Name
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from tileir.core.array_value import Array
 
 __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index", "Operand", "Polynomial", "Tensor"]

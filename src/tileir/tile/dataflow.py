@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tileir.core.graphs import PLAIN, Vertex, frozen_graph
@@ -9,8 +10,6 @@ from tileir.tile.ir import Contraction, Function, Name, Statement
 from tileir.tile.traversal import expressions, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import networkx as nx
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, Function, Input, IntLiteral, Name, Output, Statement
 from tileir.tile.traversal import dimensions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 
 @attrs.frozen

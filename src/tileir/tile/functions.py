@@ -6,8 +6,9 @@ for typed inference (which gives every row its meaning) and for the builder (whi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -15,9 +16,6 @@ from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import OPS, Op
 from tileir.core.text.advice import meant, own_form
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.array_value import ArrayValue
+from tileir.core.errors import Diagnostic
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
 from tileir.core.text.shown import ShownProgram, call_of, counted
@@ -16,8 +17,6 @@ from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:
     import networkx as nx
-
-    from tileir.core.errors import Diagnostic
 
 
 class UnaryOperator(enum.Enum):

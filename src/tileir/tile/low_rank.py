@@ -7,7 +7,8 @@ products for an element instead of M * N. Eckart and Young, "The approximation o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -15,14 +16,21 @@ import numpy as np
 from tileir.core.array_value import ArrayValue
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
-from tileir.tile.ir import Assignment, Binary, BinaryOperator, Constant, Contraction, IndexName, Input, Name
+from tileir.tile.ir import (
+    Assignment,
+    Binary,
+    BinaryOperator,
+    Constant,
+    Contraction,
+    Expr,
+    Function,
+    IndexName,
+    Input,
+    Name,
+    Statement,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.tile.ir import Expr, Function, Statement
-
-    Matrix = np.ndarray[Any, np.dtype[Any]]
+Matrix = np.ndarray[Any, np.dtype[Any]]
 
 COST_OF_A_PART: Final = 16
 """What a further window of rank one costs beside its products: two pictures are written and read."""

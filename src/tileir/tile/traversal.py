@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterator
+from typing import Final, assert_never
 
 from tileir.core import schema
 from tileir.core.array_value import ArrayValue
@@ -21,9 +22,6 @@ from tileir.tile.ir import (
     Scan,
     Statement,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Role(enum.Enum):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -13,18 +14,14 @@ from tileir.driver.checking.shrinking import Finding, smallest
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import Source, function_of, program_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
+from tileir.passes.base import Pass
 from tileir.runtime.context import Context, owner_of
+from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Program as StripeProgram
+from tileir.tile.ir import Function
 from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.passes.base import Pass
-    from tileir.runtime.interface import DeviceInfo
-    from tileir.tile.ir import Function
-    from tileir.typed.ir import TensorType
 
 
 def check_passes(

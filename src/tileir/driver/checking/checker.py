@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -13,6 +14,7 @@ from tileir.core.targets.target import Target
 from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.driver.checking.shrinking import Difference, Finding
 from tileir.passes.base import Pass, label_of, run
+from tileir.semtree import ir as sem
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import Checks
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
@@ -20,16 +22,11 @@ from tileir.semtree.simplify.simplifier import simplify
 from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
 from tileir.stripe.interpret.interpreter import contents_after
 from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
+from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.stripe.works import launches, loops, uses_of
 from tileir.typed.interpreter import interpret as interpret_typed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from tileir.semtree import ir as sem
-    from tileir.stripe.ir import Program
-    from tileir.typed.ir import Function
+from tileir.typed.ir import Function
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Results: TypeAlias = "Mapping[str, Array]"

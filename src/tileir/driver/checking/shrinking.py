@@ -5,23 +5,15 @@ What a check of passes found: the step, the kernel and the element, for the smal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
 from tileir.core.errors import TileError
+from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tileir.tile.ir import Function
-
-    Types = Mapping[str, TensorType]
+Types = Mapping[str, TensorType]
 
 _TRIALS = 200
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -15,10 +16,6 @@ from rich.text import Text
 from tileir.core.errors import fail
 from tileir.runtime.caches.disk_cache import SWITCH_VARIABLE, DiskCache, Entry, default_disk_cache
 from tileir.runtime.caches.private_directory import UntrustedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 SHOWN_DIGITS: Final = 12
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 import attrs
 import click
 
 from tileir.core.errors import BackendError, Diagnostic, TileError, fail
 from tileir.core.protocols import mistakes
+from tileir.core.targets.target import Target
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import target_options
@@ -19,13 +20,10 @@ from tileir.driver.executable import compile_for
 from tileir.driver.explain.stages import need_types
 from tileir.driver.programs import Program, output_names, size_of
 from tileir.driver.targets import TargetChoice, choice_of, settings_of
+from tileir.passes.base import Pass
 from tileir.runtime.context import default_context
 from tileir.tile.checks.unused import in_order
 from tileir.tile.ir import Function
-
-if TYPE_CHECKING:
-    from tileir.core.targets.target import Target
-    from tileir.passes.base import Pass
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _values = click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")

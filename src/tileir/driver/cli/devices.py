@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Column, Table
@@ -12,8 +13,6 @@ from tileir.core.errors import BackendError
 from tileir.runtime.context import DEVICE_VARIABLE, Context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from rich.console import RenderableType
 
 

@@ -6,7 +6,8 @@ Commands of installed distributions beside tileir's own; each is loaded when it 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import click
 from rich.console import Console
@@ -21,9 +22,6 @@ from tileir.driver.cli.reporting import report
 from tileir.driver.listings import wrong_listing
 from tileir.ops.shared.installed import wrong_operation
 from tileir.passes.pipelines.installed import passes_installed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Commands(click.Group):

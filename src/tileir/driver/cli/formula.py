@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -21,12 +23,7 @@ from tileir.formula.lower.conditions import count_of
 from tileir.formula.text.printer import to_text
 from tileir.tile.text.printer import to_text as tile_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _pictures = click.argument("pictures", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import click
 
 from tileir.core.errors import fail
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @attrs.frozen(repr=False)

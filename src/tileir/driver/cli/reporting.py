@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.errors import Diagnostic
+from tileir.core.errors import Diagnostic
 
 
 def report(diagnostics: Iterable[Diagnostic]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,6 +14,7 @@ from tileir.core.errors import TileError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.hardware_json import to_json as hardware_text
 from tileir.core.targets.hardware_json import to_value as hardware_value
+from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import Parameter, TargetFile, hardware_of, names_of_targets, target_called
 from tileir.driver.cli.reporting import report
 from tileir.driver.targets import choice_of, scheduling_target, settings_of, target_file
@@ -20,11 +22,6 @@ from tileir.driver.tuning.measured_hardware import measured_hardware
 from tileir.passes.pipelines.pipeline import to_value as passes_value
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.runtime.context import default_context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.targets.target import Target
 
 
 def target_options(command: Callable[..., object]) -> Callable[..., object]:

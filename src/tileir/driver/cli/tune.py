@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -20,12 +20,10 @@ from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import seconds_text
 from tileir.driver.targets import choice_of, settings_of
 from tileir.driver.tuning import search as tuning
+from tileir.driver.tuning.search import Tuned
+from tileir.driver.tuning.winners import Trial
 from tileir.passes.pipelines.catalog import load_pipeline
 from tileir.passes.pipelines.pipeline import to_text as pipeline_text
-
-if TYPE_CHECKING:
-    from tileir.driver.tuning.search import Tuned
-    from tileir.driver.tuning.winners import Trial
 
 SHOWN_FAULTS = 5
 SHOWN_SCRIPTS = 5

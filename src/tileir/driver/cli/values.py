@@ -9,8 +9,9 @@ import io
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import click
@@ -18,32 +19,21 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 from tileir.driver.arguments import type_of_text
 from tileir.driver.binding import bind
 from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture
 from tileir.driver.jit import evaluate, jit
-from tileir.driver.programs import input_names, output_names, types_of
+from tileir.driver.programs import Program, input_names, output_names, types_of
+from tileir.driver.targets import TargetChoice
 from tileir.driver.texts import parse_any
 from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
 from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.driver.programs import Program
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.core.targets.target import Target
-    from tileir.driver.programs import Program
-    from tileir.driver.targets import TargetChoice
-
-    Array = np.ndarray[Any, np.dtype[Any]]
-    Value = Array | bool | int | float
+Array = np.ndarray[Any, np.dtype[Any]]
+Value = Array | bool | int | float
 
 
 def read_program(file: Path) -> Program:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 import attrs
 
+from tileir.core.dtype import DType
+from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import launches as launches_of
 from tileir.stripe import works as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.runtime.plans.plan import Plan
-    from tileir.stripe.ir import Program as StripeProgram
+from tileir.stripe.ir import Program as StripeProgram
 
 
 @attrs.frozen

@@ -19,13 +19,13 @@ from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.passes.base import Pass, names_of, run
 from tileir.runtime.context import Context, owner_of
+from tileir.runtime.interface import DeviceInfo
 from tileir.schedule.remarks import Remark, Remarks, listening
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Launch, Program
 
 if TYPE_CHECKING:
     from tileir.passes.cost.prediction import KernelCost
-    from tileir.runtime.interface import DeviceInfo
 
 
 @attrs.frozen

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.text.markup import folded, highlighted, paragraph, preformatted, table
+from tileir.driver.executable import Executable
 from tileir.driver.explain.text import count_text, runs_text, seconds_text, size_text
+from tileir.driver.programs import Program
+from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.driver.executable import Executable
     from tileir.driver.explain.dispatch import BufferLife
     from tileir.driver.explain.explanation import Explanation
     from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.driver.formulas.explanation import FormulaExplanation
-    from tileir.driver.programs import Program
-    from tileir.typed.ir import TensorType
 
 MOST_KERNELS: Final = 50
 """Kernels that are listed."""

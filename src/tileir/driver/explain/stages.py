@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from tileir.core.errors import fail
+from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_of
 from tileir.driver.executable import compile_for
@@ -14,6 +16,7 @@ from tileir.driver.programs import Program, function_of, input_names
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
+from tileir.runtime.interface import Library
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.text.printer import STYLES
@@ -21,12 +24,6 @@ from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.ir import TensorType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.targets.target import Target
-    from tileir.runtime.interface import Library
 
 PROGRAMS: Final = ("tile", "typed", "stripe", "scheduled", "sem")
 """What a program is on its way down."""

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.targets.target import Target
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
 from tileir.driver.explain.text import count_text, seconds_text, size_text
 from tileir.driver.programs import Source, program_of, refuse_semtree
+from tileir.driver.targets import Named
 from tileir.passes.base import Pass, applied, label_of, map_blocks, run, unnamed
 from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.search import TileChoice, best_tiles
 from tileir.passes.tiling.tile import tiled
 from tileir.runtime.context import Context, owner_of
+from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Block, Program, Tags
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tileir.core.targets.target import Target
-    from tileir.driver.targets import Named
-    from tileir.runtime.interface import DeviceInfo
 
 
 @attrs.frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -11,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import check_options, is_number
 from tileir.driver.binding import bind
+from tileir.driver.executable import Executable
 from tileir.driver.formulas.faults import Trial
 from tileir.driver.formulas.function import RANKS, FormulaFunction, as_passed, dtype_of, shown
-from tileir.driver.formulas.picture_parts import MOST_PIXELS, Rectangle, check_inside, in_tiles, part, part_read
+from tileir.driver.formulas.picture_parts import MOST_PIXELS, Array, Rectangle, check_inside, in_tiles, part, part_read
 from tileir.driver.jit import jit
 from tileir.formula.definitions.catalogue import default_catalogue
+from tileir.formula.definitions.functions import Function
 from tileir.formula.editing import edits
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.editing.controls import each_control
@@ -34,18 +38,12 @@ from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import to_text
 from tileir.formula.verifier import verify
 from tileir.runtime.arrays import to_array
+from tileir.runtime.context import Context
+from tileir.runtime.interface import DeviceInfo, Options
 from tileir.tile.low_rank import with_low_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.driver.executable import Executable
     from tileir.driver.formulas.explanation import FormulaExplanation
-    from tileir.driver.formulas.picture_parts import Array
-    from tileir.formula.definitions.functions import Function
-    from tileir.runtime.context import Context
-    from tileir.runtime.interface import DeviceInfo, Options
 
 
 @at_the_call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -18,8 +19,6 @@ from tileir.passes.rewrites.immediates import REMARK
 from tileir.typed.ir import Function, Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tileir.driver.explain.dispatch import Dispatch, Dispatched
     from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.driver.formulas.function import FormulaFunction

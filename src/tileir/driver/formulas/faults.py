@@ -10,7 +10,7 @@ import attrs
 from tileir.core.errors import Diagnostic, TileError
 from tileir.driver.arguments import tensor_types
 from tileir.formula.definitions.function_file import read_functions
-from tileir.formula.ir import Mask, Number, Repeat, Step
+from tileir.formula.ir import Formula, Mask, Number, Repeat, Source, Step
 from tileir.formula.lower.lowering import craft
 from tileir.formula.text.printer import source_text
 from tileir.typed.inference.inference import infer
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
     from tileir.driver.formulas.picture_parts import Array
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.ir import Formula, Source
 
     Ending = Callable[[Step | Repeat], tuple[Step | Repeat, ...]]
     """From a last step to the steps up to it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 import attrs
@@ -15,10 +16,7 @@ from tileir.driver.cli.values import dtype_and_file, load, read_array, save
 from tileir.driver.formulas.pictures import is_picture
 from tileir.runtime.array_files import as_saved
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 STACK: Final = ".npy"
 

@@ -5,6 +5,7 @@ Pictures and parameters as formulas take them, and results as callers see them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,18 +14,15 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.driver.arguments import tensor_types
-from tileir.driver.formulas.picture_parts import STRIP_PIXELS, in_strips
+from tileir.driver.formulas.picture_parts import STRIP_PIXELS, Array, in_strips
+from tileir.driver.jit import Jit
 from tileir.driver.programs import function_of
+from tileir.runtime.interface import Options
 from tileir.typed.footprint import Reach, reach_of
 from tileir.typed.inference.inference import infer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.driver.formulas.picture_parts import Array
-    from tileir.driver.jit import Jit
     from tileir.formula.lower.lowering import Crafted
-    from tileir.runtime.interface import Options
     from tileir.tile.low_rank import Approximation
 
 

@@ -6,6 +6,7 @@ same size, those at the edges as well, so that they share their kernels.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -14,12 +15,10 @@ import numpy as np
 from tileir.core.errors import ArgumentError, Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from tileir.typed.footprint import Reach
 
-    Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-    Compute: TypeAlias = Callable[[Sequence[Array]], tuple[Array, ...]]
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Compute: TypeAlias = Callable[[Sequence[Array]], tuple[Array, ...]]
 
 MOST_PIXELS: Final = 50_000_000
 """Of pictures that are computed as a whole."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.driver.executable import compile_for
+from tileir.driver.executable import Executable, compile_for
 from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tileir.driver.compilation import Request
-    from tileir.driver.executable import Executable
     from tileir.passes.base import Pass
     from tileir.runtime.context import Context
     from tileir.runtime.interface import DeviceInfo

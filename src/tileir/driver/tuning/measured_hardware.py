@@ -7,23 +7,20 @@ are compiled and run like any others, on all threads of the device.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
+from tileir.runtime.context import Context
+from tileir.runtime.interface import DeviceInfo
 from tileir.semtree.text.parser import parse_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
-    from tileir.runtime.context import Context
-    from tileir.runtime.interface import DeviceInfo
 
 CHAINS: Final = 12
 """Independent chains of operations: ample for latencies of four cycles on two pipes."""

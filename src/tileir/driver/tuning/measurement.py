@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.driver.arguments import passed_values
-from tileir.driver.compilation import ready
-from tileir.runtime.interface import Options
+from tileir.driver.compilation import Compilation, Request, ready
+from tileir.runtime.context import Context
+from tileir.runtime.interface import DeviceInfo, Event, Kernel, Library, Options
 from tileir.runtime.plans.workspace import holds
-from tileir.semtree.ir import BufferRole
+from tileir.semtree.ir import Buffer, BufferRole
 from tileir.semtree.launches import executed
+from tileir.typed.ir import TensorType
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from tileir.driver.compilation import Compilation, Request
-    from tileir.runtime.context import Context
-    from tileir.runtime.interface import DeviceInfo, Event, Kernel, Library
-    from tileir.semtree.ir import Buffer
-    from tileir.typed.ir import TensorType
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 RUNS: Final = 25
 """Most runs of which a median is taken."""

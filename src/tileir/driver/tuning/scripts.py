@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
 from tileir.core.targets.target_file import hardware_of
 from tileir.driver.compiler import stripe_of
+from tileir.driver.tuning.contest import Contest
 from tileir.driver.tuning.tuner import Tuner
+from tileir.driver.tuning.winners import Trial
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.pipelines.drawn_scripts import Drawn, ScriptSearch
-
-if TYPE_CHECKING:
-    from tileir.driver.tuning.contest import Contest
-    from tileir.driver.tuning.winners import Trial
-
 
 FIRST_SHARE: Final = 0.2
 """The part of the time that drawing may take before anything is timed."""

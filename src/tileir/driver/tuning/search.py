@@ -7,8 +7,9 @@ What wins is kept in the cache on disk, where compilations of the same program f
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -21,14 +22,10 @@ from tileir.driver.compiler import passes_of
 from tileir.driver.given_passes import refuse_functions
 from tileir.driver.programs import Source, program_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
+from tileir.driver.tuning.winners import Trial
+from tileir.passes.base import Pass
 from tileir.runtime.context import Context, owner_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.driver.tuning.winners import Trial
-    from tileir.passes.base import Pass
-    from tileir.runtime.interface import DeviceInfo
+from tileir.runtime.interface import DeviceInfo
 
 TIME_LIMIT: Final = 60.0
 """Seconds that a search takes at most where nobody says otherwise; a trial under way is finished."""

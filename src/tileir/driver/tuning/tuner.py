@@ -8,12 +8,14 @@ and the best few are timed again in rounds, one after the other, so that a busy 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable
+from typing import ClassVar, Final
 
 import attrs
 
 from tileir.core.errors import TileError
 from tileir.core.targets.target_file import hardware_of
+from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import output_names
 from tileir.driver.tuning.contest import Contest, Entrant
@@ -27,17 +29,12 @@ from tileir.driver.tuning.winners import (
     stored_trials,
     winner_key,
 )
+from tileir.passes.base import Pass
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.pipelines.candidates import Candidate, Search, chosen
 from tileir.passes.pipelines.pipeline import to_json as pipeline_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.driver.compilation import Request
-    from tileir.passes.base import Pass
-    from tileir.runtime.context import Context
-    from tileir.runtime.interface import DeviceInfo
+from tileir.runtime.context import Context
+from tileir.runtime.interface import DeviceInfo
 
 FINALISTS: Final = 4
 """How many are timed again, beside the usual pipeline."""

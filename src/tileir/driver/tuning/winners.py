@@ -8,20 +8,19 @@ exactly where it was measured. An entry ``tuning-…`` of the same key has the t
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from tileir.core.errors import TileError
+from tileir.driver.compilation import Request
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.source_digest import source_digest
+from tileir.runtime.interface import Compiler, DeviceInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.driver.compilation import Request
     from tileir.passes.base import Pass
-    from tileir.runtime.interface import Compiler, DeviceInfo
 
 WINNER: Final = "winner"
 TUNING: Final = "tuning"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +16,6 @@ from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.definitions.functions import Function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from importlib.metadata import EntryPoint
 
 GROUP: Final = "tileir.formulas"

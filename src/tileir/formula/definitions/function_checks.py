@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 
@@ -24,9 +24,6 @@ from tileir.formula.text.spelling import fault_of_value
 from tileir.tile import ir as tile
 from tileir.tile.checks.verifier import verify
 from tileir.tile.traversal import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def faults_of(function: Function) -> list[Diagnostic]:

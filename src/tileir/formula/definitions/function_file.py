@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
@@ -39,9 +40,6 @@ from tileir.formula.text.printer import value_text
 from tileir.tile import ir as tile
 from tileir.tile.text.parser import parse_unverified
 from tileir.tile.traversal import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_CHARACTERS: Final = 1_000_000
 """Of a file."""

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.errors import Diagnostic
 from tileir.core.targets.template_expressions import Budget, evaluate, parse
 from tileir.core.text.names import nearest
-from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Parameter
+from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Operand, Parameter
 from tileir.formula.definitions.words import WORDS, Word
 from tileir.formula.ir import Argument, Boundary, Value
 from tileir.formula.text.spelling import fault_of_value
+from tileir.ops.shared.foundation import Dim, Tensor
 from tileir.tile import ir as tile
 from tileir.tile.building.inlining import Expansion, inline
 from tileir.tile.functions import builtin
 from tileir.tile.traversal import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.formula.definitions.parameters import Operand
-    from tileir.ops.shared.foundation import Dim, Tensor
 
 
 @attrs.frozen

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.formula.definitions.bodies import keeps_size
+from tileir.formula.definitions.functions import Function
 from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.references import Scope, places_of
 from tileir.formula.text.reading import PREVIOUS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.formula.definitions.functions import Function
 
 MOST_SOURCES: Final = 100
 """Earlier steps that are offered to be read, the nearest ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -12,11 +12,8 @@ from tileir.core.text.names import nearest
 from tileir.formula.ir import Colour, Number, Value, Weights, Word
 from tileir.formula.text.printer import number_text, value_text
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Operand: TypeAlias = int | float | npt.NDArray[np.float32]
-    """What a body is called with."""
+Operand: TypeAlias = int | float | np.ndarray[Any, np.dtype[np.float32]]
+"""What a body is called with."""
 
 YES, NO = "yes", "no"
 
@@ -159,6 +156,6 @@ class WeightsParameter:
 Parameter: TypeAlias = NumberParameter | ChoiceParameter | FlagParameter | ColourParameter | WeightsParameter
 
 
-def channels(colour: Colour) -> npt.NDArray[np.float32]:
+def channels(colour: Colour) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return red, green and blue from 0 to 1, in f32."""
     return np.asarray((colour.red, colour.green, colour.blue), np.float32) / np.float32(255)

@@ -6,22 +6,19 @@ words of its body as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
+from tileir.formula.ir import Boundary
 from tileir.formula.lower.channels import bordered, channel, coloured
 from tileir.formula.lower.ranking import ranked
 from tileir.formula.lower.sampling import picked, sampled
 from tileir.ops.shared.foundation import Dim, Tensor, dim_like, mistaken
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.formula.ir import Boundary
-
-    Make = Callable[[Sequence[Tensor | Dim], Boundary], Tensor]
+Make = Callable[[Sequence[Tensor | Dim], Boundary], Tensor]
 
 LONGEST_RANKED: Final = 9
 """Rows and columns of windows within which elements are ranked: networks grow faster than windows."""

@@ -6,17 +6,14 @@ conditions that apply, and below it the functions that merge two.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
 from tileir.formula.definitions.bodies import keeps_size
+from tileir.formula.definitions.functions import Function
 from tileir.formula.text.printer import value_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.formula.definitions.functions import Function
 
 
 @attrs.frozen

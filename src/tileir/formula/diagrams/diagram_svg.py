@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tileir.formula.diagrams.diagram import Diagram, Node
 
 _SIDE: Final = 132

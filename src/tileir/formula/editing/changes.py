@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.formula.ir import Argument, Formula
 from tileir.formula.text.parser import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.formula.ir import Argument, Formula
     from tileir.formula.text.layout import Call
 
 BLANKS: Final = " \t\r"

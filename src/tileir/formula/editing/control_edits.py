@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.bodies import keeps_size
+from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION
 from tileir.formula.definitions.parameters import NO, YES
 from tileir.formula.editing.changes import BLANKS, Change, with_argument_changed, without_arguments
@@ -25,11 +27,6 @@ from tileir.formula.text.parser import (
     parse_number,
     parse_source,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.formula.definitions.functions import Function
 
 _PATH: Final = re.compile(r"(?P<step>(?:steps\[\d+\]\.)*steps\[\d+\])(?:\.(?P<part>.+))?|results\[(?P<result>\d+)\]")
 _NEW_COLOUR: Final = "#808080"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypedDict
+from collections.abc import Iterator, Mapping
+from typing import Final, TypedDict
 
 import attrs
 
+from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION, Offers, offered
 from tileir.formula.definitions.parameters import (
     NO,
@@ -48,15 +50,10 @@ from tileir.formula.ir import (
     Weights,
 )
 from tileir.formula.references import places_of
+from tileir.formula.text.layout import Extent
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import source_text, to_text, value_text
 from tileir.formula.verifier import MOST_ROUNDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.formula.definitions.functions import Function
-    from tileir.formula.text.layout import Extent
 
 _SIDE: Final = float(1 << 30)
 """The largest number of a region."""

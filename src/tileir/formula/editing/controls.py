@@ -6,14 +6,12 @@ Every control has the path that :func:`tileir.formula.lower.applying.apply` take
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import attrs
 
 from tileir.formula.text.layout import Extent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @attrs.frozen(repr=False)

@@ -6,7 +6,8 @@ steps count from 0, as they stand in the text, and arguments go by their names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -37,10 +38,6 @@ from tileir.formula.text.parser import (
     parse_source,
     parse_value,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 Element: TypeAlias = "Formula | Step | Repeat | Argument | Condition | Merge | Source | Value"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.formula.definitions.parameters import NO, YES
 from tileir.formula.ir import Number, Weights
 from tileir.formula.text.printer import value_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 GivenScalar: TypeAlias = "bool | float | np.bool_ | np.integer[Any] | np.floating[Any]"
 GivenValue: TypeAlias = "str | GivenScalar | Sequence[Sequence[float]] | np.ndarray[Any, np.dtype[Any]]"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import attrs
 
@@ -15,10 +16,6 @@ from tileir.formula.references import Reference, Scope, places_of, references_of
 from tileir.formula.text.layout import layout_of
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import INDENT, source_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 _NUMBERS: Final = re.compile(r"steps\[(\d+)\]")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
 from tileir.core.errors import VerifyError
+from tileir.formula.definitions.functions import Function
 from tileir.formula.editing.changes import Edited, composed, edited
 from tileir.formula.editing.control_edits import ControlEdits
 from tileir.formula.editing.control_tree import controls_of
@@ -18,11 +19,6 @@ from tileir.formula.editing.step_edits import moved_path, removed
 from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.text.parser import parse
 from tileir.formula.verifier import faults_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.formula.definitions.functions import Function
 
 
 @attrs.frozen

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tileir.formula.ir import Boundary
 from tileir.ops.arrays.padding import pad
 from tileir.ops.shared.foundation import Aggregation, Dim, Tensor, aggregate, call, dims_of, full, indices_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def channel(picture: Tensor, number: Dim | int) -> Tensor:

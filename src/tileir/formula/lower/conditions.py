@@ -5,29 +5,19 @@ What repeated groups read from around them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.ops import Aggregation
-from tileir.formula.ir import Mask, Near, Region, Repeat, Subject
+from tileir.formula.ir import Condition, Mask, Near, Region, Repeat, Source, Step, Subject
 from tileir.formula.lower.channels import channel
 from tileir.formula.references import sources_of
 from tileir.ops.shared.foundation import aggregate, call, dims_of, indices_of
+from tileir.tile.builder import Operand, Tensor
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.formula.ir import Source, Step
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.formula.ir import Condition
-    from tileir.tile.builder import Operand, Tensor
-
-    Lookup = Callable[[str], Operand]
-    """From the name of a number of a condition to what computes with it."""
+Lookup = Callable[[str], Operand]
+"""From the name of a number of a condition to what computes with it."""
 
 COLOURS: Final = 3
 """Channels of a colour: red, green and blue."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.text.names import NameScope
-from tileir.formula.definitions.parameters import channels
+from tileir.formula.definitions.parameters import Operand, channels
 from tileir.formula.ir import Argument, Colour, Condition, Formula, Near, Number, Region, Repeat, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tileir.formula.definitions.functions import Function
-    from tileir.formula.definitions.parameters import Operand
 
 
 @attrs.frozen

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.formula.definitions.functions import Function, parameter_name
+from tileir.formula.definitions.parameters import Operand as Value
 from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
 from tileir.formula.lower.conditions import chosen_by, count_of, reads_of
 from tileir.formula.lower.inputs import inputs_of
@@ -19,11 +21,6 @@ from tileir.tile.builder import FunctionBuilder, Operand
 from tileir.tile.building.scans import scan
 from tileir.tile.ir import Attribute
 from tileir.tile.ir import Function as TileFunction
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.formula.definitions.parameters import Operand as Value
 
 MOST_UNROLLED: Final = 32
 """Steps of a group, in all rounds, that are written out; more of them become a loop."""

@@ -10,12 +10,9 @@ networks", 2021.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, dims_of, indices_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def ranked(padded: Tensor, rows: int, columns: int, percent: int) -> Tensor:

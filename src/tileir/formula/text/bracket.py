@@ -6,7 +6,8 @@ docs/formula.md has the grammar.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterator
+from typing import ClassVar, Final
 
 import attrs
 
@@ -35,10 +36,6 @@ from tileir.formula.references import sources_of
 from tileir.formula.text.lexer import COMMENT, NAME, NUMBER
 from tileir.formula.text.printer import value_text
 from tileir.formula.text.reading import PREVIOUS, WORDS, Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 SIGNS: Final = "=(){}[],;%:<>~?!&"
 """What the form is made of, besides names, numbers and colours."""

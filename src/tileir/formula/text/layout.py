@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -10,10 +11,6 @@ from tileir.core.text.lexing import END, Faults, Token
 from tileir.core.text.span import Source as Text
 from tileir.formula.ir import Condition, Near, Step
 from tileir.formula.text.lexer import NAME, Lexer, tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 Extent: TypeAlias = tuple[int, int]
 """The characters from the first offset to before the second."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END, Faults, Token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.text.span import Source
+from tileir.core.text.span import Source
 
 NAME: Final = "name"
 NUMBER: Final = "number"

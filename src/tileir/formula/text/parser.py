@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import attrs
 
@@ -28,10 +29,6 @@ from tileir.formula.ir import (
 from tileir.formula.text.lexer import COMMENT, LINE, NAME
 from tileir.formula.text.reading import PREVIOUS, WORDS, Reader
 from tileir.formula.text.spelling import MAX_DEPTH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 T = TypeVar("T")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from tileir.formula.ir import (
     Argument,
@@ -21,11 +22,7 @@ from tileir.formula.ir import (
     Weights,
     Word,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tileir.formula.node import Node
+from tileir.formula.node import Node
 
 INDENT: Final = "  "
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 import attrs
 
 from tileir.core.text.lexing import END, AbandonError, Cursor, Faults, Token
 from tileir.core.text.names import nearest
+from tileir.core.text.span import Source
 from tileir.formula.ir import Argument, Colour, Number, Value, Weights, Word
 from tileir.formula.text.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, SIGNS, Lexer
-
-if TYPE_CHECKING:
-    from tileir.core.text.span import Source
 
 PREVIOUS: Final = "previous"
 """The source, inside of a repeated group, that is the result of its last round."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from tileir.core.errors import Diagnostic
 from tileir.formula.ir import Colour, Formula, Near, Number, Region, Repeat, Step, Value, Weights, Word
 from tileir.formula.text.reading import LARGEST, WORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MAX_DEPTH: Final = 20
 """How deep repeated groups may be nested."""

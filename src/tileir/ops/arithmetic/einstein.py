@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -21,10 +22,6 @@ from tileir.ops.shared.foundation import (
     rank_of,
 )
 from tileir.tile.building.sizes import wider
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 Labelled: TypeAlias = "tuple[Tensor, list[str]]"
 """A tensor with a label for each axis; axes with one label run together."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from tileir.core.dtype import DType
 from tileir.ops.shared.foundation import Dim, Operand, Tensor, call, cast_to, floating, like, mistaken, tensor_of
 from tileir.tile.builder_functions import (
     abs,
@@ -27,11 +29,6 @@ from tileir.tile.builder_functions import (
     trunc,
     upstream,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.dtype import DType
 
 __all__ = [
     "acosh",

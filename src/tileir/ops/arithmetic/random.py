@@ -10,10 +10,12 @@ The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel rando
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
+from tileir.core.dtype import DType
 from tileir.ops.arithmetic.reductions import argmax
 from tileir.ops.arrays.indexing import take
 from tileir.ops.arrays.sorting import argsort
@@ -31,11 +33,6 @@ from tileir.ops.shared.foundation import (
     rank_of,
 )
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.core.dtype import DType
 
 _BITS: Final = 24  # of a uniform number
 _FEW: Final = 256  # so many integers are drawn evenly enough from 24 bits

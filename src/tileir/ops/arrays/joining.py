@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tileir.ops.arrays.shaping import unsqueeze
 from tileir.ops.arrays.slicing import select
@@ -23,10 +24,6 @@ from tileir.ops.shared.foundation import (
     mistaken,
     rank_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _CHAIN: Final = 4
 """Tensors that are joined in one chain. More are joined in a tree of chains: the work of interpreters, which copy

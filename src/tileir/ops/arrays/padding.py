@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Combined,
     Dim,
+    Index,
+    Operand,
+    Polynomial,
+    Size,
+    Tensor,
     aggregate,
     call,
     chosen,
@@ -21,16 +28,10 @@ from tileir.ops.shared.foundation import (
     mistaken,
     rank_of,
 )
+from tileir.tile.ir import Constraint
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import TypeAlias
-
-    from tileir.ops.shared.foundation import Combined, Index, Operand, Polynomial, Size, Tensor
-    from tileir.tile.ir import Constraint
-
-    Limits: TypeAlias = tuple[Constraint, ...]
-    Pads: TypeAlias = "Sequence[Size | tuple[Size, Size]] | Size"
+Limits: TypeAlias = tuple[Constraint, ...]
+Pads: TypeAlias = "Sequence[Size | tuple[Size, Size]] | Size"
 
 MODES: Final = ("constant", "reflect", "symmetric", "edge", "wrap")
 

@@ -14,7 +14,8 @@ comparing each with each along the axis of the positions; ``unique`` promises th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -35,10 +36,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.positions import coordinates_of, element_numbers, is_inside, next_number, row_numbers, within
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 MODES: Final = ("add", "mul", "max", "min", "set")
 BOUNDS: Final = ("clamp", "drop", "wrap")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tileir.core.dtype import DType
 from tileir.ops.shared.foundation import (
     Aggregation,
     Dim,
@@ -25,11 +26,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.foundation import full as spread
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.core.dtype import DType
 
 
 def one_hot(

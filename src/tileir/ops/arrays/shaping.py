@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -23,9 +23,6 @@ from tileir.ops.shared.foundation import (
     mistaken,
     rank_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def reshape(x: Tensor, *sizes: Size | Sequence[Size]) -> Tensor:

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import TypeAlias
 
 from tileir.ops.arrays.shaping import transpose
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Axes,
     Dim,
+    Polynomial,
+    Size,
     Tensor,
     aggregate,
     axes_of,
@@ -24,13 +29,7 @@ from tileir.ops.shared.foundation import (
     rank_of,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import EllipsisType
-
-    from tileir.ops.shared.foundation import Axes, Polynomial, Size
-
-    Key: TypeAlias = "int | Dim | builtins.slice | EllipsisType | None"
+Key: TypeAlias = "int | Dim | builtins.slice | EllipsisType | None"
 
 
 def slice(x: Tensor, *keys: Key | tuple[Key, ...]) -> Tensor:

@@ -6,7 +6,8 @@ the channels, ``x`` all spatial axes, of which there may be any number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -22,10 +23,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.layouts import Axis, Layout, joined, layout_of, read, written
 from tileir.ops.shared.windows import PerAxis, Sizes, per_axis, sizes_per_axis
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _ORDERS: Final = ("block_first", "channel_first")
 

@@ -10,8 +10,9 @@ Sources: PyTorch's ``interpolate``; Keys, "Cubic convolution interpolation for d
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -33,10 +34,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.layouts import Axis, joined, layout_of, read, written
 from tileir.ops.shared.windows import PerAxis, Sizes, per_axis, sizes_per_axis
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 MODES: Final = ("nearest", "nearest_exact", "linear", "cubic")
 _LARGEST: Final = 10_000  # denominator of a scale

@@ -9,7 +9,8 @@ Source: Jaderberg et al., "Spatial transformer networks", 2015; PyTorch's ``grid
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tileir.ops.arrays.indexing import gather_nd
 from tileir.ops.arrays.joining import stack
@@ -33,10 +34,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.positions import coordinates_of
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 MODES: Final = ("linear", "nearest")
 PADDINGS: Final = ("zeros", "border", "reflection")

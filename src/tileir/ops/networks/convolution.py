@@ -20,7 +20,7 @@ Sources: Dumoulin and Visin, "A guide to convolution arithmetic for deep learnin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -47,9 +47,6 @@ from tileir.ops.shared.windows import (
     windows_of,
 )
 from tileir.tile.building.recording import mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def conv(

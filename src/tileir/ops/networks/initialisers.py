@@ -7,17 +7,13 @@ the weights, of f32 unless ``dtype`` is given, and the next state.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tileir.core.dtype import DType
 from tileir.ops.arithmetic.random import normal, uniform
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import Dim, Size, Tensor, axis_within, dim_like, mistaken, real, tensor_of
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.core.dtype import DType
 
 
 def glorot_uniform(

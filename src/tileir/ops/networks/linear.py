@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tileir.ops.arithmetic.einstein import contract
 from tileir.ops.arithmetic.reductions import norm
@@ -27,9 +27,6 @@ from tileir.ops.shared.foundation import (
     mistaken,
     rank_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def matmul(x: Tensor, y: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tileir.ops.arithmetic.reductions import root
 from tileir.ops.arithmetic.reductions import sum as summed
@@ -35,9 +35,6 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.ops.shared.windows import is_integer
 from tileir.tile.building.recording import mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def batch_norm(

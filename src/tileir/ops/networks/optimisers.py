@@ -11,13 +11,10 @@ computed in 32 bits and the parameter rounded once.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tileir.ops.shared.foundation import Aggregation, Operand, Tensor, aggregate, indices_of, mistaken, wide
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def sgd(w: Tensor, g: Tensor, *, lr: Operand, weight_decay: Operand = 0) -> Tensor:

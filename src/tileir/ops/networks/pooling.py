@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from tileir.ops.arithmetic.reductions import magnitude, power, root
 from tileir.ops.shared.foundation import (
@@ -38,10 +39,6 @@ from tileir.ops.shared.windows import (
     sizes_per_axis,
     windows_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 T = TypeVar("T", Dim, Tensor)
 

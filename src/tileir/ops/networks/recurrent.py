@@ -6,13 +6,15 @@ without ``B`` for a single input.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from tileir.ops.arrays.joining import concatenate, stack
 from tileir.ops.arrays.shaping import swapaxes
 from tileir.ops.arrays.slicing import select
 from tileir.ops.shared.foundation import (
     Aggregation,
+    Dim,
     Tensor,
     aggregate,
     chosen,
@@ -25,12 +27,7 @@ from tileir.ops.shared.foundation import (
 )
 from tileir.tile import builder_functions as tf
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.ops.shared.foundation import Dim
-
-    Cell = Callable[[Tensor, Tensor, Sequence[Tensor], Dim], tuple[Tensor, ...]]
+Cell = Callable[[Tensor, Tensor, Sequence[Tensor], Dim], tuple[Tensor, ...]]
 
 
 class RecurrentWeights(NamedTuple):

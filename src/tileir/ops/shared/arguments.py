@@ -10,8 +10,9 @@ import ast
 import functools
 import inspect
 import numbers
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
@@ -21,9 +22,6 @@ from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 P = ParamSpec("P")
 R = TypeVar("R")

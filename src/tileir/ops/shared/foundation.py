@@ -6,9 +6,12 @@ The one file of the library that knows how the builder works inside. Mistakes ar
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TypeAlias, TypeVar
 
 from tileir.core.dtype import DType
+from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation
 from tileir.tile.building.contractions import Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of
@@ -17,12 +20,6 @@ from tileir.tile.building.results import contraction
 from tileir.tile.building.sizes import broadcast, sizes_of
 from tileir.tile.building.tensors import Operand, Tensor, call, computed, recorder_of, value_of
 from tileir.tile.ir import Attribute, Constraint, IndexName
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
-    from tileir.core.errors import TileError
 
 __all__ = [
     "Aggregation",

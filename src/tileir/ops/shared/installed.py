@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.text.advice import missing_attribute
 from tileir.core.tracebacks import at_the_call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 
 def operation_called(name: str, known: Collection[str]) -> Callable[..., object]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 import attrs
 
@@ -20,10 +21,6 @@ from tileir.ops.shared.foundation import (
     rank_of,
 )
 from tileir.tile.building.recording import mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 T = TypeVar("T")
 

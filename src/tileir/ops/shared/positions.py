@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -22,9 +22,6 @@ from tileir.ops.shared.foundation import (
     tensor_of,
 )
 from tileir.tile import builder_functions as tf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def element_numbers(flat: Tensor, dims: Sequence[Dim], indices: Tensor, axis: int, mode: str = "clamp") -> Tensor:

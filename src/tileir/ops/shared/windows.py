@@ -10,15 +10,12 @@ the padding at the end is left out.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.ops.shared.foundation import Dim, Polynomial, Tensor, dim_like, mistaken
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 PerAxis: TypeAlias = "int | Sequence[int]"
 Sizes: TypeAlias = "Dim | int | Sequence[Dim | int]"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -15,11 +17,7 @@ from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.serve.uploads import read
 from tileir.studio.views.subject import text_of, texts_of, word_or_none
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 _PICTURES: Final = 6
 _FORMULAS: Final = 12

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from tileir.core.errors import TileError
+from tileir.core.text.span import Span
 from tileir.driver.arguments import tensor_types
 from tileir.studio.views.views import Checked, InputView, faults_of
 from tileir.tile.checks.integers import integers, sizing_inputs
 from tileir.tile.ir import Contraction, Function
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.span import Span
 
 MOST_CHARACTERS: Final = 1 << 20
 """Of a text that is looked at."""

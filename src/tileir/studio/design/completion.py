@@ -7,11 +7,13 @@ those that can.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import TileError
+from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import offered
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter
 from tileir.formula.ir import Boundary
@@ -19,11 +21,6 @@ from tileir.formula.references import places_of
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import value_text
 from tileir.tile.functions import BUILTINS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.formula.definitions.functions import Function
 
 _WORD: Final = re.compile(r"[$A-Za-z_0-9]*\Z")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")

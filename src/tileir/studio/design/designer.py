@@ -6,8 +6,9 @@ Nothing here knows of HTTP or processes.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
@@ -25,9 +26,6 @@ from tileir.studio.views.formula_views import as_event, formula_view
 from tileir.studio.views.subject import text_of, word_of, word_or_none
 from tileir.studio.views.views import plain
 from tileir.typed.footprint import footprint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def _functions(_: Session, __: Mapping[str, Any]) -> Iterator[Event]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tileir.core.errors import fail
 from tileir.driver.formulas.crafting import craft
 from tileir.runtime.context import default_context
+from tileir.runtime.interface import Backend
 
 if TYPE_CHECKING:
-    from tileir.runtime.interface import Backend
     from tileir.studio.design.bench import Assignment
 
 _SCRIPT: Final = '''\

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tileir.core.errors import fail
+from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import offers
 from tileir.formula.editing import step_edits
+from tileir.formula.editing.changes import Edited
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.lower.applying import apply
 from tileir.formula.text.parser import parse
-from tileir.studio.views.formula_views import view_of
+from tileir.studio.views.formula_views import FormulaView, view_of
 from tileir.studio.views.subject import text_of, word_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.formula.definitions.functions import Function
-    from tileir.formula.editing.changes import Edited
-    from tileir.studio.views.formula_views import FormulaView
-
-    Functions = Mapping[str, Function]
+Functions = Mapping[str, Function]
 
 
 def edited_view(request: Mapping[str, Any], functions: Functions) -> FormulaView:

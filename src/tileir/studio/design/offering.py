@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import attrs
 
+from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import offered
 from tileir.formula.diagrams.diagram import Legend, Node, diagram_of
 from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.references import places_of
 from tileir.formula.text.parser import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.formula.definitions.functions import Function
 
 _NUMBER: Final = re.compile(r"\[(\d+)\]")
 

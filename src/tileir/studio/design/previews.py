@@ -7,8 +7,9 @@ comes meanwhile; what remains is always of the optimised one.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -17,14 +18,9 @@ from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import fail
 from tileir.driver.formulas.picture_parts import Rectangle
 from tileir.driver.formulas.pictures import as_levels
-from tileir.studio.design.quick import quick_results
+from tileir.studio.design.bench import Array, Assignment
+from tileir.studio.design.quick import Region, quick_results
 from tileir.studio.serve.session import STALE, Event, Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.studio.design.bench import Array, Assignment
-    from tileir.studio.design.quick import Region
 
 LARGE: Final = 1 << 20
 """Pixels from which on a part is worth a kernel of its own."""

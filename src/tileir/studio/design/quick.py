@@ -6,6 +6,7 @@ a program that was compiled with :attr:`tileir.Options.quick`; then the optimise
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -16,14 +17,12 @@ from tileir.driver.explain.explanation import explain_program
 from tileir.runtime.context import default_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tileir.driver.executable import Executable
     from tileir.driver.formulas.crafting import CraftedFormula
     from tileir.driver.formulas.picture_parts import Rectangle
     from tileir.studio.design.bench import Assignment
 
-    Region = tuple[int, int, int, int]
+Region = tuple[int, int, int, int]
 
 LONGEST: Final = 0.25
 """Seconds of a run, as predicted, up to which the quick program is worth it: the other one is there soon after that."""

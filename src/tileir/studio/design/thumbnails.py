@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
@@ -14,13 +15,9 @@ from tileir.driver.formulas.crafting import craft
 from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.ir import Formula, Number, Repeat, Source, Step
 from tileir.formula.references import places_of
+from tileir.studio.design.bench import Array, Assignment
 from tileir.studio.design.previews import shown_pixels
 from tileir.studio.serve.session import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.studio.design.bench import Array, Assignment
 
 _SIDE: Final = 96
 """Pixels of the longer side, at most."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anywidget
 import numpy as np
@@ -21,9 +22,6 @@ from tileir.studio.design.sample import sample_picture
 from tileir.studio.serve.jobs import answer, faults_event
 from tileir.studio.serve.session import Event, Session
 from tileir.studio.serve.uploads import keep, store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _STATIC: Final = files("tileir.studio") / "static"
 _JOBS: Final = frozenset({*DESIGNER, "devices"})

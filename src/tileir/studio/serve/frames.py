@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import orjson
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 READY: Final = "ready"
 """What a worker says before the first request."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tileir.core.errors import TileError, fail
 from tileir.core.text.span import Source
@@ -13,10 +14,6 @@ from tileir.studio.design.designer import DESIGNER
 from tileir.studio.serve.session import Event, Job, Session
 from tileir.studio.views.explorer import EXPLORER
 from tileir.studio.views.views import faults_of, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 JOBS: Final[Mapping[str, Job]] = MappingProxyType({**EXPLORER, **DESIGNER})
 """What can be asked for, by name; a further view of the page adds its own table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
@@ -13,6 +14,7 @@ import attrs
 import orjson
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -20,17 +22,14 @@ from tileir.core.errors import TileError, fail
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import JOBS, faults_event
 from tileir.studio.serve.security import Guard
+from tileir.studio.serve.session import Event
 from tileir.studio.serve.streams import FRAMES, EventStream, TooLargeError, as_event, body_of
 from tileir.studio.serve.uploads import MOST_BYTES, store
 from tileir.studio.serve.workshop import StaleError, Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-
-    from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from tileir.studio.serve.session import Event
 
 MOST_REQUEST: Final = 8 << 20
 """Bytes of a request; JSON may take several for each character of a program."""

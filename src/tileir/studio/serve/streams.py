@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import orjson
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
 TEXTS: Final = "text/event-stream; charset=utf-8"

@@ -9,18 +9,15 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import answer
 from tileir.studio.serve.session import Session
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import BinaryIO
-
-    Requests = queue.SimpleQueue[dict[str, Any]]
+Requests = queue.SimpleQueue[dict[str, Any]]
 
 
 def main(folder: str, memory_bytes: int) -> None:

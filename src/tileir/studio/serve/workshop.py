@@ -11,9 +11,11 @@ import os
 import signal
 import sys
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 
@@ -21,10 +23,6 @@ from tileir.core.errors import fail
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import PATIENT, SHORT, faults_event
 from tileir.studio.serve.session import STALE, Event
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
 
 GRACE: Final = 1.0
 """Seconds in which a request that a newer one has replaced may still end, before its worker is killed: about as many as

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.driver.explain.explanation import Explanation, explain_program
 from tileir.driver.explain.text import runs_text
 from tileir.passes.cost.machine import machine_of
+from tileir.stripe.ir import Program
 from tileir.stripe.works import launches
 from tileir.studio.views.views import CostView, KernelView, Roof
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.targets.target import Target
     from tileir.passes.cost.prediction import KernelCost
-    from tileir.stripe.ir import Program
     from tileir.studio.views.linking import Origins
 
 

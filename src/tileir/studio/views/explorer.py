@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tileir.core.errors import BackendError, fail
 from tileir.core.targets.target_file import all_names_of_targets
@@ -26,10 +27,6 @@ from tileir.studio.views.stages import stage_called, stages_of, view_of
 from tileir.studio.views.subject import subject_of, text_of, word_of
 from tileir.studio.views.values import arrays_of, result_view
 from tileir.studio.views.views import RunView, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 _RUNS: Final = 5
 _SECONDS: Final = 0.5

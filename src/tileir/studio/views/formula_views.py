@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import attrs
 import orjson
@@ -12,19 +13,15 @@ from tileir.core.drawing.layering import Wire, drawing_of
 from tileir.core.errors import ParseError
 from tileir.core.json.codec import to_json
 from tileir.core.text.span import Source
+from tileir.formula.definitions.functions import Function
 from tileir.formula.editing.control_tree import controls_of
+from tileir.formula.editing.controls import FormulaControls
 from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.references import Scope, places_of, references_of
 from tileir.formula.text.parser import parse
 from tileir.formula.text.reading import PREVIOUS
 from tileir.formula.verifier import faults_of as rules_broken
 from tileir.studio.views.views import Fault, faults_of, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.formula.definitions.functions import Function
-    from tileir.formula.editing.controls import FormulaControls
 
 RESULTS = "results"
 """The node of what the formula returns."""

@@ -5,6 +5,7 @@ Constants are no nodes: those who read them show their values.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.drawing.layering import drawing_of
@@ -13,8 +14,6 @@ from tileir.studio.views.views import GraphView, NodeView
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tileir.studio.views.linking import Origins
 
 MOST_NODES: Final = 300

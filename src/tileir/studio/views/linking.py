@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import attrs
 
+from tileir.core.text.span import Span
+from tileir.semtree.ir import KernelFunction
 from tileir.stripe.text.comments import tile_text
 from tileir.studio.design.checking import statement_places
 from tileir.studio.views.views import Region
+from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
+from tileir.typed import ir as typed
 from tileir.typed.ir import Checkpoint, Constant, Override, Recall, Scan, Upstream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tileir.core.text.span import Span
-    from tileir.semtree.ir import KernelFunction
-    from tileir.tile.ir import Function
-    from tileir.typed import ir as typed
 
 _TYPED: Final = re.compile(r"\s*(?:\[\[.*?\]\] )?(\w+): ")
 _SCALAR: Final = re.compile(r"\s*\d+: (?:\[[^\]]*\] )?(?:#\S+ )*\$(\w+) = ")

@@ -5,32 +5,31 @@ What a stage has that the one before has not, line by line.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import all_names_of_targets
 from tileir.core.text.names import nearest
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.driver.targets import TargetChoice, choice_of, scheduling_target
+from tileir.passes.base import Pass
 from tileir.runtime.context import default_context
+from tileir.runtime.interface import DeviceInfo, Library
+from tileir.stripe.ir import Program
 from tileir.studio.views.linking import Origins, origins
 from tileir.studio.views.values import types_of
 from tileir.tile.text.parser import parse
+from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tileir.core.targets.target import Target
-    from tileir.passes.base import Pass
-    from tileir.runtime.interface import DeviceInfo, Library
-    from tileir.stripe.ir import Program
     from tileir.studio.views.subject import Subject
-    from tileir.typed.ir import TensorType
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -5,8 +5,9 @@ A further stage is one more family, or one more entry of one; the page draws wha
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -14,6 +15,7 @@ from tileir.core.errors import fail
 from tileir.core.json.codec import to_json
 from tileir.core.text.names import nearest
 from tileir.semtree.text.printer import to_text as semtree_text
+from tileir.stripe.ir import Program
 from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.studio.views.linking import (
     listing_regions,
@@ -26,11 +28,6 @@ from tileir.studio.views.snapshot import Snapshot, changed_lines
 from tileir.studio.views.views import Region, StageEntry, StageView
 from tileir.tile.text.printer import to_text as tile_text
 from tileir.typed.text.printer import to_text as typed_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tileir.stripe.ir import Program
 
 
 @attrs.frozen

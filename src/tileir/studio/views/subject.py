@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import attrs
 
 from tileir.core.errors import fail
 from tileir.studio.design.checking import MOST_CHARACTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MOST_WORD: Final = 4096
 """Characters of a text that is no program."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import attrs
 
 from tileir.core.drawing.layering import Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.errors import Diagnostic
-    from tileir.core.text.span import Source
+from tileir.core.errors import Diagnostic
+from tileir.core.text.span import Source
 
 
 @attrs.frozen

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tileir.testing.batches import Batches
 from tileir.testing.tables import CONTRACTION_PROGRAMS
-
-if TYPE_CHECKING:
-    from tileir.testing.batches import Batches
 
 NAMES = [program.name for program in CONTRACTION_PROGRAMS]
 

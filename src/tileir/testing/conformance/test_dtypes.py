@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tileir.testing.batches import Batches
 from tileir.testing.tables import DTYPE_PROGRAMS
-
-if TYPE_CHECKING:
-    from tileir.testing.batches import Batches
 
 
 @pytest.mark.parametrize("index", range(len(DTYPE_PROGRAMS)), ids=[program.name for program in DTYPE_PROGRAMS])

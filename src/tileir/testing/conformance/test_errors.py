@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ import pytest
 from tileir.core.errors import BackendError, TileError
 from tileir.testing.spoilt import SPOILERS
 from tileir.testing.subject import INCREMENT, Subject, numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def code_of(caught: pytest.ExceptionInfo[TileError]) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from tileir.runtime.events import PendingEvent
+from tileir.runtime.interface import Event, Kernel
 from tileir.testing.subject import INCREMENT, SIZE, BoomError, Gate, Subject, elsewhere, held, numbers
-
-if TYPE_CHECKING:
-    from tileir.runtime.interface import Event, Kernel
 
 each_gate = pytest.mark.parametrize("gate_type", [PendingEvent, Gate], ids=["with then", "without then"])
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tileir.testing.subject import Subject
 from tileir.testing.tables import FUNCTION_PROGRAMS
-
-if TYPE_CHECKING:
-    from tileir.testing.subject import Subject
 
 
 @pytest.mark.parametrize("index", range(len(FUNCTION_PROGRAMS)), ids=[program.name for program in FUNCTION_PROGRAMS])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tileir.testing.batches import Batches
 from tileir.testing.generated.case import Case, program
-
-if TYPE_CHECKING:
-    from tileir.testing.batches import Batches
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ import pytest
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import KernelFunction, ParamAccess
 from tileir.testing.semtree_kernels import GROUPS, PLAIN, SCRATCH
+from tileir.testing.subject import Array, Subject
 from tileir.testing.values import check_close, small
-
-if TYPE_CHECKING:
-    from tileir.testing.subject import Array, Subject
 
 FUNCTIONS_ULPS = 64.0
 """For sums of functions: results near zero lose digits."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import Library, Options
+from tileir.semtree.ir import KernelFunction
 from tileir.testing.subject import INCREMENT, Subject, numbers
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import KernelFunction
 
 LAYER = "function (A[M, K], B[K, N]) -> (O) { C[i, j : M, N] = +(A[i, k] * B[k, j]); O = tanh(C); }"
 DOUBLE = """

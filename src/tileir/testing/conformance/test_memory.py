@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tileir.driver.jit import evaluate, jit
 from tileir.runtime.context import Context
-
-if TYPE_CHECKING:
-    from tileir.testing.subject import Subject
+from tileir.testing.subject import Subject
 
 CHAIN = """function (A[M, N]) -> (O, P) {
   B[i : M] = +(A[i, j]); C[i, j : M, M] = +(B[i] * B[j]); D[i : M] = >(C[i, j]); O = D + B; P = -A;

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
 from tileir.runtime.interface import Options
-
-if TYPE_CHECKING:
-    from tileir.testing.subject import Subject
+from tileir.testing.subject import Subject
 
 LAYER = """function (A[M, K], B[K, N], I) -> (O, C, J) {
   P[i, j : M, N] = +(A[i, k] * B[k, j]); O = exp(-P * P) + tanh(P) / 3; C[i : M] = >(O[i, j]); J = I * I / 7;

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tileir.driver.jit import jit
 from tileir.testing.subject import INCREMENT, Subject, numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 THREADS = 6
 CALLS = 10

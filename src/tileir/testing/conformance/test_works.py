@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,21 +11,16 @@ import pytest
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError
 from tileir.runtime.events import PendingEvent
+from tileir.runtime.interface import Library
 from tileir.runtime.plans.plan import Plan
 from tileir.runtime.plans.resources import Resources
+from tileir.semtree.ir import Program
 from tileir.semtree.text.parser import parse_program
 from tileir.testing.generated.choices import Seeded
 from tileir.testing.generated.works import kernels, works_case
-from tileir.testing.subject import BoomError
+from tileir.testing.subject import BoomError, Subject
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.runtime.interface import Library
-    from tileir.semtree.ir import Program
-    from tileir.testing.subject import Subject
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 PROGRAMS = 40
 

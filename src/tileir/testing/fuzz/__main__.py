@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tileir.testing.fuzz.areas import AREAS
 from tileir.testing.fuzz.recording import cases
 from tileir.testing.fuzz.session import Session
 from tileir.testing.fuzz.worker import Worker, fault_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from tileir.testing.fuzz import (
     contractions,
@@ -17,11 +18,7 @@ from tileir.testing.fuzz import (
     soaks,
     texts,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.testing.fuzz.area import Area
+from tileir.testing.fuzz.area import Area
 
 AREAS: Final[Mapping[str, Area]] = {
     area.name: area

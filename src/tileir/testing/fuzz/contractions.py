@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,11 +20,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.testing.generated.choices import Choices
+from tileir.testing.generated.choices import Choices
 
 INDICES: Final = ("i", "j", "k")
 DTYPES: Final = (DType.I32, DType.F32, DType.F64, DType.I8, DType.U8, DType.I64, DType.F16, DType.BF16)

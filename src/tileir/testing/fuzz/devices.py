@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,10 +13,6 @@ from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
 from tileir.testing.fuzz.area import THREADS, Array, Case, context, is_there
 from tileir.tile.text.parser import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 INTERPRETER: Final = "interpreter"
 

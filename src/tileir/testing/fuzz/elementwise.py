@@ -7,7 +7,8 @@ operands: so errors do not add up, and each operation is held to its own bound.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -17,16 +18,12 @@ from tileir.core.errors import TileError
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device
+from tileir.testing.generated.choices import Choices
 from tileir.testing.values import bound, check_close
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Elementwise, TensorType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.testing.generated.choices import Choices
 
 UNARY: Final = (
     *(op.value for op in FUNCTIONS), "sqrt", "floor", "ceil", "round", "trunc", "abs", "sign", "relu", "-", "~",

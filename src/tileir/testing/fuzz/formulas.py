@@ -6,10 +6,11 @@ edit does not name is as before, to the byte.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tileir.core.errors import TileError
 from tileir.formula.definitions.catalogue import own_functions
+from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.parameters import (
     ChoiceParameter,
     ColourParameter,
@@ -30,10 +31,7 @@ from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import number_text, to_text, value_text
 from tileir.formula.verifier import faults_of
 from tileir.testing.fuzz.area import Area, Case, Refused
-
-if TYPE_CHECKING:
-    from tileir.formula.definitions.functions import Function
-    from tileir.testing.generated.choices import Choices
+from tileir.testing.generated.choices import Choices
 
 PIECES: Final = (
     *'()[]{}:;,=+*<>?!~&%$#/-."_0279abx \n\t\r',

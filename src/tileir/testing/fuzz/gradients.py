@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.testing.fuzz.area import Area, Case, array_spec, arrays_of, is_there
 from tileir.testing.fuzz.devices import turn_of
+from tileir.testing.generated.choices import Choices
 from tileir.testing.gradients import check_gradients
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.testing.generated.choices import Choices
 
 POINTWISE: Final = (
     "tanh({a})", "sigmoid({a})", "sin({a})", "exp(sin({a}))", "{a} * {b}", "{a} + {b}", "{a} - 2.0 * {b}",

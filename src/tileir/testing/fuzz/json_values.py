@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from tileir.core.errors import TileError
 from tileir.core.json.codec import from_json, to_json
@@ -16,12 +17,8 @@ from tileir.semtree import ir as semtree
 from tileir.stripe import ir as stripe
 from tileir.testing.fuzz import formulas, texts
 from tileir.testing.fuzz.area import Area, Case, Refused
+from tileir.testing.generated.choices import Choices
 from tileir.tile import ir as tile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.testing.generated.choices import Choices
 
 KINDS: Final[Mapping[str, type[Any]]] = {
     "tile": tile.Function,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from tileir.semtree.text.parser import parse_kernel
 from tileir.semtree.text.printer import to_text
 from tileir.testing.fuzz.area import Area, Array, Case, is_there
 from tileir.testing.fuzz.devices import RARELY, turn_of
+from tileir.testing.generated.choices import Choices
 from tileir.testing.generated.kernel_case import KernelCase, kernel
 from tileir.testing.generated.kernel_values import aligned_copy
 from tileir.testing.subject import Subject
-
-if TYPE_CHECKING:
-    from tileir.testing.generated.choices import Choices
 
 
 def make(choices: Choices) -> Case:

@@ -7,15 +7,12 @@ and devices are compared with the interpreter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from tileir.core.dtype import DType
 from tileir.testing.fuzz.area import Case, array_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.testing.generated.choices import Choices
+from tileir.testing.generated.choices import Choices
 
 F: Final = "nn.functional."
 

@@ -5,10 +5,11 @@ Without PyTorch, devices are compared with the interpreter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, reduce
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,12 +19,8 @@ from tileir.driver.jit import evaluate
 from tileir.testing.fuzz.area import Area, Array, Case, arrays_of
 from tileir.testing.fuzz.devices import INTERPRETER, results_by_device, turn_of
 from tileir.testing.fuzz.operation_families import FAMILIES
+from tileir.testing.generated.choices import Choices
 from tileir.tile.builder import FunctionBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.testing.generated.choices import Choices
 
 TOLERANCE: Final = {"float32": 2e-4, "float64": 1e-9}
 """How far results may be apart, relative to the greatest one of them."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import typing
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -14,20 +15,16 @@ from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
 from tileir.passes.pipelines.options import hints_of
 from tileir.passes.pipelines.options import to_text as option_text
 from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
 from tileir.testing.fuzz import siblings
 from tileir.testing.fuzz.area import Area, Array, Case, Refused, arrays_of
 from tileir.testing.fuzz.devices import turn_of
+from tileir.testing.generated.choices import Choices
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.stripe.ir import Program
-    from tileir.testing.generated.choices import Choices
 
 _NUMBERS: Final = (1, 2, 0, 3, 4, 8, 16, 64)
 _TAGS: Final = ("kernel", "main", "inner", "fused", "contraction", "agg_op_add")

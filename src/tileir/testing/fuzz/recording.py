@@ -11,18 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import attrs
 
+from tileir.testing.fuzz.area import Case
 from tileir.testing.generated.choices import Choices, Seeded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from tileir.testing.fuzz.area import Case
-
 
 T = TypeVar("T")
 

@@ -15,17 +15,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from typing import IO, TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, Final
 
 import attrs
 
 from tileir.testing.fuzz.areas import AREAS
 from tileir.testing.fuzz.recording import Recorded, save
 from tileir.testing.fuzz.worker import SHRINKING, kind_of, seed_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 TURN: Final = 30.0
 """Seconds that an area runs before the next one has its turn."""

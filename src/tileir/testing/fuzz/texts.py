@@ -5,7 +5,8 @@ Nothing but a ``TileError`` refuses a text. What is read by accident is a progra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
@@ -21,14 +22,10 @@ from tileir.stripe.text import parser as stripe_parser
 from tileir.stripe.text import printer as stripe_printer
 from tileir.testing.fuzz import formulas, gradients, pipelines, siblings
 from tileir.testing.fuzz.area import Area, Case, Refused
+from tileir.testing.generated.choices import Choices
 from tileir.tile.text import parser as tile_parser
 from tileir.tile.text import printer as tile_printer
 from tileir.typed.ir import TensorType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.testing.generated.choices import Choices
 
 PIECES: Final = (
     *"()[]{}:;,=+*<>?-/~#$'%&|^!.\"_0279ABNikx \n\t",

@@ -15,7 +15,8 @@ Two devices, or a device and the interpreter, differ by at most twice the bound.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from collections.abc import Mapping
+from typing import Any, Final, assert_never
 
 import attrs
 import numpy as np
@@ -27,9 +28,6 @@ from tileir.testing.generated.exact import rough_values
 from tileir.testing.values import bound
 from tileir.typed import ir as typed
 from tileir.typed.interpreter import interpret
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

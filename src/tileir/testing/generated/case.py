@@ -9,7 +9,8 @@ compared with a tolerance and never compared or truncated in the program.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -20,16 +21,12 @@ from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.choices import Choices, Seeded
 from tileir.testing.generated.exact import LARGEST, Array
 from tileir.testing.generated.program import Program
+from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
+from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.tile.ir import Function
-    from tileir.typed import ir as typed
 
 DTYPES: Final = tuple(DType)
 

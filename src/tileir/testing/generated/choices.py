@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 T = TypeVar("T")
 

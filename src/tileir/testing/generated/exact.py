@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Domain, Op
+from tileir.typed import ir as typed
 from tileir.typed.ir import Contraction, Elementwise, operands
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.typed import ir as typed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

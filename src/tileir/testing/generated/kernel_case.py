@@ -8,7 +8,8 @@ mathematical function each, to be compared within a tolerance.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -45,10 +46,6 @@ from tileir.testing.generated.choices import Choices, Seeded
 from tileir.testing.generated.kernel_expressions import ROOM, Expressions
 from tileir.testing.generated.kernel_values import APPROXIMATE, aligned_copy, content
 from tileir.testing.values import check_close
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 LANES: Final = (1, 1, 2, 4, 8, 16)
 

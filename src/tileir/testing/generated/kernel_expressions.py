@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -28,10 +28,8 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir.testing.generated.choices import Choices
 from tileir.testing.generated.kernel_values import COMPARISONS, EXACT_OPS, constants, nonzero_constants
-
-if TYPE_CHECKING:
-    from tileir.testing.generated.choices import Choices
 
 ROOM: Final = 32
 """Elements of each array that one thread owns: a power of two, at least the most lanes."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.ir import Const, Type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.testing.generated.choices import Choices
+from tileir.testing.generated.choices import Choices
 
 APPROXIMATE: Final = frozenset(op for op in Op if op.info.approximates)
 """Operations whose results may differ within a bound."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -11,17 +12,13 @@ from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import FUNCTIONS
+from tileir.testing.generated.choices import Choices
 from tileir.testing.generated.exact import Array, allowed, rough_values, sums_exactly, tolerance, zeros_have_signs
 from tileir.tile.text.parser import parse
 from tileir.typed.dataflow import definitions
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import TensorType
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.testing.generated.choices import Choices
 
 _ATTEMPTS: Final = 3
 _SPECIAL: Final = (float("nan"), float("inf"), float("-inf"), -0.0)

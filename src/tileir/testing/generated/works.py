@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -11,17 +12,12 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, Program, While
+from tileir.semtree.ir import Branch, Buffer, BufferRole, KernelFunction, Launch, Loop, Program, While, Work
 from tileir.semtree.text.parser import parse_program
 from tileir.semtree.text.printer import to_text
+from tileir.testing.generated.choices import Choices
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.semtree.ir import KernelFunction, Work
-    from tileir.testing.generated.choices import Choices
-
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 SIZE: Final = 40
 """Elements of each buffer but the conditions."""

@@ -7,16 +7,12 @@ computes exactly for the sizes that a program has. Points that may run in any or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Iterator
 
 import islpy as isl
 
+from tileir.stripe.ir import Program
 from tileir.testing.isl.index_leaves import Element, Leaf, stores, text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
-
-    from tileir.stripe.ir import Program
 
 
 def undefined_reads(program: Program) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 import islpy as isl
@@ -10,10 +11,6 @@ import islpy as isl
 from tileir.core.ops import Aggregation
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Special, Store, scalar_inputs, scalar_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _COPYING: Final = ("copy", "transpose")
 

@@ -5,17 +5,14 @@ Everything is decided exactly, for the sizes that a program has. It needs islpy:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import islpy as isl
 
 from tileir.poly.affine import Affine
+from tileir.stripe.ir import Program
 from tileir.testing.isl.index_leaves import Element, Leaf, stores, text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.stripe.ir import Program
 
 Signature: TypeAlias = "tuple[str, str, tuple[str, ...]]"
 """The memory that is stored to, how values merge there, and the memories of the operands."""

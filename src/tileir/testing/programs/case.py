@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,8 +12,6 @@ from tileir.core.arithmetic import dtype_of
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, np.dtype[Any]]

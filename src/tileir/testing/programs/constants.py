@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from tileir.core.dtype import DType
 from tileir.testing.programs.case import Array, Conformance, as_array, halves, integers
 from tileir.testing.programs.convolutions import correlate
 from tileir.tile.text.printer import value_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _constant(name: str, array: Array) -> str:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from tileir.testing.programs.case import Array, Conformance, halves, integers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 MATMUL = "function (A[M, L], B[L, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from tileir.testing.programs.case import Array, Conformance, halves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _forward() -> Iterator[Conformance]:

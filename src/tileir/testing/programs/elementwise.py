@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.programs.case import Array, Conformance, as_array, halves, integers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def _arithmetic() -> Iterator[Conformance]:

@@ -5,18 +5,13 @@ What is expected is summed up point by point, straight from the formula.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tileir.testing.programs.case import Conformance, as_array, halves
+from tileir.testing.programs.case import Array, Conformance, as_array, halves
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tileir.testing.programs.case import Array
-
-    Point = tuple[int, ...]
+Point = tuple[int, ...]
 
 
 def contracted(

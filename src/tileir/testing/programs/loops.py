@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from tileir.testing.programs.case import Conformance, halves, integers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _recurrences() -> Iterator[Conformance]:

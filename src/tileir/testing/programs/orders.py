@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.testing.programs.case import Conformance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

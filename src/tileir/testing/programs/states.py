@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.core.combines import Combine
 from tileir.testing.programs.case import Conformance, halves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -9,9 +9,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from types import CodeType, FrameType
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -22,11 +25,6 @@ from tileir.driver.tuning.search import tune
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
 from tileir.testing.soak.programs import Program, programs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from types import CodeType, FrameType
 
 TRACED: Final = (f"{os.sep}tileir", f"{os.sep}threading.py", f"{os.sep}contextlib.py")
 """Parts of the names of files whose lines are moments."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -17,9 +18,6 @@ from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.context import Context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEPT: Final = 16
 """Programs that the context keeps, so that soon each compilation drops one."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
 from tileir.testing.soak.programs import programs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROGRAMS: Final = 8
 LONGEST_SECONDS: Final = 4.0

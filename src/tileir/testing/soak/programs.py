@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import attrs
 import numpy as np
 
 from tileir.driver.jit import jit
+from tileir.runtime.context import Context
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.runtime.context import Context
-
-    Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 MATRICES: Final = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 LAYER: Final = "function (A[M, K], B[K, N]) -> (C) { T[i, j : M, N] = +(A[i, k] * B[k, j]); C = max(T - 1, 0); }"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Mapping, Sequence
+from typing import Final, assert_never
 
 import attrs
 
+from tileir.core.text.span import Span
 from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (
     Access,
@@ -29,11 +31,6 @@ from tileir.tile.ir import (
     Unary,
 )
 from tileir.tile.traversal import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.core.text.span import Span
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another; longer ones are hard to read
 _STEM: Final = "T"  # of the names of temporaries

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import attrs
 
@@ -27,10 +28,6 @@ from tileir.tile.ir import (
 )
 from tileir.tile.text.grammar import MAX_INTEGER
 from tileir.tile.traversal import index_names, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
 _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -27,9 +28,6 @@ from tileir.tile.ir import (
     Scan,
     Statement,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 @attrs.frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
@@ -34,8 +35,6 @@ from tileir.tile.ir import (
 from tileir.tile.text.grammar import MAX_INTEGER, is_index_name, is_tensor_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from tileir.tile.building.indices import Dim
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from collections.abc import Sequence
+from typing import TypeAlias, TypedDict, Unpack
 
+from tileir.core.ops import Aggregation
 from tileir.core.text.span import call_site
 from tileir.tile.building.contractions import Combined, combined_of, write
 from tileir.tile.building.indices import Dim, Polynomial, polynomial_of, size_of
 from tileir.tile.building.recording import Recorder, Target, mistake
 from tileir.tile.building.tensors import Tensor, value_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.core.ops import Aggregation
 
 Indices: TypeAlias = "Sequence[Polynomial | Dim | int]"
 Sizes: TypeAlias = "Sequence[Dim | int]"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -12,19 +13,13 @@ from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
 from tileir.tile.building.indices import Dim, size_of
 from tileir.tile.building.recording import Recorder, mistake
-from tileir.tile.building.sizes import sizes_of
-from tileir.tile.building.tensors import Tensor, computed, recorder_of, value_of
+from tileir.tile.building.sizes import Sizes, sizes_of
+from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
+from tileir.tile.ir import Expr
 from tileir.tile.text.grammar import is_tensor_name
 from tileir.tile.traversal import walk
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.tile.building.sizes import Sizes
-    from tileir.tile.building.tensors import Operand
-    from tileir.tile.ir import Expr
-
-    Step: TypeAlias = Callable[..., Tensor | Sequence[Tensor]] | ir.Function
+Step: TypeAlias = Callable[..., Tensor | Sequence[Tensor]] | ir.Function
 
 
 def scan(

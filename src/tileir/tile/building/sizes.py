@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core.text.span import call_site
 from tileir.tile.building.indices import Dim
+from tileir.tile.building.recording import Recorder
 from tileir.tile.functions import builtin
 from tileir.tile.ir import Call, Constant, Contraction, Expr, IntLiteral, Name, Scan
 from tileir.tile.traversal import children, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.tile.building.recording import Recorder
 
 Sizes: TypeAlias = tuple[Dim, ...]
 

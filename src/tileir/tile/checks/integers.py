@@ -5,8 +5,9 @@ Inputs of a Tile function from which sizes are computed, so that their values mu
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.ops import Combination
 from tileir.tile.functions import builtin
@@ -25,9 +26,6 @@ from tileir.tile.ir import (
     Unary,
 )
 from tileir.tile.traversal import Role, expressions, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def sizing_inputs(function: Function) -> frozenset[str]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 
 from tileir.core.errors import Diagnostic
+from tileir.core.text.span import Span
 from tileir.tile.ir import Call, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.traversal import Role, expressions, walk_with_depth
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.text.span import Span
 
 
 @attrs.frozen

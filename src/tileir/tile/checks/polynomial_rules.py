@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterator
+from typing import assert_never
 
 from tileir.core.errors import Diagnostic
 from tileir.tile.ir import (
@@ -20,9 +21,6 @@ from tileir.tile.ir import (
 )
 from tileir.tile.text.grammar import POLYNOMIAL_OPERATORS
 from tileir.tile.traversal import children
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def has_index(polynomial: Expr) -> bool:

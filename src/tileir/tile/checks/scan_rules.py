@@ -5,7 +5,7 @@ What a constant may be, and the dimensions that it names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic
@@ -13,9 +13,6 @@ from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.ir import Constant, Function, Scan
 from tileir.tile.text.grammar import MAX_INTEGER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def check_scan(statement: Scan, scope: Scope) -> Iterator[Diagnostic]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterator
+from typing import assert_never
 
 import attrs
 
+from tileir.core.text.span import Span
 from tileir.tile.functions import builtin
 from tileir.tile.ir import (
     Assignment,
@@ -26,11 +28,6 @@ from tileir.tile.ir import (
     Unary,
 )
 from tileir.tile.traversal import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.text.span import Span
 
 
 class Kind(enum.Enum):

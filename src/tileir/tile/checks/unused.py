@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.codes import WARNINGS
 from tileir.core.errors import Diagnostic
@@ -26,11 +28,6 @@ from tileir.tile.ir import (
     Unary,
 )
 from tileir.tile.traversal import Role, children, expressions, index_names, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-    from collections.abc import Set as AbstractSet
-
 
 ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "ties"})
 """Attributes that mean something."""

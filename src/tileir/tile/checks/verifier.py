@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.text.advice import meant, own_form
 from tileir.core.text.lexing import MAX_FAULTS
+from tileir.core.text.span import Span
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
 from tileir.tile.checks.polynomial_rules import check_affine
 from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, count_of
@@ -19,12 +22,6 @@ from tileir.tile.functions import advice, builtin
 from tileir.tile.ir import Access, Call, Contraction, FloatLiteral, Function, IndexName, IntLiteral, Name, Scan
 from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_tensor_name
 from tileir.tile.traversal import Role, dimensions, expressions, index_names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from collections.abc import Set as AbstractSet
-
-    from tileir.core.text.span import Span
 
 
 @attrs.frozen

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
@@ -13,16 +14,12 @@ import numpy as np
 from tileir.core import arithmetic
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
+from tileir.core.text.lexing import Cursor, Token
+from tileir.core.text.span import Span
 from tileir.tile.ir import Attribute, Constant, Name
 from tileir.tile.text.contraction_parser import TENSOR
 from tileir.tile.text.grammar import DIGEST, MAX_INTEGER
 from tileir.tile.text.lexer import FLOAT, INDEX, INTEGER, NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.lexing import Cursor, Token
-    from tileir.core.text.span import Span
 
 _DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtype.value: dtype for dtype in DType})
 _WORDS: Final[Mapping[str, float]] = MappingProxyType({"inf": math.inf, "nan": math.nan})

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.advice import meant
+from tileir.core.text.lexing import Token
 from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Expr, Name
+from tileir.tile.text.expression_parser import ExpressionParser
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.tile.text.lexer import INDEX, NAME, Cursor
-
-if TYPE_CHECKING:
-    from tileir.core.text.lexing import Token
-    from tileir.tile.text.expression_parser import ExpressionParser
 
 TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
 """What to call the name of a tensor where one is expected."""

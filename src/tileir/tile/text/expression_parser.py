@@ -5,8 +5,9 @@ Pratt, "Top down operator precedence", POPL 1973. Recursion is bounded by ``MAX_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -35,10 +36,6 @@ from tileir.tile.text.grammar import (
     UNCHAINED,
 )
 from tileir.tile.text.lexer import INDEX, NAME, Cursor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 _INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in BinaryOperator})
 _POLYNOMIAL_INFIX: Final[Mapping[str, BinaryOperator]] = MappingProxyType({op.value: op for op in POLYNOMIAL_OPERATORS})

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.tile.ir import BinaryOperator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_DEPTH: Final = 200
 """How deep expressions may nest, so that a walk over one may be recursive."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -10,8 +11,10 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
+from tileir.core.errors import Diagnostic
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
+from tileir.core.text.span import Span
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.checks.verifier import faults_beside, verify
 from tileir.tile.ir import Assignment, Attribute, Contraction, Expr, Function, Input, Name, Output, Scan, Statement
@@ -22,11 +25,7 @@ from tileir.tile.text.grammar import MAX_SCANS
 from tileir.tile.text.lexer import INDEX, INTEGER, NAME, Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from tileir.core.array_value import Array
-    from tileir.core.errors import Diagnostic
-    from tileir.core.text.span import Span
 
 T = TypeVar("T")
 

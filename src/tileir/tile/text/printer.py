@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterator
+from typing import Final, assert_never
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from tileir.tile.ir import (
     Statement,
     Unary,
 )
+from tileir.tile.node import Node
 from tileir.tile.text.grammar import (
     AGGREGATIONS,
     COMBINATIONS,
@@ -51,12 +53,6 @@ from tileir.tile.text.grammar import (
     spell_tensor,
     spell_word,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.tile.node import Node
-
 
 _COLUMNS: Final = 96
 _DIGITS: Final = 17
