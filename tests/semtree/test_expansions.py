@@ -117,6 +117,24 @@ def test_what_vanishes_is_no_product_that_underflows(op: Op, dtype: DType, monke
         evaluate(op, narrow(np.linspace(1.2 * normal, normal, 500), dtype))
 
 
+def test_powers_that_vanish_are_no_products_that_underflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = np.random.default_rng(0).uniform(0.1, 0.9, 500)
+    logarithm = np.linspace(-50_000.0, -1419.0, 500)
+    monkeypatch.setattr(np, "errstate", partial(np.errstate, under="raise"))
+    assert not evaluate(Op.POW, base, logarithm / np.log(base)).any()
+
+
+def test_powers_are_rounded_once_where_they_are_subnormal() -> None:
+    exponent = np.arange(-1100.0, -1000.0)
+    np.testing.assert_array_equal(evaluate(Op.POW, np.full(100, 2.0), exponent), np.ldexp(1.0, exponent.astype(int)))
+    base = np.random.default_rng(0).uniform(0.1, 0.9, 500)
+    args = [base, np.linspace(-744.0, -708.5, 500) / np.log(base)]
+    found = evaluate(Op.POW, *args)
+    assert np.all((found > 0) & (found < np.finfo(np.float64).tiny))
+    distance, where = worst(Op.POW, DType.F64, found, args)
+    assert distance <= ULP[Op.POW, DType.F64], where
+
+
 @pytest.mark.parametrize("op", [Op.SIN, Op.COS, Op.TAN])
 @pytest.mark.parametrize(
     ("angle", "dtype"), [(16367173 * 2.0**72, DType.F32), (6381956970095103 * 2.0**797, DType.F64)]

@@ -21,7 +21,7 @@ from tileir.semtree.functions.formats import LN_2, format_of
 
 def exp(draft: Draft, x: Term) -> Term:
     """Return exp, to the last bit of denormals."""
-    return exp_wide(draft, at_least(at_most(x, 89.0 if _single(x) else 710.0), _vanishing(x)))
+    return exp_wide(draft, at_least(at_most(x, 89.0 if _single(x) else 710.0), vanishing(x)))
 
 
 def exp_wide(draft: Draft, x: Term, shift: int = 0, tail: Term | None = None) -> Term:
@@ -58,7 +58,7 @@ def _reduced(draft: Draft, x: Term, tail: Term | None) -> tuple[Term, Term]:
 
 def sigmoid(draft: Draft, x: Term) -> Term:
     """Return 1 / (1 + exp(-x)), by way of ``exp(-|x|)`` so that both tails keep their precision."""
-    small = draft.let("sigmoid_exp", exp_wide(draft, at_least(-abs(x), _vanishing(x))))
+    small = draft.let("sigmoid_exp", exp_wide(draft, at_least(-abs(x), vanishing(x))))
     return where(x < 0.0, small, 1.0) / (small + 1.0)
 
 
@@ -115,7 +115,7 @@ def _single(x: Term) -> bool:
     return x.type.dtype is DType.F32
 
 
-def _vanishing(x: Term) -> float:
+def vanishing(x: Term) -> float:
     """Return an argument at which both halves of the scale are 0, for all that is less.
 
     The product is exact then. Halves that are not 0 have one that is rounded to 0, as for exp(-104) in f32, which some

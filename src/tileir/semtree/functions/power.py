@@ -20,7 +20,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions import coefficients
 from tileir.semtree.functions.draft import Draft, Expansion, Term, at_least, at_most, fma, horner, two_chains, where
-from tileir.semtree.functions.exponential import exp_wide
+from tileir.semtree.functions.exponential import exp_wide, vanishing
 from tileir.semtree.functions.formats import FORMATS, LN_2, format_of
 from tileir.semtree.functions.logarithm import scaled
 from tileir.semtree.functions.roots import cube_root
@@ -125,7 +125,7 @@ def _double(draft: Draft, size: Term, y: Term) -> Term:
     product = draft.let("pow_product", high * y)
     error = fma(high, y, -product) + low * y
     error = where(abs(product) < 1000.0, error, 0.0)
-    clamped = at_least(at_most(product, 710.0), -746.0)
+    clamped = at_least(at_most(product, 710.0), vanishing(product))
     return exp_wide(draft, clamped, tail=draft.let("pow_tail", error))
 
 
