@@ -14,17 +14,15 @@ import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
 from tileir.schedule.emitter import allocation
-from tileir.schedule.nest import product
+from tileir.schedule.nest import Use, product
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Leaf, Loop, fills, leaves, map_uses, walk
+from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_uses, walk
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.core.targets.template_expressions import Value
-    from tileir.schedule.nest import Use
-    from tileir.schedule.tree import Item, Tree
     from tileir.stripe import ir as stripe
 
     Path: TypeAlias = tuple[Loop, ...]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
-from tileir.schedule.tree import Leaf, Loop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from tileir.schedule.nest import Use
-    from tileir.schedule.tree import Item
+from tileir.schedule.nest import Use
+from tileir.schedule.tree import Item, Leaf, Loop
 
 
 @attrs.frozen(repr=False)

@@ -8,11 +8,13 @@ written in absolute terms; a pass then splits indices, orders them in a tree of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from operator import is_
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, merges
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement
@@ -21,11 +23,6 @@ from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.core.dtype import DType
 
 _SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
 

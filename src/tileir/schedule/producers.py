@@ -7,11 +7,13 @@ knows the place of an element knows the point that makes it.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
+from tileir.schedule.nest import Use
 from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import (
@@ -28,12 +30,6 @@ from tileir.schedule.tree import (
     with_names,
 )
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.names import NameScope
-    from tileir.schedule.nest import Use
 
 
 @attrs.frozen(repr=False)

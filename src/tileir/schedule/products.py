@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
+from tileir.schedule.nest import Use
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.schedule.nest import Use
 
 
 def dtype_of_product(statements: Sequence[stripe.Statement], uses: Sequence[Use]) -> DType | None:

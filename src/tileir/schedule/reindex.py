@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 
 from tileir.core.rewrite import rewritten
+from tileir.poly.affine import Affine
 from tileir.stripe import blocks as stripe
 from tileir.stripe.ir import Block, Device, Index, LoadIndex, Location, Refinement, Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.poly.affine import Affine
 
 
 def reindexed(block: Block, indices: tuple[Index, ...], values: Mapping[str, Affine]) -> Block:

@@ -6,7 +6,8 @@ fill a vector. So one script serves all sizes. The expressions are those of targ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import attrs
 
@@ -20,12 +21,8 @@ from tileir.core.targets.template_expressions import (
     parse,
 )
 from tileir.schedule.remarks import Refused, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.schedule.tree import Tree
-    from tileir.stripe import ir as stripe
+from tileir.schedule.tree import Tree
+from tileir.stripe import ir as stripe
 
 Size: TypeAlias = int | str
 Producers: TypeAlias = "Callable[[str, bool], stripe.Block | None]"

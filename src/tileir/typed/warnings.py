@@ -8,7 +8,8 @@ and an index alone that has two sizes, where the program does not say which one 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -26,9 +27,6 @@ from tileir.typed.ir import Argsort, Cast, Constant, Coordinate, Elementwise, Op
 from tileir.typed.numbers import arguments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
     from tileir.core.text.span import Span
     from tileir.typed.inference.emission import Emission
     from tileir.typed.ir import Contraction, Function, Shape, TensorType

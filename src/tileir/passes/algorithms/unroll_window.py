@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -32,9 +33,6 @@ from tileir.stripe.ir import (
     scalar_inputs,
     scalar_output,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @attrs.frozen

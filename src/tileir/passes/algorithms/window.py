@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import attrs
 
@@ -14,9 +15,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @attrs.frozen

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -32,9 +33,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 @attrs.frozen

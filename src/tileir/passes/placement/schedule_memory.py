@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -37,9 +38,6 @@ from tileir.stripe.ir import (
 )
 from tileir.stripe.tags import MAIN
 from tileir.stripe.works import uses_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _UNKNOWN_KIB: Final = 256.0
 """The size of memories that no hardware model knows."""

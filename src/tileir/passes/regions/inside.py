@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -15,9 +15,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, leaf
 from tileir.schedule.reindex import reindexed
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 
 def inside(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[str, int]) -> tuple[int, int]:

@@ -5,7 +5,8 @@ The borders of one kernel as one kernel again, so that they cost one launch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
 import attrs
 
@@ -24,9 +25,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @attrs.frozen

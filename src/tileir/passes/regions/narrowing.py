@@ -6,7 +6,8 @@ between tested blocks and others. What a pass leaves of such a block when it dro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -14,10 +15,6 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import known_ranges
 from tileir.stripe.check.views import has_constraints, same_axes
 from tileir.stripe.ir import Block, Dim, Direction, Refinement, views_read, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _Extents: TypeAlias = tuple[tuple[int, int], ...]
 """Where something begins along each axis of a view, and where it ends."""

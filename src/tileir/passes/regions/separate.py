@@ -8,7 +8,8 @@ tests, and leaves them to the kernels for the boundary. It is the separation of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 import attrs
 
@@ -21,9 +22,6 @@ from tileir.passes.rewrites.canonicalise import simplified
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Done, Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LANES: Final = 8
 """Fewest values of an index that vector lanes take instead of one that is cut."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final
 
 import attrs
 
@@ -34,10 +35,6 @@ from tileir.stripe.ir import (
     scalar_output,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 _FINITE: Final = "finite"
 

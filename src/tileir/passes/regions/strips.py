@@ -7,8 +7,9 @@ join_strips makes one kernel of those that go over the same strips.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import floor
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -37,10 +38,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 STRIP: Final = "strip"
 """The tag of the index that counts strips, and of kernels over strips, whose value tells chains of them apart."""

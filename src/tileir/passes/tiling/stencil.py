@@ -6,16 +6,13 @@ result and each input. This is the stencil matching of PlaidML's Stripe, with it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.passes.analysis.accesses import address
 from tileir.stripe.ir import Block, Direction
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 MOST_INDICES: Final = 8
 """A stencil has no more indices than this: all assignments of them are tried."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -23,9 +24,6 @@ from tileir.schedule.tree import (
     with_loops_replaced,
 )
 from tileir.stripe.bindings import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 @attrs.frozen

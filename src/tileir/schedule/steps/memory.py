@@ -6,7 +6,8 @@ Another overlaps what a loop copies with what it computes: pipeline.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import attrs
 
@@ -18,9 +19,6 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tree, leaves, map_uses, walk, with_loops_replaced
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 class Level(enum.Enum):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import attrs
 
 from tileir.schedule.producers import Producer, with_one_root
 from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.sizes import Known
 from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.tree import Item, Leaf, Replaced, Tree, leaves, taken
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.schedule.sizes import Known
 
 
 @attrs.frozen

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import expanded, in_array
 from tileir.schedule.steps.memory import Accumulate, Level
 from tileir.schedule.tree import Item, Loop, Replaced, Tree, map_leaves, map_uses, with_loops_replaced
-
-if TYPE_CHECKING:
-    from tileir.schedule.sizes import Known
 
 
 @attrs.frozen

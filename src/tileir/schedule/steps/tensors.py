@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import attrs
 
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import allocation
+from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Size
@@ -17,11 +19,6 @@ from tileir.schedule.steps.memory import with_memory
 from tileir.schedule.tree import Leaf, Loop, Replaced, Tree, leaves, map_uses, with_loops_replaced
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.schedule.nest import Use
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -35,8 +35,6 @@ from tileir.stripe.tags import LIFETIMES, PLACES
 from tileir.stripe.works import MAX_LOOPS, depth_of, launches, parts, uses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from tileir.poly.affine import Affine
 
 MAX_DEPTH: Final = 200

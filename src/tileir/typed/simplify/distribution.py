@@ -14,7 +14,7 @@ values have the same bits.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -44,8 +44,6 @@ from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from tileir.core.text.names import NameScope
     from tileir.poly.bounds import Domain
 

@@ -7,7 +7,7 @@ instead of M·N. The factors of floats are rounded, and sums are associated in a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, prod
 from typing import TYPE_CHECKING, Final
@@ -25,8 +25,6 @@ from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of, index_factors, points_of, without_factor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from tileir.core.text.names import NameScope
 
 INTERMEDIATE: Final = 8

@@ -8,10 +8,9 @@ step; the last of them begins the next tile. This is the scheme of Sengupta et a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
+from tileir.core.ops import Aggregation
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
@@ -20,9 +19,6 @@ from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from tileir.core.ops import Aggregation
 
 
 @attrs.frozen
