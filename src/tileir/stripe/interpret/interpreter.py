@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from tileir.core.cancelling import checkpoint
-from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.core.number_system import REAL, NumberSystem
 from tileir.stripe.attending import ATTEND
 from tileir.stripe.check.verifier import verify
@@ -177,20 +177,33 @@ class _Machine:
         """Run all points of a block; ``outer`` and ``sources`` are the indices and views around it."""
         execution = next(self.executions)
         bases = [0 if affine is None else int(affine.evaluate(outer)) for affine in plan.indices]
-        for grid in plan.grids(self.rng):
-            chosen = _choose(grid, plan, bases)
-            if (
-                plan.is_leaf
-                and not plan.block.is_serial
-                and self._run_together(plan, grid, chosen, bases, sources, execution)
-            ):
+        if plan.joined is not None:
+            if self._run_joined(plan.joined, bases, sources, execution):
+                return
+            plan.joined = None
+        for grid, order in plan.grids(self.rng):
+            chosen = _choose(grid, order, plan, bases)
+            together = plan.is_leaf and not plan.block.is_serial
+            if together and self._run_together(plan, grid, chosen, bases, sources, execution):
                 continue
             for column in range(grid.coordinates.shape[1]) if chosen is None else chosen.tolist():
                 values = [base + int(k) for base, k in zip(bases, grid.coordinates[:, column], strict=True)]
                 self._run_point(plan, values, sources, execution)
 
+    def _run_joined(self, plan: Plan, bases: Sequence[int], sources: Mapping[str, View], execution: int) -> bool:
+        """Run the points of nested blocks side by side; False, with nothing done, where they must be run one by one.
+
+        That is where they might interfere, and where one is out of bounds: the first of them tells of it.
+        """
+        bases = [*bases, *[0] * (len(plan.ranges) - len(bases))]
+        ((grid, order),) = plan.grids(self.rng)
+        try:
+            return self._run_together(plan, grid, _choose(grid, order, plan, bases), bases, sources, execution)
+        except TileError:
+            return False
+
     def _run_point(self, plan: Plan, values: Sequence[int], sources: Mapping[str, View], execution: int) -> None:
-        views = {name: self._view_at(plan, view, values, sources, execution) for name, view in plan.views.items()}
+        views = {name: self._view_at(view, values, sources, execution) for name, view in plan.views.items()}
         named = dict(zip((index.name for index in plan.block.indices), values, strict=True))
         hidden = _hidden(plan, views)
         self._run_statements(plan, values, named, views)
@@ -226,8 +239,8 @@ class _Machine:
         if lanes.points == 0:
             return True
         for name, view in plan.views.items():
-            lanes.elements[name] = _elements(plan, view, grid, chosen, bases, sources, execution)
-        if interfere(plan.block.statements, lanes.elements):
+            lanes.elements[name] = _elements(view, grid, chosen, bases, sources[view.source], execution)
+        if interfere(plan.pairs, lanes.elements):
             return False
         for number, statement in enumerate(plan.block.statements):
             if isinstance(statement, Block | Special):  # a leaf has none
@@ -237,9 +250,7 @@ class _Machine:
             lanes.execute(statement, index)
         return True
 
-    def _view_at(
-        self, plan: Plan, view: ViewPlan, values: Sequence[int], sources: Mapping[str, View], execution: int
-    ) -> View:
+    def _view_at(self, view: ViewPlan, values: Sequence[int], sources: Mapping[str, View], execution: int) -> View:
         """Return a view at one point; an allocation is made afresh."""
         refinement = view.refinement
         if refinement.direction is Direction.NONE:
@@ -258,7 +269,7 @@ class _Machine:
             limits,
             corner,
             refinement.aggregation,
-            _scope(plan, refinement, outer, execution),
+            _scope(view, outer, execution),
         )
 
 
@@ -275,24 +286,26 @@ def _hidden(plan: Plan, views: Mapping[str, View]) -> list[Hidden]:
     return [view.memory.hidden(view) for view in chosen if id(view.memory) not in seen]
 
 
-def _choose(grid: Grid, plan: Plan, bases: Sequence[int]) -> Array | None:
-    """Return which points satisfy all constraints; None for all of them."""
+def _choose(grid: Grid, order: Array | None, plan: Plan, bases: Sequence[int]) -> Array | None:
+    """Return which points satisfy all constraints, in their order; None for all of them in that of the grid."""
     valid: Array | None = None
     for linear, values in zip(plan.constraints, grid.constraints, strict=True):
         holds = values >= -linear.shift(bases)
         valid = holds if valid is None else valid & holds
-    return None if valid is None or valid.all() else np.flatnonzero(valid)
+    if valid is None or valid.all():
+        return order
+    return np.flatnonzero(valid) if order is None else np.asarray(order[valid[order]])
 
 
 def _picked(values: Array, chosen: Array | None) -> Array:
     return values if chosen is None else np.asarray(values[chosen])
 
 
-def _scope(plan: Plan, refinement: Refinement, outer: View, execution: int) -> tuple[ScopeKey, int] | None:
+def _scope(view: ViewPlan, outer: View, execution: int) -> tuple[ScopeKey, int] | None:
     """Return the aggregation scope of a view: that of its source, or a new one for this execution of the block."""
-    if refinement.direction is not Direction.OUT or not refinement.merges:
+    if view.opens is None:
         return None
-    return ((plan.number, refinement.name), execution) if outer.scope is None else outer.scope
+    return (view.opens, execution) if outer.scope is None else outer.scope
 
 
 def _element(name: str, view: View) -> Elements:
@@ -307,17 +320,10 @@ def _element(name: str, view: View) -> Elements:
 
 
 def _elements(
-    plan: Plan,
-    view: ViewPlan,
-    grid: Grid,
-    chosen: Array | None,
-    bases: Sequence[int],
-    sources: Mapping[str, View],
-    execution: int,
+    view: ViewPlan, grid: Grid, chosen: Array | None, bases: Sequence[int], outer: View, execution: int
 ) -> Elements:
     """Return the first elements of a view at the chosen points, checked to be inside its allocation."""
     refinement = view.refinement
-    outer = sources[refinement.source]
     base = outer.offset + view.flat.shift(bases)
     offsets = _picked(grid.offsets[refinement.name], chosen) + base
     limits = outer.limits if view.aligned else None
@@ -331,7 +337,7 @@ def _elements(
             if corner + low < 0 or corner + high >= limit:  # only constraints can keep the points inside
                 positions = _picked(linear.over(grid.coordinates), chosen) + corner
                 check_axis(refinement.name, axis, positions, limit)
-    scope = _scope(plan, refinement, outer, execution)
+    scope = _scope(view, outer, execution)
     at_all = View(outer.memory, 0, refinement.shape, None, (), refinement.aggregation, scope)
     return Elements(at_all, refinement.name, offsets)
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from tileir.core.number_system import NumberSystem
     from tileir.stripe.interpret.memory import Array, Elements
-    from tileir.stripe.ir import Statement
 
     ScalarStatement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert
 
@@ -45,6 +44,8 @@ class Lanes:
     def execute(self, statement: ScalarStatement, index_values: Array | None) -> None:
         """Execute one statement at all points; ``index_values`` are those that a :class:`LoadIndex` loads."""
         match statement:
+            case Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
+                self._scalars[into] = self.numbers.apply(op, dtype, *(self._scalars[name] for name in inputs))
             case Load(source=source, into=into, index=index):
                 self._scalars[into] = self.elements[source].load(None if index is None else self._scalars[index])
             case Store(source=source, into=into, index=index):
@@ -54,32 +55,26 @@ class Lanes:
                 values = np.zeros(self.points, np.int64) if index_values is None else index_values
                 self._scalars[into] = self.numbers.cast(values, dtype)
             case Constant(into=into, dtype=dtype, value=value):
-                self._scalars[into] = np.broadcast_to(self.numbers.constant(value, dtype), (self.points,))
-            case Intrinsic(op=op, inputs=inputs, into=into, dtype=dtype):
-                self._scalars[into] = self.numbers.apply(op, dtype, *(self._scalars[name] for name in inputs))
+                self._scalars[into] = np.full(self.points, self.numbers.constant(value, dtype))
             case Convert(input=value, into=into, dtype=dtype):
                 self._scalars[into] = self.numbers.cast(self._scalars[value], dtype)
             case _:
                 assert_never(statement)
 
 
-def interfere(statements: Iterable[Statement], elements: Mapping[str, Elements]) -> bool:
-    """Tell whether one point might load what another stores, so that their order could show."""
-    loads = [statement for statement in statements if isinstance(statement, Load)]
-    stores = [statement for statement in statements if isinstance(statement, Store)]
-    for store in stores:
-        target = elements[store.into]
-        for load in loads:
-            source = elements[load.source]
-            if source.view.memory is not target.view.memory:
-                continue
-            if load.index is not None or store.index is not None or not _pointwise(source.offsets, target.offsets):
-                return True
+def interfere(pairs: Iterable[tuple[Load | Store, Store]], elements: Mapping[str, Elements]) -> bool:
+    """Tell whether one point might touch what another stores, so that their order could show."""
+    for other, store in pairs:
+        first, second = elements[other.source if isinstance(other, Load) else other.into], elements[store.into]
+        if first.view.memory is second.view.memory and (
+            other.index is not None or store.index is not None or not _pointwise(first.offsets, second.offsets)
+        ):
+            return True
     return False
 
 
 def _pointwise(loaded: Array, stored: Array) -> bool:
-    """Tell whether each point loads only elements that no other point stores."""
+    """Tell whether each point touches only elements that no other point stores."""
     if np.array_equal(loaded, stored):
         return np.unique(stored).size == stored.size
     return np.intersect1d(loaded, stored).size == 0

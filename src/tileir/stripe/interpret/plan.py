@@ -1,8 +1,14 @@
-"""Blocks prepared for interpretation: affines by position of their indices, and the points of the box as arrays."""
+"""Blocks prepared for interpretation: affines by position of their indices, and the points of the box as arrays.
+
+A block that does nothing but run another one has the points of both in a plan of its own, :attr:`Plan.joined`: passes
+tile boxes into blocks of few points, which take as long as blocks of many.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
+from itertools import combinations, product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -10,11 +16,12 @@ import attrs
 import numpy as np
 
 from tileir.poly.affine import Affine, total
-from tileir.stripe.ir import Block, Direction, LoadIndex, Refinement, Special, views_read
+from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Refinement, Special, Store, views_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tileir.stripe.interpret.memory import ScopeKey
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -37,6 +44,23 @@ class Linear:
     def at(self, values: Sequence[int]) -> int:
         """Return the value at one point."""
         return self.constant + self.shift(values)
+
+    def within(self, width: int, bases: Sequence[Linear], around: Linear | None = None) -> Linear:
+        """Return the value by the indices of a block around, ``width`` many, and then those that it is a value of.
+
+        Args:
+            width: How many indices the block around has.
+            bases: What is added to each index, by the indices of the block around.
+            around: What is added to the value, by the same.
+
+        """
+        constant, terms = self.constant, Counter({width + position: each for position, each in self.terms})
+        added = [] if around is None else [(around, 1)]
+        for base, coefficient in (*added, *((bases[position], each) for position, each in self.terms)):
+            constant += coefficient * base.constant
+            for place, each in base.terms:
+                terms[place] += coefficient * each
+        return Linear(constant, tuple(terms.items()))
 
     def over(self, coordinates: Array) -> Array:
         """Return the value at each point; ``coordinates`` has one row for each index."""
@@ -68,9 +92,14 @@ class Linear:
 
 @attrs.frozen(eq=False)
 class ViewPlan:
-    """One refinement: displacement in elements and along each axis, and whether its axes are those of its source."""
+    """One refinement: displacement in elements and along each axis, and whether its axes are those of its source.
+
+    ``opens`` is the aggregation scope that each execution of its block opens, unless its source is in one.
+    """
 
     refinement: Refinement
+    source: str
+    opens: ScopeKey | None
     flat: Linear
     axes: tuple[Linear, ...]
     aligned: bool
@@ -89,13 +118,14 @@ class Grid:
 
 @attrs.define(eq=False)
 class Plan:
-    """One block at one place of the program; ``number`` tells it from all others.
+    """One block at one place of the program, or some of which each is all that the one around it runs.
 
-    ``private`` names the views through which a point reads nothing but what it has stored there itself.
+    ``private`` names the views through which a point reads nothing but what it has stored there itself. ``levels`` has
+    the number of points of each block, the outermost first; ``joined`` is the plan of this block with that inside it.
     """
 
-    number: int
     block: Block
+    levels: tuple[int, ...]
     ranges: tuple[int, ...]
     indices: tuple[Affine | None, ...]
     constraints: tuple[Linear, ...]
@@ -103,6 +133,7 @@ class Plan:
     load_indices: dict[int, Linear]
     inner: dict[int, Plan]
     private: tuple[str, ...] = ()
+    joined: Plan | None = None
     _whole: Grid | None = attrs.field(default=None, init=False)
 
     @property
@@ -117,18 +148,28 @@ class Plan:
             view.refinement.direction is Direction.NONE for view in self.views.values()
         )
 
-    def grids(self, rng: np.random.Generator | None) -> Iterator[Grid]:
-        """Yield the points of the box in pieces, shuffled within each if ``rng`` is given and they are unordered."""
+    @cached_property
+    def pairs(self) -> tuple[tuple[Load | Store, Store], ...]:
+        """Each load with each store, and where there are several blocks each two stores.
+
+        All points execute one statement, then the next: no order of points of two blocks is like that.
+        """
+        loads = [statement for statement in self.block.statements if isinstance(statement, Load)]
+        stores = [statement for statement in self.block.statements if isinstance(statement, Store)]
+        return (*product(loads, stores), *(combinations(stores, 2) if len(self.levels) > 1 else ()))
+
+    def grids(self, rng: np.random.Generator | None) -> Iterator[tuple[Grid, Array | None]]:
+        """Yield the points of the box in pieces, and an order of each if ``rng`` is given and they are unordered."""
         if self.block.is_serial:
             rng = None
-        if rng is None and self.points <= CHUNK:
+        if self.points <= CHUNK:
             if self._whole is None:
                 self._whole = self._grid(np.arange(self.points))
-            yield self._whole
+            yield self._whole, None if rng is None else _shuffled(rng, self.levels)
             return
         for start in range(0, self.points, CHUNK):
             positions = np.arange(start, min(start + CHUNK, self.points))
-            yield self._grid(positions if rng is None else rng.permutation(positions))
+            yield self._grid(positions), None if rng is None else rng.permutation(positions.size)
 
     def _grid(self, positions: Array) -> Grid:
         if self.ranges:
@@ -142,18 +183,31 @@ class Plan:
         )
 
 
+def _shuffled(rng: np.random.Generator, levels: tuple[int, ...]) -> Array:
+    """Return an order of points in which all points of an inner block follow each other."""
+    order = rng.permutation(levels[0])
+    for points in levels[1:]:
+        inner = rng.permuted(np.tile(np.arange(points), (order.size, 1)), axis=1)
+        order = (order[:, np.newaxis] * points + inner).ravel()
+    return order
+
+
 def plan_block(block: Block, parent: Block | None, counter: Iterator[int]) -> Plan:
-    """Prepare a verified block and the blocks inside it."""
+    """Prepare a verified block and the blocks inside it; ``counter`` gives each a number."""
+    number = next(counter)
     positions = {index.name: position for position, index in enumerate(block.indices)}
     ranges = tuple(index.range for index in block.indices)
     sources = {} if parent is None else {view.name: view for view in parent.refinements}
-    return Plan(
-        next(counter),
+    plan = Plan(
         block,
+        (prod(ranges),),
         ranges,
         tuple(index.affine for index in block.indices),
         tuple(Linear.of(constraint, positions) for constraint in block.constraints),
-        {view.name: _plan_view(view, sources.get(view.source), positions, ranges) for view in block.refinements},
+        {
+            view.name: _plan_view(number, view, sources.get(view.source), positions, ranges)
+            for view in block.refinements
+        },
         {
             number: Linear.of(statement.affine, positions)
             for number, statement in enumerate(block.statements)
@@ -165,6 +219,50 @@ def plan_block(block: Block, parent: Block | None, counter: Iterator[int]) -> Pl
             if isinstance(statement, Block)
         },
         _private(block),
+    )
+    if len(block.statements) == len(plan.inner) == 1:
+        plan.joined = _joined(plan, plan.inner[0].joined or plan.inner[0])
+    return plan
+
+
+def _joined(outer: Plan, inner: Plan) -> Plan | None:
+    """Return the points of a block and of that which it runs as one plan; None where this cannot be.
+
+    It can where both have no order and nothing but views, no access is known only when it is made, and what the inner
+    block aggregates goes on from point to point of the outer one.
+    """
+    accesses = [each for each in inner.block.statements if isinstance(each, Load | Store)]
+    if (
+        (outer.block.is_serial or inner.block.is_serial or not inner.is_leaf)
+        or (outer.private or any(view.refinement.direction is Direction.NONE for view in outer.views.values()))
+        or any(access.index is not None for access in accesses)
+        or outer.points * inner.points > CHUNK
+    ):
+        return None
+    positions = {index.name: position for position, index in enumerate(outer.block.indices)}
+    bases = [Linear.of(affine or Affine(), positions) for affine in inner.indices]
+    ranges, width = (*outer.ranges, *inner.ranges), len(outer.ranges)
+    views = {}
+    for name, view in inner.views.items():
+        source = outer.views[view.source]
+        if view.opens is not None and source.opens is None:
+            return None
+        flat, aligned = view.flat.within(width, bases, source.flat), view.aligned and source.aligned
+        pairs = zip(view.axes, source.axes, strict=True) if aligned else ()
+        axes = tuple(axis.within(width, bases, around) for axis, around in pairs)
+        bounds = tuple(axis.bounds(ranges) for axis in axes)
+        views[name] = ViewPlan(
+            view.refinement, source.source, view.opens, flat, axes, aligned, flat.bounds(ranges), bounds
+        )
+    return Plan(
+        inner.block,
+        (*outer.levels, *inner.levels),
+        ranges,
+        (*outer.indices, *(None for _ in inner.indices)),
+        (*outer.constraints, *(constraint.within(width, bases) for constraint in inner.constraints)),
+        views,
+        {number: linear.within(width, bases) for number, linear in inner.load_indices.items()},
+        {},
     )
 
 
@@ -181,13 +279,15 @@ def _private(block: Block) -> tuple[str, ...]:
 
 
 def _plan_view(
-    view: Refinement, source: Refinement | None, positions: Mapping[str, int], ranges: Sequence[int]
+    number: int, view: Refinement, source: Refinement | None, positions: Mapping[str, int], ranges: Sequence[int]
 ) -> ViewPlan:
     flat = total(affine * dim.stride for affine, dim in zip(view.access, view.shape.dims, strict=True))
     axes = tuple(Linear.of(affine, positions) for affine in view.access)
     displacement = Linear.of(flat, positions)
     return ViewPlan(
         view,
+        view.source,
+        (number, view.name) if view.opens_scope else None,
         displacement,
         axes,
         source is None or source.shape.strides == view.shape.strides,
