@@ -13,7 +13,7 @@ from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.ops import Op
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
-from tileir.typed.inference.emission import broadcast_shape
+from tileir.typed.inference.emission import broadcast_shape, broadcasts_to
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -288,15 +288,8 @@ def _check_override(operation: Override, defined: Mapping[str, Value | Operation
     for value, gradient in ((defined[x], defined[g]) for x, g in operation.pairs):
         if not value.dtype.is_float:
             yield f"gives a gradient to {value.name!r}, which is {value.dtype.value}"
-        elif gradient.dtype is not arithmetic_type(value.dtype) or not _fits(gradient.shape, value.shape):
+        elif gradient.dtype is not arithmetic_type(value.dtype) or not broadcasts_to(gradient.shape, value.shape):
             yield f"gives {value.name!r} the gradient {gradient.name!r}, whose dtype or shape does not fit"
-
-
-def _fits(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    try:
-        return broadcast_shape((target, shape)) == target
-    except ValueError:
-        return False
 
 
 def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Operation]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 import attrs
@@ -133,13 +134,7 @@ class LocateBlock:
         """
         if not self.loc:
             return program
-        return rewrite_blocks(program, self._located, self.reqs, skip_tags=self.skip_tags)
-
-    def _located(self, scope: Scope) -> Block:
-        block = scope.block
-        where = location(self.loc, block)
-        new = (*block.location, *where) if self.append_devs else where
-        return block if new == block.location else attrs.evolve(block, location=new)
+        return rewrite_blocks(program, partial(_located, self), self.reqs, skip_tags=self.skip_tags)
 
 
 @attrs.frozen
@@ -171,13 +166,14 @@ class LocateInnerBlock:
         def wanted(block: Block, parent: Block | None) -> bool:
             return parent is not None and parent is not program.entry and around(parent) and chosen(block)
 
-        return rewrite_chosen(program, self._located, wanted)
+        return rewrite_chosen(program, partial(_located, self), wanted)
 
-    def _located(self, scope: Scope) -> Block:
-        block = scope.block
-        where = location(self.loc, block)
-        new = (*block.location, *where) if self.append_devs else where
-        return block if new == block.location else attrs.evolve(block, location=new)
+
+def _located(naming: LocateBlock | LocateInnerBlock, scope: Scope) -> Block:
+    block = scope.block
+    where = location(naming.loc, block)
+    new = (*block.location, *where) if naming.append_devs else where
+    return block if new == block.location else attrs.evolve(block, location=new)
 
 
 @attrs.frozen

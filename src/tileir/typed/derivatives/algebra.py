@@ -45,8 +45,7 @@ class Algebra:
 
     def value(self, name: str) -> Tensor:
         """Return the value that derivatives read for ``name``."""
-        definition = self.emission.definitions[name]
-        return Tensor(name, definition.dtype, definition.shape)
+        return self.emission.defined(name)
 
     def constant(self, value: float, like: Tensor) -> Tensor:
         """Return the scalar ``value`` in the dtype of ``like``."""
@@ -155,8 +154,7 @@ class Algebra:
         definition = self.emission.definitions[value.name]
         if not isinstance(definition, Elementwise) or definition.op is not Op.NEG:
             return None
-        inner = self.emission.definitions[definition.inputs[0]]
-        return Tensor(inner.name, inner.dtype, inner.shape)
+        return self.emission.defined(definition.inputs[0])
 
     def reduced(self, value: Tensor, full: Shape, shape: Shape) -> Tensor:
         """Sum over the axes along which something of ``shape`` was broadcast to ``full``.

@@ -272,8 +272,8 @@ class _Forward:
                 self.tangents[number] = self._tangent(number, value)
         carries, sequences = len(scan.carries), len(scan.sequences)
         moving = [number for number, name in enumerate(body.outputs) if self._moves(number, name)]
-        results = [self._tensor(body.outputs[number]) for number in moving]
-        inputs = [self._tensor(body.inputs[number].name) for number in self.tangents]
+        results = [self.emission.defined(body.outputs[number]) for number in moving]
+        inputs = [self.emission.defined(body.inputs[number].name) for number in self.tangents]
         parameters = [Tensor(value.name, value.dtype, value.shape) for value, _ in self.tangents.values()]
         found = forward(self.emission, results, inputs, parameters, even_ties=self.motion.even_ties)
         made = {number: self._copy(tensor) for number, tensor in zip(moving, found, strict=True)}
@@ -340,7 +340,7 @@ class _Forward:
         carries, sequences = len(self.scan.carries), len(self.scan.sequences)
         given = self.given[number]
         if given is None:  # a carry that does not move at first
-            given = self.motion.zero(self._tensor(value.name))
+            given = self.motion.zero(self.emission.defined(value.name))
         if number < carries:
             return self._input(value, value.shape), self.motion.expanded(given, value.shape).name
         if number >= carries + sequences:
@@ -361,10 +361,6 @@ class _Forward:
         """Give a value a name of its own, since no two outputs can be the same."""
         name = self.emission.names.fresh(f"{tensor.name}_new")
         return self.emission.add(Elementwise(name, Op.IDENT, (tensor.name,), tensor.dtype, tensor.shape))
-
-    def _tensor(self, name: str) -> Tensor:
-        definition = self.emission.definitions[name]
-        return Tensor(name, definition.dtype, definition.shape)
 
 
 def _active(scan: Scan, given: Sequence[Tensor | None]) -> frozenset[str]:

@@ -100,15 +100,15 @@ class _Backward:
         for number in self._wanted_carries():
             value = body.inputs[number]
             first = self.cotangents.get(ScanResult(ScanPart.FINAL, number))
-            results.append(self._tensor(body.outputs[number]))
+            results.append(self.emission.defined(body.outputs[number]))
             arriving.append(self._carry(value, arithmetic_type(value.dtype), first))
         for number, name in enumerate(body.outputs[count:]):
             cotangent = self.cotangents.get(ScanResult(ScanPart.OUTPUT, number))
             if cotangent is not None:
-                results.append(self._tensor(name))
+                results.append(self.emission.defined(name))
                 arriving.append(self._slice(f"D{name}", cotangent, len(results[-1].shape)))
         self.emission.stem = "gradient"
-        inputs = [self._tensor(body.inputs[number].name) for number in self.wanted]
+        inputs = [self.emission.defined(body.inputs[number].name) for number in self.wanted]
         found = reverse(self.emission, results, arriving, inputs, even_ties=self.sweep.even_ties)
         for number, cotangent in zip(self.wanted, found, strict=True):
             self._put_out(number, cotangent)
@@ -189,10 +189,6 @@ class _Backward:
 
     def _wanted_carries(self) -> Iterator[int]:
         return (number for number in self.wanted if number < len(self.scan.carries))
-
-    def _tensor(self, name: str) -> Tensor:
-        definition = self.emission.definitions[name]
-        return Tensor(name, definition.dtype, definition.shape)
 
     def _input(self, stem: str, dtype: DType, shape: Shape) -> Value:
         value = Value(self.emission.names.fresh(stem), dtype, shape)

@@ -258,14 +258,9 @@ def gradient(function: Function, wrt: Sequence[str], of: Sequence[str], *, even_
     """
     emission = Emission.resuming(function)
     names = [emission.names.fresh(f"D{name}") for name in wrt]
-    results, values = ([_tensor(emission, name) for name in group] for group in (of, wrt))
+    results, values = ([emission.defined(name) for name in group] for group in (of, wrt))
     ones = [emission.constant(1.0, arithmetic_type(y.dtype)) for y in results]
     found = reverse(emission, results, ones, values, even_ties=even_ties)
     for name, value in zip(names, found, strict=True):
         emission.add(Elementwise(name, Op.IDENT, (value.name,), value.dtype, value.shape))
     return simplify(attrs.evolve(function, outputs=tuple(names), operations=tuple(emission.operations)))
-
-
-def _tensor(emission: Emission, name: str) -> Tensor:
-    definition = emission.definitions[name]
-    return Tensor(name, definition.dtype, definition.shape)

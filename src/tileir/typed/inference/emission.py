@@ -74,6 +74,11 @@ class Emission:
         """Declare parameters of the function."""
         self.definitions.update((value.name, value) for value in values)
 
+    def defined(self, name: str) -> Tensor:
+        """Return the value of that name as it was defined."""
+        definition = self.definitions[name]
+        return Tensor(name, definition.dtype, definition.shape)
+
     def fresh(self) -> str:
         """Return an unused name derived from the statement at work."""
         return self.names.fresh(self.stem)
@@ -244,3 +249,11 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
             elif shape[axis] not in (1, result[axis]):
                 raise ValueError(f"{shape} does not fit {tuple(result)}")
     return tuple(result)
+
+
+def broadcasts_to(shape: Shape, target: Shape) -> bool:
+    """Return whether broadcasting makes ``target`` of a shape."""
+    try:
+        return broadcast_shape((target, shape)) == target
+    except ValueError:
+        return False

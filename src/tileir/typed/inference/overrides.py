@@ -9,7 +9,7 @@ from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Aggregation, Op
 from tileir.typed.inference.elementwise import apply, scalar, tensor
-from tileir.typed.inference.emission import Emission, broadcast_shape
+from tileir.typed.inference.emission import Emission, broadcasts_to
 from tileir.typed.inference.numbers import is_float
 from tileir.typed.inference.shapes import reduce_to
 from tileir.typed.inference.values import DifferentiatedError, Known, Number, Operand, Result, Scalar, Tensor
@@ -72,20 +72,13 @@ def _pair(emission: Emission, target: Operand, gradient: Operand) -> tuple[Tenso
         raise fail("TIL321", message, target.span)
     if not isinstance(g, Tensor):
         return x, emission.literal(g, arithmetic_type(x.dtype), gradient.span)
-    if not _broadcasts(g.shape, x.shape):
+    if not broadcasts_to(g.shape, x.shape):
         message = (
             f"{gradient.label} has shape {list(g.shape)}, which does not broadcast to that of {target.label}, "
             f"{list(x.shape)}; sum it down with simple_reduce"
         )
         raise fail("TIL329", message, gradient.span)
     return x, emission.cast(g, arithmetic_type(x.dtype), gradient.span)
-
-
-def _broadcasts(shape: Shape, target: Shape) -> bool:
-    try:
-        return broadcast_shape((target, shape)) == target
-    except ValueError:
-        return False
 
 
 def _upstream(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -140,7 +133,7 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
     result = emit(Op.SUB, emit(Op.MUL, emit(Op.NEG, t), log_p), emit(Op.MUL, rest_t, log_rest))
     if not isinstance(result, Tensor):
         return result
-    if not _broadcasts(scale.shape, result.shape):
+    if not broadcasts_to(scale.shape, result.shape):
         message = f"{operands[2].label} has shape {list(scale.shape)}, which does not broadcast to {list(result.shape)}"
         raise fail("TIL329", message, operands[2].span)
     arriving = emit(Op.DIV, _arriving(emission, result, span), scale)
@@ -156,7 +149,7 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
 
 def _summed(emission: Emission, value: Tensor, shape: Shape, span: Span | None) -> Tensor:
     """Undo the broadcasting of ``shape``, if there was any."""
-    return value if _broadcasts(value.shape, shape) else reduce_to(emission, value, shape, Aggregation.SUM, span)
+    return value if broadcasts_to(value.shape, shape) else reduce_to(emission, value, shape, Aggregation.SUM, span)
 
 
 OVERRIDES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], Result]]] = MappingProxyType(
