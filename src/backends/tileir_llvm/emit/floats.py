@@ -64,11 +64,12 @@ def apply_float(out: FunctionText, op: Op, args: tuple[Value, ...]) -> Value:
 def _flags(flags: str, op: Op, args: tuple[Value, ...]) -> str:
     """Return the flags that an operation may have, of those of its module.
 
-    The rounding of a sum with a constant is the point of it where the constant is taken away again: the logarithm of
-    1 + x divides by what 1 + x is more than 1, and adding 1.5 · 2**digits rounds. In another order it would be lost.
-    And a product minus itself is zero or NaN, but fused it would be the product's error.
+    Roundings of differences, and of sums with a constant, are often the point of them: the logarithm of 1 + x divides
+    by what 1 + x is more than 1, adding and subtracting 1.5 · 2**digits rounds, and a - (a + b) + b is what a sum
+    lost. In another order they would be nothing. And a product minus itself is zero or NaN, but fused it would be the
+    product's error.
     """
-    if op in (Op.ADD, Op.SUB) and not all(arg.text.startswith("%") for arg in args):
+    if op is Op.SUB or (op is Op.ADD and not all(arg.text.startswith("%") for arg in args)):
         flags = flags.replace("reassoc ", "")
     if op is Op.SUB and args[0].text == args[1].text:
         flags = flags.replace("contract ", "")
