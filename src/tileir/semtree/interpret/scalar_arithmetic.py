@@ -61,7 +61,7 @@ def operation(op: Op, operand: Type, numbers: NumberSystem = REAL) -> Callable[.
     if operand.dtype.is_float and numbers is not REAL:
         return _in_system(op, operand, numbers)
     if op is Op.FMA and operand.dtype is DType.F32:
-        return _fma_f32
+        return _fma_f32 if operand.lanes > 1 else _fma_of_one
     if operand.lanes == 1 and not operand.dtype.is_float:
         return _scalar_operation(op, operand.dtype)
     function = (_ON_FLOATS if operand.dtype.is_float else _ON_ARRAYS).get(op)
@@ -97,6 +97,16 @@ def _fma_f32(x: Value, y: Value, z: Value) -> Value:
     if np.any(middle | ((np.abs(total) < 2.0**-126) & (total != 0))):
         return apply(Op.FMA, np.asarray(x), np.asarray(y), np.asarray(z))[()]
     return total.astype(np.float32)
+
+
+def _fma_of_one(x: Value, y: Value, z: Value) -> Value:
+    """Round the f64 sum where it is exact, as Python's floats tell at once: most sums of few bits are."""
+    product, addend = float(x) * float(y), float(z)
+    total = product + addend
+    part = total - product
+    if (product - (total - part)) + (addend - part) == 0.0:  # the error of the sum (Knuth, TAOCP 4.2.2)
+        return np.float32(total)
+    return _fma_f32(x, y, z)
 
 
 def _scalar_operation(op: Op, dtype: DType) -> Callable[..., Value]:
