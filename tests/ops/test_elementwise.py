@@ -237,3 +237,14 @@ def test_the_gradient_of_sinc_keeps_its_digits_near_zero(dtype: type[np.floating
         small = np.abs(places) < 1e-9
         np.testing.assert_allclose(twice[small], -(np.pi**2) / 3, rtol=bound)
         assert np.abs(twice).max() < 1.01 * np.pi**2 / 3
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_length_of_what_is_infinite_is_infinite(dtype: type[np.floating]) -> None:
+    values = np.array([0, 3, np.inf, -np.inf, np.nan], dtype)
+    x, y = (each.ravel() for each in np.meshgrid(values, values))
+    builder = tileir.FunctionBuilder()
+    program = builder.build(O=ops.hypot(builder.input("X", "N"), builder.input("Y", "N")))
+    wanted = np.hypot(x, y).astype(dtype)
+    for found in (tileir.evaluate(program, [x, y]), tileir.jit(program, "llvm")(x, y)):
+        np.testing.assert_allclose(found, wanted, rtol=2 * float(np.finfo(dtype).eps))

@@ -256,12 +256,12 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 
 
 def hypot(x: Operand, y: Operand) -> Tensor:
-    """Return ``sqrt(x * x + y * y)`` without overflow of the squares."""
+    """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite where one is, beside NaN too, as in C."""
     across, up = _magnitude(_float(x)), _magnitude(_float(y))
     greater_one, lesser_one = call("max", across, up), call("min", across, up)
     quotient = call("mul", lesser_one, 1.0) / _nonzero(greater_one)
     length = greater_one * sqrt(square(quotient) + 1)
-    return call("cond", greater_one == _INFINITY, greater_one, length)
+    return call("cond", call("bit_or", across == _INFINITY, up == _INFINITY), _INFINITY, length)
 
 
 def sinc(x: Operand) -> Tensor:
