@@ -256,7 +256,7 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 
 
 def hypot(x: Operand, y: Operand) -> Tensor:
-    """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite where one is, beside NaN too, as in C."""
+    """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite where one is, beside NaN too."""
     across, up = _magnitude(_float(x)), _magnitude(_float(y))
     greater_one, lesser_one = call("max", across, up), call("min", across, up)
     quotient = call("mul", lesser_one, 1.0) / _nonzero(greater_one)
