@@ -15,7 +15,7 @@ from strategies.tile import Case, cases
 from tileir.core.arithmetic import dtype_of
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import names_of_targets
-from tileir.driver.checking.checker import check_function, check_program
+from tileir.driver.checking.check import check_function, check_program
 from tileir.driver.targets import TargetChoice, choice_of
 from tileir.passes.pipelines.pipeline import to_text
 from tileir.passes.pipelines.resolution import pipeline_for

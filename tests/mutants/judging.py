@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.driver.checking.checker import STAGES, Check
+from tileir.driver.checking.check import STAGES, Check
 from tileir.passes.base import run
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.stripe.lower.lowering import lower as lower_to_stripe

@@ -11,7 +11,7 @@ import tileir
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.driver import executable, jit
 from tileir.runtime.context import default_context
-from tileir.studio.design import quick
+from tileir.studio.design import previews as shown
 from tileir.studio.serve.jobs import answer
 from tileir.studio.serve.session import Event, Session
 
@@ -124,14 +124,14 @@ def test_faults_of_the_formula_are_told_once(session: Session) -> None:
 def test_what_would_run_too_long_waits_for_the_optimised_program(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quick, "LONGEST", 0.0)
+    monkeypatch.setattr(shown, "LONGEST", 0.0)
     assert names(previews(session, "gaussian(sigma=2)")) == ["preview"]
 
 
 def test_moves_that_follow_closely_come_to_the_optimised_program(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quick, "SMOOTH", 0.0)
+    monkeypatch.setattr(shown, "SMOOTH", 0.0)
     dragged = {"job": "formula.preview", "text": "gaussian(sigma=2)", "inputs": {"image": UPLOAD}, "path": SIGMA}
     for value, names_of_events in (("2.0", ["quick", "stale"]), ("2.05", ["preview"]), ("2.1", ["preview"])):
         session.request += 1

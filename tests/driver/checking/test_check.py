@@ -13,8 +13,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 from tileir.core.ops import Op
 from tileir.core.targets.target import Target
-from tileir.driver.checking.check import check_passes
-from tileir.driver.checking.checker import check_program
+from tileir.driver.checking.check import check_passes, check_program
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, with_kernels
 from tileir.passes.pipelines.resolution import pipeline_for
@@ -155,9 +154,9 @@ def test_a_program_that_the_verifier_refuses_is_told() -> None:
 
 
 def test_a_stage_behind_the_passes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tileir.driver.checking import checker
+    from tileir.driver.checking import check
 
-    monkeypatch.setattr(checker, "simplify", lambda kernel: attrs.evolve(kernel, body=kernel.body[:-1]))
+    monkeypatch.setattr(check, "simplify", lambda kernel: attrs.evolve(kernel, body=kernel.body[:-1]))
     finding = check_passes(SUM, SIZES, (Accumulate(),), target=Target())
     assert finding is not None
     assert finding.step == "semtree simplify"

@@ -1,27 +1,55 @@
-"""Checks of passes on one program; of Tile functions for the smallest shapes that show what is wrong."""
+"""Checks of passes: a program before and after every pass, and at every stage behind them, run on exact numbers.
+
+Of Tile functions the smallest shapes are told that show what is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import attrs
+import numpy as np
 
+from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
 from tileir.driver.arguments import tensor_types
-from tileir.driver.checking.checker import check_function, check_program
-from tileir.driver.checking.shrinking import Finding, smallest
+from tileir.driver.checking.numbers import EXACT, differing, shown
+from tileir.driver.checking.shrinking import Difference, Finding, smallest
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import Source, function_of, program_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
-from tileir.passes.base import Pass
+from tileir.passes.base import Pass, label_of, run
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.interface import DeviceInfo
-from tileir.stripe.ir import Program as StripeProgram
+from tileir.semtree import ir as sem
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import Checks
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.semtree.simplify.simplifier import simplify
+from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
+from tileir.stripe.interpret.interpreter import contents_after
+from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
+from tileir.stripe.ir import Program
+from tileir.stripe.lower.lowering import lower as lower_to_stripe
+from tileir.stripe.works import launches, loops, uses_of
 from tileir.tile.ir import Function
 from tileir.typed.inference.inference import infer
+from tileir.typed.interpreter import interpret as interpret_typed
+from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.ir import TensorType
 from tileir.typed.simplify.preparation import prepared
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+Results: TypeAlias = "Mapping[str, Array]"
+
+_RACES = Checks(races=True)
+"""Reads of undefined memory show where they matter; some kernels compute what nobody uses."""
+
+_SHUFFLED = 7
+"""Seed of an order of points unlike the usual one."""
 
 
 def check_passes(
@@ -62,7 +90,7 @@ def check_passes(
     facts = choice if isinstance(choice, Target) else owner_of(context).device(device).target
     chosen = scheduling_target(choice, facts, None)
     steps = passes_of(passes, chosen)
-    if isinstance(program, StripeProgram):
+    if isinstance(program, Program):
         kinds = types_of(program, arguments)
         findings = (check_program(program, steps, chosen, seed=seed) for seed in range(seeds))
         finding = next((each for each in findings if each is not None), None)
@@ -97,3 +125,143 @@ def _smallest(
 def _kind(finding: Finding) -> tuple[str, int, bool]:
     """Return what two findings have in common where one stands for the other."""
     return finding.step, finding.number, finding.difference is None
+
+
+def _simplified(program: sem.Program) -> sem.Program:
+    return attrs.evolve(program, kernels=tuple(map(simplify, program.kernels)))
+
+
+STAGES: Final[tuple[tuple[str, Callable[[sem.Program], sem.Program]], ...]] = (
+    ("share", share_kernels),
+    ("simplify", _simplified),
+    ("reuse_in_place", reuse_in_place),
+    ("share", share_kernels),
+)
+"""What is done to kernels after Stripe has been lowered to them."""
+
+
+def check_function(
+    function: TypedFunction, passes: Iterable[Pass], target: Target | None = None, *, seed: int = 0
+) -> Finding | None:
+    """Return the first step that changes what ``function`` means; None where there is none.
+
+    Args:
+        function: A function without marks of differentiation.
+        passes: What to apply to the Stripe program, first to last.
+        target: What to lower to kernels for in the end; None to stop after the passes.
+        seed: Of the inputs.
+
+    """
+    check = Check.of(function, seed)
+    program, finding = check.lowered(function)
+    return finding if program is None or finding is not None else check.through(program, tuple(passes), target)
+
+
+def check_program(
+    program: Program, passes: Iterable[Pass], target: Target | None = None, *, seed: int = 0
+) -> Finding | None:
+    """Do as :func:`check_function` from a Stripe program on."""
+    rng = np.random.default_rng(seed)
+    shapes = {name: program.entry.refinement(name).shape for name in program.inputs}
+    inputs = {name: EXACT.random(shape.dtype, shape.sizes, rng) for name, shape in shapes.items()}
+    check = Check(inputs, interpret_stripe(program, inputs, numbers=EXACT))
+    return check.through(program, tuple(passes), target)
+
+
+@attrs.frozen
+class Check:
+    """Inputs, and the results that every step has to give."""
+
+    inputs: Results
+    expected: Results
+
+    @classmethod
+    def of(cls, function: TypedFunction, seed: int = 0) -> Check:
+        """Run a function, without marks of differentiation, on random inputs."""
+        rng = np.random.default_rng(seed)
+        inputs = {value.name: EXACT.random(value.dtype, value.shape, rng) for value in function.inputs}
+        return cls(inputs, interpret_typed(function, inputs, numbers=EXACT))
+
+    def lowered(self, function: TypedFunction) -> tuple[Program | None, Finding | None]:
+        """Return the Stripe program of a function, and what is wrong with it."""
+        return self._stripe("lower", 0, None, partial(lower_to_stripe, function))
+
+    def through(self, program: Program, passes: tuple[Pass, ...], target: Target | None) -> Finding | None:
+        """Take a program through all steps, down to kernels if there is a target."""
+        for number, step in enumerate(passes, 1):
+            after, finding = self._stripe(label_of(step), number, program, partial(run, (step,), program))
+            if finding is not None or after is None:
+                return finding
+            program = after
+        return None if target is None else self._kernels(program, target)
+
+    def _stripe(
+        self, name: str, number: int, before: Program | None, make: Callable[[], Program]
+    ) -> tuple[Program | None, Finding | None]:
+        """Run what one step makes, in the order of points that is usual and in another one."""
+        try:
+            after = make()
+            if after is before:
+                return after, None
+            for seed in (None, _SHUFFLED):
+                found = self._compared(interpret_stripe(after, self.inputs, seed=seed, numbers=EXACT))
+                if found is not None:
+                    kernel, inner = self._kernel(before, after, seed)
+                    return after, Finding(name, number, kernel, inner or found, "")
+        except Exception as error:  # a wrong pass may fail in any way
+            return None, Finding(name, number, "", None, _sentence(error))
+        return after, None
+
+    def _kernel(self, before: Program | None, after: Program, seed: int | None) -> tuple[str, Difference | None]:
+        """Return the first kernel that writes what another value was in before, and an element of that.
+
+        Which kernel of a loop was the first to go wrong nobody knows.
+        """
+        if before is None:
+            return "", None
+        old = contents_after(before, self.inputs, numbers=EXACT)
+        new = contents_after(after, self.inputs, seed=seed, numbers=EXACT)
+        repeated = uses_of(after.kernels, loops(after.works)).written
+        for launch in launches(after.works):
+            for name in uses_of(after.kernels, (launch,)).written:
+                both = name in old and name in new and old[name].shape == new[name].shape
+                if name not in repeated and both and old[name].dtype == new[name].dtype:
+                    found = _difference(name, old[name], new[name])
+                    if found is not None and found.before != "undefined":
+                        return launch.name, found
+        return "", None
+
+    def _kernels(self, program: Program, target: Target) -> Finding | None:
+        """Run what the stages behind the passes make of a program."""
+        made: sem.Program | None = None
+        for name, stage in (("lower", None), *STAGES):
+            try:
+                before = made
+                made = lower_to_semtree(program, target) if stage is None or before is None else stage(before)
+                found = None
+                if made is not before:
+                    found = self._compared(run_program(made, self.inputs, _RACES, numbers=EXACT))
+            except Exception as error:  # as above
+                return Finding(f"semtree {name}", 0, "", None, _sentence(error))
+            if found is not None:
+                return Finding(f"semtree {name}", 0, "", found, "")
+        return None
+
+    def _compared(self, results: Results) -> Difference | None:
+        differences = (_difference(name, value, results[name]) for name, value in self.expected.items())
+        return next((found for found in differences if found is not None), None)
+
+
+def _difference(name: str, before: Array, after: Array) -> Difference | None:
+    """Return the first element that differs."""
+    places = np.argwhere(differing(before, after))
+    if len(places) == 0:
+        return None
+    element = tuple(map(int, places[0]))
+    return Difference(name, element, shown(before[element].item()), shown(after[element].item()))
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, TileError):
+        return "; ".join(f"{diagnostic.code} {diagnostic.message}" for diagnostic in error.diagnostics)
+    return f"{type(error).__name__}: {error}"

@@ -1,7 +1,8 @@
 """What a formula makes of pictures while somebody looks: of large ones the visible part first, then the rest.
 
-What is not compiled yet is shown by a quick program first (:mod:`tileir.studio.design.quick`), unless a newer request
-comes meanwhile; what remains is always of the optimised one.
+Compiling a formula well takes longer than anybody wants to wait who drags a control. So what is shown first comes from
+kernels that are there already, or from a program that was compiled with :attr:`tileir.Options.quick`, unless a newer
+request comes meanwhile; then the optimised one is compiled and takes its place: what remains is always of that.
 """
 
 from __future__ import annotations
@@ -9,18 +10,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
 
 from tileir.core.cancelling import CancelledError, cancelled_if
-from tileir.core.errors import fail
+from tileir.core.errors import TileError, fail
+from tileir.driver.explain.explanation import explain_program
 from tileir.driver.formulas.picture_parts import Rectangle
 from tileir.driver.formulas.pictures import as_levels
+from tileir.runtime.context import default_context
 from tileir.studio.design.bench import Array, Assignment
-from tileir.studio.design.quick import Region, quick_results
 from tileir.studio.serve.session import STALE, Event, Session
+
+if TYPE_CHECKING:
+    from tileir.driver.executable import Executable
+    from tileir.driver.formulas.crafting import CraftedFormula
+
 
 LARGE: Final = 1 << 20
 """Pixels from which on a part is worth a kernel of its own."""
@@ -30,6 +38,18 @@ QUICK: Final = "quick"
 
 _GRID: Final = 256
 """Parts have corners on a grid of so many pixels, so that few sizes of them need kernels."""
+
+
+Region = tuple[int, int, int, int]
+
+LONGEST: Final = 0.25
+"""Seconds of a run, as predicted, up to which the quick program is worth it: the other one is there soon after that."""
+
+SMOOTH: Final = 0.05
+"""The same where it ran before: moves that follow closely would never see the optimised one, so one of them waits."""
+
+_predicted: Final[WeakKeyDictionary[Executable, float]] = WeakKeyDictionary()
+"""What runs take, since a control that is dragged asks each time."""
 
 
 def preview(session: Session, request: Mapping[str, Any]) -> Iterator[Event]:
@@ -164,3 +184,37 @@ def chosen(request: Mapping[str, Any], count: int) -> int:
     """Return the number of the result that is looked at."""
     number = request.get("result", 0)
     return number if isinstance(number, int) and 0 <= number < count else 0
+
+
+def quick_results(assignment: Assignment, region: Region | None) -> tuple[Rectangle | None, tuple[Any, ...]] | None:
+    """Return results, or a part of them and where it is, of kernels that are there soon; None where they take too long.
+
+    A fault is none here: the optimised program has it, too, or else need not fail.
+    """
+    pictures = assignment.pictures
+    candidates = tuple(_candidates(assignment))
+    try:
+        ready = next((each for each in candidates if each.is_compiled(*pictures, region=region)), None)
+        formula = candidates[-1] if ready is None else ready
+        ran_before = ready is not None and ready.options is not None and ready.options.quick
+        executable = formula.executable(*pictures, region=region)
+        if executable not in _predicted:
+            _predicted[executable] = explain_program(executable.scheduled, executable.device.target).seconds
+        if _predicted[executable] > (SMOOTH if ran_before else LONGEST):
+            return None
+        place, found = (None, formula(*pictures)) if region is None else next(formula.parts(region, *pictures))
+    except (TileError, MemoryError):
+        return None
+    return place, found if isinstance(found, tuple) else (found,)
+
+
+def _candidates(assignment: Assignment) -> Iterator[CraftedFormula]:
+    """Yield formulas that compute the same: as it was dragged, so that a release shows what the last move did."""
+    if assignment.dragged is not None:
+        yield assignment.dragged
+        yield _quickly(assignment.dragged)
+    yield _quickly(assignment.formula)
+
+
+def _quickly(formula: CraftedFormula) -> CraftedFormula:
+    return formula.with_options(attrs.evolve((formula.context or default_context()).options, quick=True))
