@@ -76,7 +76,7 @@ IN_KERNELS: Final = (
     ),
     Mutant(
         "index that is not clamped from above",
-        "semtree.lower.block",
+        "semtree.lower.views",
         "for bound in (0, size - 1))",
         "for bound in (0, size))",
     ),

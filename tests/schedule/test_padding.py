@@ -158,7 +158,8 @@ def steps_for(kernel: Block, data: st.DataObject) -> tuple[Step, ...]:
         Split(other, 2, ("first", "second"), Tail.PAD),
     )
     chosen = data.draw(st.lists(st.sampled_from(more), max_size=3, unique=True))
-    return (Split(loop, data.draw(st.integers(2, 5)), ("outer", "inner"), Tail.PAD), *chosen)
+    tail = data.draw(st.sampled_from((Tail.PAD, Tail.MASK)))
+    return (Split(loop, data.draw(st.integers(2, 5)), ("outer", "inner"), tail), *chosen)
 
 
 @given(program=programs(8), data=st.data())

@@ -210,7 +210,10 @@ def test_patterns_tell_why_they_do_not_fit() -> None:
         ("script{steps=(splt{loop=i})}", "did you mean split"),
         ("script{steps=(split{loop=i, by=2})}", "needs the field into"),
         ("script{steps=(split{loop=i, by=2, into=(a, b), tale=peel})}", "has no field tale; did you mean tail"),
-        ("script{steps=(split{loop=i, by=2, into=(a, b), tail=pel})}", "takes one of even, guard, peel, pad, shift"),
+        (
+            "script{steps=(split{loop=i, by=2, into=(a, b), tail=pel})}",
+            "takes one of even, guard, peel, pad, mask, shift",
+        ),
         ("script{steps=(split)}", "takes one of split, reorder"),
     ],
 )

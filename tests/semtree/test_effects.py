@@ -46,6 +46,7 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
   multiply(mma_m16n8k8_f32) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * right[0] strides(16, 1);
   channel release ready[0];
   exchange(4) sums[1] = sums[0];
+  masked(P[0], 3) sums[0 : 4] = A[0 : 4];
   kept = kept + sums[1];
   if (kept < 1.0) {
     C[P[1]] = kept;

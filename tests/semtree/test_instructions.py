@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -218,3 +218,65 @@ def test_exchanges_are_between_all_threads_of_a_warp(old: str, new: str, code: s
     with pytest.raises(TileError) as caught:
         verify(parse_kernel(EXCHANGE.replace(old, new)))
     assert code in [fault.code for fault in caught.value.diagnostics]
+
+
+MASKED: Final = """
+kernel part(out f32 O[13], inout f32 S[13], in f32 A[13]) grid(1) {
+  private f32 own[8] align(64);
+  own[0 : 8] = f32x8(7.0);
+  for (i64 i = 0; i < 2; i += 1) {
+    f32x8 x = f32x8(1.0);
+    masked(0, 13 - i * 8) x = A[i * 8 : 8];
+    masked(2, 5) own[0 : 8] = x;
+    masked(1 - i, 13 - i * 8) O[ramp<8>(i * 8, 1)] = own[0 : 8];
+    masked(3, 8) S[i * 8 - 3 : 8] = x;
+    masked(5, 5) S[100 : 8] = x;
+  }
+}
+"""
+
+
+def test_lanes_that_are_not_set_stay_and_may_be_nowhere() -> None:
+    kernel = parse_kernel(MASKED)
+    verify(kernel)
+    assert parse_kernel(to_text(kernel)) == kernel
+    assert from_json(to_json(kernel), KernelFunction) == kernel
+    assert without_instructions(kernel, masks=False) is kernel
+    plain = without_instructions(kernel)
+    verify(plain)
+    assert "masked(" not in to_text(plain)
+    given = np.arange(13, dtype=np.float32)
+    for variant in (kernel, plain, one_thread(kernel), one_thread(kernel, masks=False)):
+        result, updated = np.full((2, 13), -1, np.float32)
+        run(variant, [result, updated, given], ALL_CHECKS)
+        np.testing.assert_array_equal(result, [-1, 7, 2, 3, 4, 7, 7, 7, 7, 7, 10, 11, 12])
+        np.testing.assert_array_equal(updated, [3, 4, 5, 6, 7, -1, -1, -1, 11, 12, 1, 1, 1])
+
+
+def run_verified(kernel: KernelFunction, arrays: list[Any]) -> None:
+    verify(kernel)
+    run(kernel, arrays, ALL_CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("masked(2, 5) own[0 : 8] = x", "masked(2, 5) own[0 : 4] = x", "TIL552"),
+        ("masked(2, 5) own[0 : 8] = x", "masked(2, 5) own[0] = 1.0", "TIL552"),
+        ("masked(2, 5) own", "masked(i32(2), i32(5)) own", "TIL552"),
+        ("masked(3, 8) S", "masked(2, 8) S", "TIL553"),
+        ("masked(3, 8) S[i * 8 - 3 : 8]", "masked(3, 8) A[i * 8 - 3 : 8]", "TIL554"),
+    ],
+)
+def test_lanes_are_set_inside_of_arrays(old: str, new: str, code: str) -> None:
+    assert old in MASKED
+    kernel = parse_kernel(MASKED.replace(old, new))
+    with pytest.raises(TileError) as caught:
+        run_verified(kernel, [np.zeros(13, np.float32) for _ in range(3)])
+    assert code in [fault.code for fault in caught.value.diagnostics]
+
+
+def test_lanes_of_what_is_no_variable_are_not_set() -> None:
+    with pytest.raises(TileError) as caught:
+        parse_kernel(MASKED.replace("masked(2, 5) own[0 : 8]", "masked(2, 5) exp(x)"))
+    assert caught.value.diagnostics[0].code == "TIL102"

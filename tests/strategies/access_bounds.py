@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from strategies.access_terms import Place, Terms
+from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    AssignLanes,
     Const,
     Declare,
     DeclareArray,
@@ -25,7 +27,7 @@ from tileir.semtree.ir import (
     Subscript,
     Var,
 )
-from tileir.semtree.matrices import held
+from tileir.semtree.matrices import held, without_instructions
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir.semtree.text.printer import expr_text
 
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
 
 
 def faults(kernel: KernelFunction) -> list[str]:
-    """Return in words which accesses may leave their arrays, and for what coordinates and counters."""
+    """Return in words which accesses may leave their arrays, and for what coordinates and counters.
+
+    Lanes that are set in part are looked at one by one.
+    """
+    if any(isinstance(stmt, AssignLanes) for stmt in statements(kernel.body)):
+        kernel = without_instructions(kernel, FRAGMENTS, copies=False, folds=True, exchanges=False, channels=False)
     return list(_Checker.of(kernel).body(kernel.body, Place({}, {})))
 
 

@@ -92,7 +92,7 @@ class LLVMCompiler:
         def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
-                plain = without_instructions(kernels[number])  # products read values, and no bits of them
+                plain = without_instructions(kernels[number], masks=False)  # products read values, and no bits of them
                 yield number, stored_as_bits(expand_kernel(plain, NATIVE, dots), stored)
 
         scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]

@@ -30,7 +30,7 @@ def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...]
     tree = with_padding(tree)
     names = tree.names()
     parts = [part for body in bodies_of(tree) for part in _grids_peeled(body, {}, names)]
-    bodies = [_tidy(body, {}, names) for body in parts]
+    bodies = [_told_apart(_tidy(body, {}, names), {}, names) for body in parts]
     for body in bodies:
         if (cut := _cut_lanes(body)) is not None:
             return refused("TR722", loop=cut)
@@ -98,6 +98,19 @@ def _tidy(items: tuple[Item, ...], around: Mapping[str, int], names: NameScope) 
     return tuple(result)
 
 
+def _told_apart(items: tuple[Item, ...], sizes: dict[str, int], names: NameScope) -> tuple[Item, ...]:
+    """Return items with a name for each size of loops: of loops that share one, some may have lost their remainders."""
+    done: list[Item] = []
+    for item in items:
+        if isinstance(item, Loop):
+            name = item.name if sizes.setdefault(item.name, item.size) == item.size else names.fresh(item.name)
+            body = item.body if name == item.name else map_leaves(item.body, {item.name: Affine.index(name)})
+            done.append(attrs.evolve(item, name=name, body=_told_apart(body, sizes, names)))
+        else:
+            done.append(item)
+    return tuple(done)
+
+
 def _parts(loop: Loop, around: Mapping[str, int], names: NameScope) -> list[Loop]:
     """Return what a loop is run as: without iterations that do nothing, and in two where it has some to peel."""
     loop = _shortened(loop, around, names)
@@ -158,11 +171,17 @@ def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
 
 
 def _cut_lanes(items: tuple[Item, ...]) -> str | None:
-    """Return a loop over lanes that a test cuts; None where there is none."""
-    lanes = {item.name for item in walk(items) if isinstance(item, Loop) and item.binding is Binding.LANE}
+    """Return a loop over lanes that a test cuts and that is not masked, as none of an instruction is; None for none."""
+    lanes = {item.name for item in walk(items) if isinstance(item, Loop) and not _may_be_cut(item)}
     return next(
         (name for leaf in leaves(items) for test in leaf.constraints for name in test.indices if name in lanes), None
     )
+
+
+def _may_be_cut(loop: Loop) -> bool:
+    inner = loop.body[0]
+    dots = isinstance(inner, Loop) and inner.binding is Binding.DOT
+    return loop.binding not in (Binding.LANE, Binding.DOT) or (loop.masks and loop.binding is Binding.LANE and not dots)
 
 
 def _sizes_below(loop: Loop) -> dict[str, int]:
@@ -172,7 +191,7 @@ def _sizes_below(loop: Loop) -> dict[str, int]:
 def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     """Return a loop without last iterations in which a test of each leaf below it fails."""
     below = list(leaves(loop.body))
-    if not all(leaf.constraints for leaf in below):
+    if (loop.masks and loop.binding is Binding.LANE) or not all(leaf.constraints for leaf in below):
         return loop
     ranges = {**_sizes_below(loop), **around}
     size = max((_iterations(leaf, loop, ranges) for leaf in below), default=loop.size)

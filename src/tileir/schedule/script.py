@@ -13,7 +13,7 @@ import attrs
 
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Done, Refused, refused
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
@@ -133,6 +133,19 @@ def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block,
     """
     tree = _rearranged(tree_of_nest(nest), steps, Known(), lambda step, tree, known: step(tree, known))
     return tree if isinstance(tree, Refused) else kernels_of(tree, knowing=True)
+
+
+def done_by_steps(made: tuple[stripe.Block, ...] | Refused) -> Done | Refused:
+    """Return what steps made of a kernel with a fact for remarks: which lanes of vectors are masked."""
+    if isinstance(made, Refused):
+        return made
+    masked: dict[str, None] = {}
+    blocks = [*made]
+    for block in blocks:
+        blocks += block.blocks
+        lanes = {index.name for index in block.indices if index.binding is Binding.LANE}
+        masked.update(dict.fromkeys(name for test in block.constraints for name in test.indices if name in lanes))
+    return Done(made, (("masked", ", ".join(masked)),) if masked else ())
 
 
 def in_turn(parts: Iterable[tuple[Nest, Iterable[Rearrangement]]]) -> tuple[stripe.Block, ...] | Refused:

@@ -36,6 +36,7 @@ class Tail(enum.Enum):
     GUARD = "guard"  # a constraint keeps points behind the end from running
     PEEL = "peel"  # the last iteration is a copy of its own, with smaller loops; all others test nothing
     PAD = "pad"  # as peel, but what touches memory of the kernel alone runs whole: there is room, with zeros
+    MASK = "mask"  # as pad, but nothing is peeled: a test in each iteration tells whether all lanes run, or which
     SHIFT = "shift"  # the last iteration is a whole one that overlaps the one before it: it stores the same again
 
 
@@ -85,6 +86,7 @@ class Loop:
         last: Where the last iteration is instead, in iterations, so that it overlaps the one before it; None for behind
             that.
         carried: Whether iterations run in order, as each finds what those before it have left.
+        masks: Whether a test may cut its iterations where they are lanes.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Loop:
     stages: int = 1
     last: Rational | None = None
     carried: bool = False
+    masks: bool = False
 
     @property
     def bound(self) -> str:

@@ -84,6 +84,21 @@ class Assign(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
+class AssignLanes(Node):
+    """Set the lanes of a variable or of array elements from ``begin`` on, before ``end``: scalars of the index type.
+
+    Other lanes stay as they are. Elements for them lie anywhere: they are not read either, where ``value`` is elements
+    of an array; any other value is computed as a whole.
+    """
+
+    form: ClassVar[str] = "masked({begin}, {end}) {target} = {value}"
+    begin: Expr = attrs.field(metadata=OPERAND)
+    end: Expr = attrs.field(metadata=OPERAND)
+    target: LValue = attrs.field(metadata=role(Role.TARGET, Var, Subscript))
+    value: Expr = attrs.field(metadata=OPERAND)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
 class For(Node):
     """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0.
 
@@ -237,7 +252,9 @@ class Prefetch(Hint):
     target: Subscript = attrs.field(metadata=_PLACE)
 
 
-Instruction: TypeAlias = AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
+Instruction: TypeAlias = (
+    AssignLanes | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
+)
 """What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch

@@ -12,12 +12,15 @@ from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
@@ -39,6 +42,7 @@ from tileir.semtree.ir import (
     KernelFunction,
     MatrixMultiply,
     MatrixOperand,
+    Ramp,
     Region,
     Stmt,
     Subscript,
@@ -91,6 +95,7 @@ def without_instructions(
     kernel: KernelFunction,
     spelt: Collection[str] = (),
     *,
+    masks: bool = True,
     copies: bool = True,
     folds: bool = False,
     exchanges: bool = True,
@@ -104,6 +109,7 @@ def without_instructions(
     Args:
         kernel: The kernel.
         spelt: The fragments that the back end has words for, which stay.
+        masks: Whether assignments to some lanes go: loops over these take their place.
         copies: Whether asynchronous copies go.
         folds: Whether the back end takes operands that are folded.
         exchanges: Whether exchanges go.
@@ -115,6 +121,8 @@ def without_instructions(
 
     def plain(stmt: Stmt) -> tuple[Stmt, ...]:
         match stmt:
+            case AssignLanes() if masks:
+                return _lane_by_lane(stmt, names)
             case AsyncCopy(target=target, source=source) if copies:
                 return (Assign(target, source),)
             case AsyncCommit() | AsyncWait() if copies:
@@ -131,6 +139,39 @@ def without_instructions(
                 return (stmt,)
 
     return with_body(kernel, rewrite_stmts(plain, kernel.body))
+
+
+def _lane_by_lane(stmt: AssignLanes, names: NameScope) -> tuple[Stmt, ...]:
+    """Return a loop over the lanes that are set; variables, and values that are no elements, lie in arrays then."""
+    target, value, index = stmt.target, stmt.value, stmt.begin.type
+    if isinstance(target, Subscript) and isinstance(value, Subscript):  # all is read before anything is written
+        moved = Var(names.fresh("moved"), value.type)
+        steps = (attrs.evolve(stmt, target=moved), attrs.evolve(stmt, value=moved))
+        return (
+            Declare(moved, Const.of(0, value.type)),
+            *(each for step in steps for each in _lane_by_lane(step, names)),
+        )
+    lane, before = Var(names.fresh("lane"), index), list[Stmt]()
+
+    def kept(whole: Expr) -> Subscript:
+        array = DeclareArray(names.fresh("lanes"), whole.type.dtype, whole.type.lanes)
+        before.extend((array, Assign(Subscript(array.name, Const(0, index), whole.type), whole)))
+        return Subscript(array.name, Const(0, index), whole.type)
+
+    def one(place: Subscript) -> Subscript:
+        offset, kind = place.offset, Type(place.offset.type.dtype)
+        if offset.type.lanes > 1 and not isinstance(offset, Ramp):
+            return Subscript(place.array, one(kept(offset)), Type(place.type.dtype))
+        number: Expr = lane if kind == index else Cast(lane, kind)
+        first, step = (offset.base, Const.of(offset.stride, kind)) if isinstance(offset, Ramp) else (offset, None)
+        own = Apply(Op.ADD, (first, number if step is None else Apply(Op.MUL, (number, step))))
+        return Subscript(place.array, own, Type(place.type.dtype))
+
+    source, there = (each if isinstance(each, Subscript) else kept(each) for each in (value, target))
+    begin = Apply(Op.MAX, (stmt.begin, Const(0, index)))
+    end = Apply(Op.MIN, (stmt.end, Const(target.type.lanes, index)))
+    copy = For(lane, begin, end, 1, (Assign(one(there), one(source)),))
+    return (*before, copy, *(() if there is target else (Assign(target, there),)))
 
 
 def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, ...]:

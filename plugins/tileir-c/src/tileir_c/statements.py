@@ -11,6 +11,7 @@ from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
     Assign,
+    AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
@@ -95,6 +96,7 @@ class Statements:
                 self.out.line(f"__builtin_prefetch(&{element(self.names, target)});")
             case (
                 Barrier()
+                | AssignLanes()
                 | AsyncCopy()
                 | AsyncCommit()
                 | AsyncWait()

@@ -66,7 +66,7 @@ def emit(
         if length is not None and module.length >= length:
             yield module.text(last)
             module = ModuleText(flags, scheduled)
-        _kernel(module, one_thread(kernel), symbol(number, kernel))
+        _kernel(module, one_thread(kernel, masks=False), symbol(number, kernel))
     yield module.text(last)
 
 

@@ -16,6 +16,7 @@ from tileir_llvm.emit.spelling import REGISTER, memory, memory_element, register
 from tileir_llvm.emit.text import FunctionText, Value
 
 _WIDE: Final = 64
+_ALL: Final = "splat (i1 true)"
 
 
 @attrs.frozen
@@ -79,7 +80,7 @@ _INDEX: Final = Type(DType.I64)
 def load(out: FunctionText, place: Place, offset: Offset | Value, kind: Type) -> Value:
     """Read ``kind.lanes`` neighbours from a scalar offset, or the element of each lane of a vector offset."""
     if isinstance(offset, Value):
-        read = _permuted if place.elements == kind.lanes else _gather
+        read = _permuted if place.elements == kind.lanes else read_lanes
         return read(out, place, offset, kind)
     start = offset
     if start.lanes == 1 or start.step == 1:
@@ -93,13 +94,13 @@ def load(out: FunctionText, place: Place, offset: Offset | Value, kind: Type) ->
 def store(out: FunctionText, place: Place, offset: Offset | Value, value: Value) -> None:
     """Write neighbours from a scalar offset on, or the element of each lane of a vector offset, lane 0 first."""
     if isinstance(offset, Value):
-        _scatter(out, place, offset, value)
+        write_lanes(out, place, offset, value)
         return
     start = offset
     if start.lanes == 1 or start.step == 1:
         _store_run(out, place, start, value)
     elif _scatters(value.type):
-        _scatter(out, place, ramp(out, start.total(out), start.step, start.lanes), value)
+        write_lanes(out, place, start, value)
     else:
         for lane in range(value.type.lanes):
             _store_run(out, place, start.moved(lane), lane_of(out, value, lane))
@@ -234,22 +235,39 @@ def _pointers(out: FunctionText, place: Place, offset: Value) -> str:
     return out.pure(f"getelementptr inbounds {element}, ptr {place.pointer}, {register(index.type)} {index.text}")
 
 
-def _gather(out: FunctionText, place: Place, offset: Value, kind: Type) -> Value:
-    pointers = _pointers(out, place, offset)
-    lanes, spelt, size = kind.lanes, memory(kind), place.dtype.itemsize
-    name = f"llvm.masked.gather.{suffix(_memory_type(kind))}.v{lanes}p0"
-    out.module.declarations[f"declare {spelt} @{name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {spelt})"] = None
-    operands = f"<{lanes} x ptr> {pointers}, i32 {size}, <{lanes} x i1> splat (i1 true), {spelt} poison"
+def read_lanes(out: FunctionText, place: Place, offset: Offset | Value, kind: Type, mask: str = _ALL) -> Value:
+    """Read the elements of those lanes that a mask has; the others are zeros, and their elements may lie anywhere."""
+    run, pointers = _addresses(out, place, offset, kind.lanes)
+    called, spelt, size = suffix(_memory_type(kind)), memory(kind), place.dtype.itemsize
+    name = f"llvm.masked.load.{called}.p0" if run else f"llvm.masked.gather.{called}.v{kind.lanes}p0"
+    where, bits = pointers.rpartition(" ")[0], f"<{kind.lanes} x i1>"
+    out.module.declarations[f"declare {spelt} @{name}({where}, i32, {bits}, {spelt})"] = None
+    operands = f"{pointers}, i32 {size}, {bits} {mask}, {spelt} {'poison' if mask is _ALL else 'zeroinitializer'}"
     return _from_memory(out, out.result(f"call {spelt} @{name}({operands})"), kind)
 
 
-def _scatter(out: FunctionText, place: Place, offset: Value, value: Value) -> None:
-    pointers = _pointers(out, place, offset)
-    lanes, spelt, size = value.type.lanes, memory(value.type), place.dtype.itemsize
-    name = f"llvm.masked.scatter.{suffix(_memory_type(value.type))}.v{lanes}p0"
-    out.module.declarations[f"declare void @{name}({spelt}, <{lanes} x ptr>, i32, <{lanes} x i1>)"] = None
+def write_lanes(out: FunctionText, place: Place, offset: Offset | Value, value: Value, mask: str = _ALL) -> None:
+    """Write the elements of those lanes that a mask has; those of the others may lie anywhere."""
+    lanes, spelt = value.type.lanes, memory(value.type)
+    run, pointers = _addresses(out, place, offset, lanes)
+    called, size = suffix(_memory_type(value.type)), place.dtype.itemsize
+    name = f"llvm.masked.store.{called}.p0" if run else f"llvm.masked.scatter.{called}.v{lanes}p0"
+    where, bits = pointers.rpartition(" ")[0], f"<{lanes} x i1>"
+    out.module.declarations[f"declare void @{name}({spelt}, {where}, i32, {bits})"] = None
     stored = f"{spelt} {_to_memory(out, value)}"
-    out.effect(f"call void @{name}({stored}, <{lanes} x ptr> {pointers}, i32 {size}, <{lanes} x i1> splat (i1 true))")
+    out.effect(f"call void @{name}({stored}, {pointers}, i32 {size}, {bits} {mask})")
+
+
+def _addresses(out: FunctionText, place: Place, offset: Offset | Value, lanes: int) -> tuple[bool, str]:
+    """Return whether lanes are neighbours, and the pointer to the first one, else one for each, as an operand.
+
+    Neighbours may begin before the array, where a mask leaves out the first ones, so nothing is promised of them.
+    """
+    if isinstance(offset, Offset) and (offset.lanes == 1 or offset.step == 1):
+        element, first = memory_element(place.dtype), offset.total(out).text
+        return True, f"ptr {out.pure(f'getelementptr {element}, ptr {place.pointer}, i64 {first}')}"
+    places = offset if isinstance(offset, Value) else ramp(out, offset.total(out), offset.step, lanes)
+    return False, f"<{lanes} x ptr> {_pointers(out, place, places)}"
 
 
 def _scatters(kind: Type) -> bool:

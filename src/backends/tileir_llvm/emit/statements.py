@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 import attrs
 
+from tileir.core.dtype import DType
+from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
+    Apply,
     Assign,
+    AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
     Barrier,
+    Broadcast,
     BulkCopy,
+    Cast,
     Channel,
+    Const,
     Declare,
     DeclareArray,
     Exchange,
@@ -25,20 +32,24 @@ from tileir.semtree.ir import (
     LoopKind,
     MatrixMultiply,
     Prefetch,
+    Ramp,
+    Subscript,
+    Type,
     Var,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir.semtree.transform.layout import ALIGNMENT, apart
 from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Cell, Environment, evaluate, offset_of
-from tileir_llvm.emit.memory import Place, prefetch, store
+from tileir_llvm.emit.integers import select
+from tileir_llvm.emit.memory import Offset, Place, load, prefetch, read_lanes, store, write_lanes
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt, Type
+    from tileir.semtree.ir import Expr, KernelFunction, Stmt
     from tileir.semtree.transform.layout import Layout
 
 Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
@@ -84,6 +95,8 @@ class Statements:
                 self.env.arrays[stmt.name] = self.place(stmt)
             case Assign():
                 self._assign(stmt)
+            case AssignLanes():
+                self._assign_lanes(stmt)
             case For():
                 self._loop(stmt)
             case If():
@@ -154,6 +167,27 @@ class Statements:
         cell = self.env.variables[target.name]
         if isinstance(cell, Cell):
             self._set(cell, value)
+
+    def _assign_lanes(self, stmt: AssignLanes) -> None:
+        """Set some lanes; vectors of arrays on the stack as a whole, so that these stay in registers."""
+        env, out, target, kind = self.env, self.env.out, stmt.target, stmt.target.type
+        mask = evaluate(env, _mask(stmt))
+        if isinstance(stmt.value, Subscript):
+            place, offset = env.arrays[stmt.value.array], offset_of(env, stmt.value.offset)
+            whole = _is_inside(place, offset, kind.lanes)
+            value = load(out, place, offset, kind) if whole else read_lanes(out, place, offset, kind, mask.text)
+        else:
+            value = evaluate(env, stmt.value)
+        if isinstance(target, Var):
+            cell = env.variables[target.name]
+            assert isinstance(cell, Cell)
+            self._set(cell, select(out, mask, value, evaluate(env, target)))
+            return
+        place, offset = env.arrays[target.array], offset_of(env, target.offset)
+        if _is_inside(place, offset, kind.lanes):
+            store(out, place, offset, select(out, mask, value, load(out, place, offset, kind)))
+        else:
+            write_lanes(out, place, offset, value, mask.text)
 
     def _loop(self, loop: For) -> None:
         if self.env.ranges is not None:
@@ -253,6 +287,24 @@ class Statements:
                 self.write(stmt.otherwise)
             out.branch(done)
         out.start(done)
+
+
+def _mask(stmt: AssignLanes) -> Expr:
+    """Return which lanes are set, by numbers that 32 bits hold."""
+    lanes, index = stmt.target.type.lanes, stmt.begin.type
+    tests = []
+    for op, bound in ((Op.CMP_GE, stmt.begin), (Op.CMP_LT, stmt.end)):
+        inside = Apply(Op.MIN, (Apply(Op.MAX, (bound, Const(0, index))), Const(lanes, index)))
+        number = Broadcast(Cast(inside, Type(DType.I32)), lanes)
+        tests.append(Apply(op, (Ramp(Const(0, Type(DType.I32)), 1, lanes), number)))
+    return Apply(Op.BIT_AND, tuple(tests))
+
+
+def _is_inside(place: Place, offset: Offset | Value, lanes: int) -> bool:
+    """Return whether neighbours are known to be inside of an array on the stack."""
+    if isinstance(offset, Value) or offset.outside is not None or offset.inside is not None or place.elements is None:
+        return False
+    return offset.lanes == 1 and 0 <= offset.distance <= place.elements - lanes
 
 
 def is_scheduled(kernel: KernelFunction) -> bool:

@@ -10,6 +10,7 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.semtree.ir import (
     Assign,
+    AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
@@ -104,7 +105,7 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case Exchange() | Channel() | BulkCopy():
+            case AssignLanes() | Exchange() | Channel() | BulkCopy():
                 pass  # spelt out before
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))

@@ -12,6 +12,7 @@ from tileir.passes.base import with_kernels
 from tileir.passes.kernels.expansion import called_block
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.schedule.remarks import Refused, remark
+from tileir.schedule.script import done_by_steps
 from tileir.stripe.ir import Block, Program, Statement, views_read, views_written
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def expanded_with_makers(
         statements.append((kernel,))
         if isinstance(kernel, Block):
             made = function(kernel, partial(makers.before, number, joined))
-            remark(called_block(kernel), made if isinstance(made, Refused) else None, number=number)
+            told = done_by_steps(made)
+            refusal = told if isinstance(told, Refused) else None
+            remark(called_block(kernel), refusal, () if isinstance(told, Refused) else told.facts, number)
             if not isinstance(made, Refused):
                 statements[number] = made
                 for maker in makers.replaced(number, made):

@@ -12,7 +12,7 @@ from tileir.passes.base import Pass, expand_kernels, unnamed
 from tileir.passes.fusion.makers import expanded_with_makers
 from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
-from tileir.schedule.script import Parameter, Pattern, Script, Step
+from tileir.schedule.script import Parameter, Pattern, Script, Step, done_by_steps
 from tileir.schedule.steps.loops import Bind
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.stripe.bindings import Binding
@@ -59,7 +59,7 @@ class Scripted:
         apply = self.script.apply
         if any(isinstance(step, Inline | ComputeAt | JoinKernel) for step in self.steps):
             return expanded_with_makers(program, apply)
-        return expand_kernels(program, apply)
+        return expand_kernels(program, lambda kernel: done_by_steps(apply(kernel)))
 
     def for_target(self, target: Target) -> Scripted:
         """Return the pass with a parameter for each fact of a target that it names or needs, and that is a number."""

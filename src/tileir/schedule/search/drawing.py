@@ -123,7 +123,7 @@ class Room:
         return attrs.evolve(sketch, grid=random.randint(0, min(2, len(self.order))))
 
     def _tail(self, sketch: Sketch, random: Random) -> Sketch:
-        return attrs.evolve(sketch, tail=random.choice((Tail.PEEL, Tail.SHIFT, Tail.PAD)))
+        return attrs.evolve(sketch, tail=random.choice((Tail.PEEL, Tail.SHIFT, Tail.PAD, Tail.MASK)))
 
     def _fitting(self, sketch: Sketch) -> Sketch:
         """Return the sketch with lanes in one place, and numbers that nothing is made of at their usual values."""

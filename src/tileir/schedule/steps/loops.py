@@ -73,7 +73,8 @@ class Split:
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._split(loop, by))
 
     def _split(self, loop: Loop, by: int) -> Replaced | Refused:
-        by = by if self.tail is Tail.PAD else min(by, loop.size)
+        pads = self.tail in (Tail.PAD, Tail.MASK)
+        by = by if pads else min(by, loop.size)
         rest = loop.size % by
         if rest and self.tail is Tail.EVEN:
             return refused("TR706", loop=loop.name, size=loop.size, factor=by)
@@ -85,10 +86,10 @@ class Split:
         outer, inner = self.into
         place = Affine.of({outer: by, inner: 1})
         tests = (loop.size - 1 - place,) if rest else ()
-        below = map_leaves(loop.body, {loop.name: place}, *tests, pads=self.tail is Tail.PAD)
-        within = Loop(inner, by, below, allocations=loop.allocations, reduces=loop.reduces)
-        peels, size = self.tail in (Tail.PEEL, Tail.PAD), -(-loop.size // by)
-        return Replaced((Loop(outer, size, (within,), reduces=loop.reduces, peels=peels, last=last),))
+        below = map_leaves(loop.body, {loop.name: place}, *tests, pads=pads)
+        masks, peels = loop.masks or self.tail is Tail.MASK, self.tail in (Tail.PEEL, Tail.PAD)
+        within = Loop(inner, by, below, allocations=loop.allocations, reduces=loop.reduces, masks=masks)
+        return Replaced((Loop(outer, -(-loop.size // by), (within,), reduces=loop.reduces, peels=peels, last=last),))
 
 
 @attrs.frozen
@@ -313,7 +314,7 @@ class Specialise:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         sizes = {each.name: each.size for each in (*around, *walk((loop,))) if isinstance(each, Loop)}
         low, high = 0, loop.size
-        for test in (test for leaf in leaves(loop.body) for test in leaf.constraints):
+        for test in (test for leaf in leaves(loop.body) for test in (*leaf.constraints, *leaf.padded)):
             step = test.coefficient(loop.name)
             least = (test - Affine.of({loop.name: step})).bounds(sizes)[0]
             if step > 0:

@@ -10,6 +10,7 @@ from tileir.core.errors import Diagnostic
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
 from tileir.semtree.ir import (
     WARP,
+    AssignLanes,
     AsyncCopy,
     AsyncWait,
     BulkCopy,
@@ -52,6 +53,18 @@ def check_copies(survey: Survey) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL554", f"asynchronous copies go to local arrays, and {target.array!r} is none")
         if not isinstance(place.meaning(source), Param):
             yield Diagnostic("TIL554", f"asynchronous copies take from parameters, and {source.array!r} is none")
+
+
+def check_masked(survey: Survey) -> Iterator[Diagnostic]:
+    """Lanes are set from one number on, and before another one, by a value of as many lanes."""
+    index = Type(survey.kernel.index)
+    for place in _of_kinds(survey, AssignLanes):
+        stmt = place.stmt
+        assert isinstance(stmt, AssignLanes)
+        if stmt.target.type != stmt.value.type or stmt.target.type.lanes == 1:
+            yield Diagnostic("TIL552", f"lanes of {stmt.target.type} cannot be set to those of {stmt.value.type}")
+        if not stmt.begin.type == stmt.end.type == index:
+            yield Diagnostic("TIL552", f"lanes are numbered by {index}, not by {stmt.begin.type} and {stmt.end.type}")
 
 
 def check_exchanges(survey: Survey) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ from tileir.semtree.analysis.uniformity import divergent_barriers
 from tileir.semtree.check.type_rules import expression_faults
 from tileir.semtree.ir import (
     Assign,
+    AssignLanes,
     Const,
     Declare,
     DeclareArray,
@@ -144,7 +145,7 @@ def check_stores(survey: Survey) -> Iterator[Diagnostic]:
 
 def check_bounds(survey: Survey) -> Iterator[Diagnostic]:
     """Constant offsets of what is read or written lie inside their array."""
-    for place in survey.scoped:
+    for place in (each for each in survey.scoped if not isinstance(each.stmt, AssignLanes)):
         skipped = tuple(map(id, named(place.stmt)))
         for node, known in place.uses:
             if not isinstance(node, Subscript) or not isinstance(known, Param | DeclareArray) or id(node) in skipped:

@@ -13,6 +13,7 @@ from tileir.semtree.check.instruction_checks import (
     check_channels,
     check_copies,
     check_exchanges,
+    check_masked,
     check_prefetches,
     check_products,
 )
@@ -68,6 +69,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_channels,
         check_copies,
         check_exchanges,
+        check_masked,
         check_prefetches,
         check_products,
     ),

@@ -10,10 +10,20 @@ import numpy as np
 
 from tileir.semtree.interpret.channels import acquiring, bulk_copying, stepping
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, ExpressionCompiler, Frame
-from tileir.semtree.interpret.instructions import Action, Steps, copying, exchanging, multiplying, trading, waiting
+from tileir.semtree.interpret.instructions import (
+    Action,
+    Steps,
+    copying,
+    exchanging,
+    masked,
+    multiplying,
+    trading,
+    waiting,
+)
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.ir import (
     Assign,
+    AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
@@ -75,6 +85,8 @@ class StatementCompiler:
                 if isinstance(target, Var):
                     return self._set(target, value)
                 return self.expressions.store(target, self.expressions.evaluator(value))
+            case AssignLanes():
+                return masked(self.expressions, stmt)
             case DeclareArray():
                 return self._allocate(stmt)
             case For():

@@ -10,16 +10,64 @@ from tileir.core.fragments import FRAGMENTS, Fragment, Layout
 from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, ExpressionCompiler, Frame
 from tileir.semtree.interpret.memory import Array, Memory, poisoned
+from tileir.semtree.ir import Subscript, Var
 from tileir.semtree.matrices import folded_place, held, held_of_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from tileir.semtree.ir import AsyncCopy, Exchange, KernelFunction, MatrixMultiply, MatrixOperand, Stmt
+    from tileir.semtree.ir import AssignLanes, AsyncCopy, Exchange, KernelFunction, MatrixMultiply, MatrixOperand, Stmt
 
 Action: TypeAlias = "Callable[[Frame], None]"
 Steps: TypeAlias = "Callable[[Frame], Generator[Stmt, None, None]]"
 """Runs statements, and yields each one at which threads wait for others."""
+
+
+def masked(expressions: ExpressionCompiler, stmt: AssignLanes) -> Action:
+    """Return the closure that sets some lanes."""
+    begin, end, target = expressions.evaluator(stmt.begin), expressions.evaluator(stmt.end), stmt.target
+    read = _in_lanes(expressions, stmt.value) if isinstance(stmt.value, Subscript) else None
+    value = expressions.evaluator(stmt.value)
+    written = _in_lanes(expressions, target) if isinstance(target, Subscript) else None
+    slot = expressions.slot(target.name) if isinstance(target, Var) else 0
+
+    def assign(frame: Frame) -> None:
+        lanes = slice(max(0, begin(frame)), max(0, end(frame)))
+        if lanes.start >= min(lanes.stop, target.type.lanes):
+            return
+        if read is None:
+            new = value(frame)[lanes]
+        else:
+            array, places = read(frame, lanes)
+            if expressions.watched:
+                array.reads(places, frame[AGENT])
+            new = array.data[places]
+        if written is None:
+            frame[slot] = np.array(frame[slot])
+            frame[slot][lanes] = new
+            return
+        array, places = written(frame, lanes)
+        if expressions.watched:
+            array.writes(places, frame[AGENT], new)
+        array.data[places] = new
+
+    return assign
+
+
+def _in_lanes(expressions: ExpressionCompiler, place: Subscript) -> Callable[[Frame, slice], tuple[Memory, Array]]:
+    """Return what tells the places of some lanes of elements, which are inside of their array."""
+    memory, offset = expressions.slot(place.array), expressions.evaluator(place.offset)
+    steps = np.arange(place.type.lanes) if place.offset.type.lanes == 1 else 0
+
+    def chosen(frame: Frame, lanes: slice) -> tuple[Memory, Array]:
+        array: Memory = frame[memory]
+        places = (offset(frame) + steps)[lanes]
+        low, high = int(places.min()), int(places.max())
+        if low < 0 or high >= len(array.data):
+            raise array.outside(expressions.kernel, low, high)
+        return array, places
+
+    return chosen
 
 
 def copying(expressions: ExpressionCompiler, stmt: AsyncCopy) -> Action:

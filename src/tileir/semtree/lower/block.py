@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.ops import Aggregation, Op, merges
+from tileir.core.ops import Op, merges
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Touch
+from tileir.semtree.lower.lanes import SomeLanes, fused_products, of_some_lanes, some_lanes
 from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
 from tileir.semtree.lower.product import dot_index, dot_product, fragment_of
 from tileir.semtree.lower.repair import under_test
@@ -26,6 +27,7 @@ from tileir.semtree.lower.views import (
     backward_run,
     cast,
     check_owner,
+    clamped,
     reversed_lanes,
     swizzle_of,
     uniform,
@@ -37,7 +39,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.tags import PADDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tileir.core.targets.target import Target
     from tileir.core.text.names import NameScope
@@ -56,6 +58,7 @@ class _Scope:
     scalars: dict[str, sem.Expr]
     lanes: int = 1
     running: RunningLanes | None = None
+    some: SomeLanes | None = None
 
 
 @attrs.define
@@ -143,10 +146,11 @@ class BlockLowering:
         declarations, allocated = self.allocations(block, shared=False)
         views.update(allocated)
         if terms is None:
-            inner = [*declarations, *self._statements(block, scope)]
+            wrapped = self._in_lanes(block, scope, plan, declarations)
         else:
-            inner = [dot_product(block, views, (plan.lanes, terms.range), self.target, self.offsets)]
-        body = under_test(block, views, self.wrapped(plan, inner), self.offsets, self.names)
+            product = dot_product(block, views, (plan.lanes, terms.range), self.target, self.offsets)
+            wrapped = self.wrapped(plan, [product])
+        body = under_test(block, views, wrapped, self.offsets, self.names)
         return with_zeros(body) if PADDED in block.tags else body
 
     def views(
@@ -238,25 +242,40 @@ class BlockLowering:
             body = self._guarded(loop.guards, body)
         return body
 
-    def _guarded(self, guards: tuple[Guard, ...], body: list[sem.Stmt]) -> list[sem.Stmt]:
+    def _guarded(
+        self, guards: tuple[Guard, ...], body: list[sem.Stmt], otherwise: Sequence[sem.Stmt] = ()
+    ) -> list[sem.Stmt]:
         if not guards:
             return body
-        zero = self.offsets.constant(0)
-        conditions = [sem.Apply(Op.CMP_GE, (self.offsets.scalar(guard), zero)) for guard in guards]
-        condition: sem.Expr = conditions[0]
-        for other in conditions[1:]:
-            condition = sem.Apply(Op.BIT_AND, (condition, other))
-        return [sem.If(condition, tuple(body))]
+        tests = (sem.Apply(Op.CMP_GE, (self.offsets.scalar(guard), self.offsets.constant(0))) for guard in guards)
+        return [
+            sem.If(reduce(lambda one, other: sem.Apply(Op.BIT_AND, (one, other)), tests), tuple(body), tuple(otherwise))
+        ]
+
+    def _in_lanes(self, block: stripe.Block, scope: _Scope, plan: LoopPlan, made: list[sem.Stmt]) -> list[sem.Stmt]:
+        """Return the statements of a block, behind what is ``made`` there, in its loops: whole, or for lanes that run.
+
+        One test is for all iterations of unrolled loops, so that none stands between their loads.
+        """
+        whole = [*made, *self._statements(block, scope)]
+        if not plan.of_lanes:
+            return self.wrapped(plan, whole)
+        outer, unrolled, guards = plan.parted()
+        some, bounds = some_lanes(plan.of_lanes, scope.lanes, self.offsets, self.names)
+        part = self._statements(block, attrs.evolve(scope, scalars={}, some=some))
+        masked = [*made, *bounds, sem.If(sem.Apply(Op.CMP_LT, some), tuple(part))]
+        inner = (self.wrapped(unrolled, each) for each in (whole, masked))
+        return self.wrapped(outer, self._guarded(guards, *inner))
 
     def _statements(self, block: stripe.Block, scope: _Scope) -> list[sem.Stmt]:
-        fused = _fused_products(block)
+        fused = fused_products(block)
         result: list[sem.Stmt] = []
         for statement in block.statements:
             match statement:
                 case stripe.Block():
                     result.extend(self.block(statement, scope.views, scope.indices, {}))
                 case stripe.Load():
-                    self._define(scope, statement.into, self._loaded(scope, statement), result)
+                    self._define(scope, statement.into, self._loaded(scope, statement, result), result)
                 case stripe.Store():
                     result.extend(self._store(scope, statement, fused))
                 case stripe.LoadIndex(affine=affine, into=into, dtype=dtype):
@@ -284,9 +303,11 @@ class BlockLowering:
         result.append(sem.Declare(variable, value))
         scope.scalars[into] = variable
 
-    def _loaded(self, scope: _Scope, statement: stripe.Load) -> sem.Expr:
+    def _loaded(self, scope: _Scope, statement: stripe.Load, result: list[sem.Stmt]) -> sem.Expr:
         inside = stripe.INSIDE in statement.tags
         element = self._element(scope, statement.source, statement.index, writes=False, inside=inside)
+        if scope.some is not None and element.type.lanes > 1:
+            return of_some_lanes(scope.some, element, 0, self.names, result)
         if scope.running is not None:
             element = scope.running.found_in(element)
         return reversed_lanes(run) if (run := backward_run(element)) is not None else element
@@ -308,7 +329,7 @@ class BlockLowering:
         if index is not None:
             place = scope.scalars[index]
             size = view.shape.dims[0].size
-            place = cast(place, self.target.index_dtype) if inside else self._clamped(place, size)
+            place = cast(place, self.target.index_dtype) if inside else clamped(place, size, self.target.index_dtype)
             return self._indirect(scope, view, place)
         if stride == 0 or scope.lanes == 1:
             return sem.Subscript(view.array, self.offsets.swizzled(view.offset, *view.swizzle), sem.Type(dtype))
@@ -329,15 +350,6 @@ class BlockLowering:
         local = view.region is sem.Region.LOCAL
         self._touches.append(Touch(view.array, writes, merging, team.threads, own, fixed, local))
 
-    def _clamped(self, index: sem.Expr, size: int) -> sem.Expr:
-        """Return a place that is inside of an axis, or the nearest one that is."""
-        own, counting = index.type.dtype, self.target.index_dtype
-        # Clamped as what it is where offsets cannot hold it: narrowing first would wrap it into bounds.
-        clamping = own if own.is_integer and own.maximum > counting.maximum else counting
-        low, high = (sem.Const(bound, sem.Type(clamping)) for bound in (0, size - 1))
-        positive = sem.Apply(Op.MAX, uniform((cast(index, clamping), low)))
-        return cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
-
     def _indirect(self, scope: _Scope, view: View, place: sem.Expr) -> sem.Subscript:
         base = self.offsets.lanes(view.offset, scope.lanes)
         scaled = sem.Apply(Op.MUL, uniform((place, self.offsets.constant(view.shape.dims[0].stride))))
@@ -349,51 +361,39 @@ class BlockLowering:
         return sem.Subscript(view.array, offset, sem.Type(view.shape.dtype, offset.type.lanes))
 
     def _store(self, scope: _Scope, statement: stripe.Store, fused: dict[str, tuple[str, str]]) -> list[sem.Stmt]:
-        view = scope.views[statement.into]
+        view, result = scope.views[statement.into], list[sem.Stmt]()
         target = self._element(scope, statement.into, statement.index, writes=True)
-        aggregation = view.aggregation
+        aggregation, run = view.aggregation, backward_run(target)
         op = None if aggregation is None else aggregation.op
-        run = backward_run(target)
+        if op is not None and run is None and isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
+            raise fail("TIL502", f"lanes that scatter into {statement.into} may meet; do not vectorise this block")
+        some, run = scope.some if target.type.lanes > 1 else None, run if scope.some is None else None
         target = target if run is None else run
+
+        def put(value: sem.Expr) -> list[sem.Stmt]:
+            return [*result, sem.Assign(target, value) if some is None else sem.AssignLanes(*some, target, value)]
+
         if aggregation is None or op is None:
             value = scope.scalars[statement.source]
             if value.type.lanes > target.type.lanes:
                 raise fail("TIL502", f"the lanes of ${statement.source} all write one element of {statement.into}")
             value = widened(value, target.type.lanes)
-            return [sem.Assign(target, value if run is None else reversed_lanes(value))]
-        if isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
-            raise fail("TIL502", f"lanes that scatter into {statement.into} may meet; do not vectorise this block")
+            return put(value if run is None else reversed_lanes(value))
+        old = target if some is None else of_some_lanes(some, target, 0, self.names, result)
         if statement.source in fused:
             a, b = (scope.scalars[name] for name in fused[statement.source])
             lanes = max(a.type.lanes, b.type.lanes, target.type.lanes, scope.lanes)
             if target.type.lanes == lanes and run is None:
-                return [sem.Assign(target, sem.Apply(Op.FMA, (widened(a, lanes), widened(b, lanes), target)))]
+                return put(sem.Apply(Op.FMA, (widened(a, lanes), widened(b, lanes), old)))
             value = sem.Apply(Op.MUL, uniform((a, b)))
         else:
             value = scope.scalars[statement.source]
         if scope.running is not None and target.type.lanes == 1:
             return scope.running.merge(target, aggregation, op, widened(value, scope.lanes))
         if scope.lanes > target.type.lanes:
-            value = sem.Reduce(op, widened(value, scope.lanes))
+            value = widened(value, scope.lanes)
+            if scope.some is not None:
+                value = of_some_lanes(scope.some, value, aggregation.identity(view.shape.dtype), self.names, result)
+            value = sem.Reduce(op, value)
         value = widened(value, target.type.lanes)
-        return [sem.Assign(target, sem.Apply(op, (target, value if run is None else reversed_lanes(value))))]
-
-
-def _fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:
-    """Return float products whose only use is to be added up, with their factors: these become fused multiply-adds."""
-    uses: dict[str, int] = {}
-    for statement in block.statements:
-        for scalar in stripe.scalar_inputs(statement):
-            uses[scalar] = uses.get(scalar, 0) + 1
-    sums = {r.name for r in block.refinements if r.aggregation is Aggregation.SUM}
-    summed = {s.source for s in block.statements if isinstance(s, stripe.Store) and s.into in sums}
-    wide = (DType.F32, DType.F64)
-    return {
-        s.into: (s.inputs[0], s.inputs[1])
-        for s in block.statements
-        if isinstance(s, stripe.Intrinsic)
-        and s.op is Op.MUL
-        and s.dtype in wide
-        and s.into in summed
-        and uses[s.into] == 1
-    }
+        return put(sem.Apply(op, (old, value if run is None else reversed_lanes(value))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -11,6 +12,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, zero
 from tileir.stripe.blocks import Binding
+from tileir.stripe.tags import PADDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +38,23 @@ class Loop:
 
 @attrs.frozen
 class LoopPlan:
-    """Loops from outermost to innermost, and the guards that only the innermost body can test."""
+    """Loops from outermost to innermost, and the guards that only the innermost body can test; those of each lane."""
 
     loops: tuple[Loop, ...]
     inner_guards: tuple[Guard, ...]
     lanes: int
+    of_lanes: tuple[Guard, ...] = ()
+
+    def parted(self) -> tuple[LoopPlan, LoopPlan, tuple[Guard, ...]]:
+        """Return the loops around unrolled ones, these with all within, and guards that tell whether all lanes run."""
+        count = sum(1 for _ in takewhile(lambda loop: loop.kind is sem.LoopKind.UNROLL, reversed(self.loops)))
+        outer, inner = self.loops[: len(self.loops) - count], self.loops[len(self.loops) - count :]
+        last = {LANE: self.lanes - 1} | {loop.counter.name: loop.range - 1 for loop in inner}
+        worst = (
+            guard.substitute({name: end if guard.coefficient(name) < 0 else 0 for name, end in last.items()})
+            for guard in self.of_lanes
+        )
+        return attrs.evolve(self, loops=outer, inner_guards=()), attrs.evolve(self, loops=inner), tuple(worst)
 
 
 def plan_loops(
@@ -69,7 +83,7 @@ def plan_loops(
             )
             raise fail("TIL502", f"{message}: bind indices of the kernel around it")
         if index.binding is Binding.LANE:
-            lanes = _vector_lanes(block, index)
+            lanes = _vector_lanes(block, index, dots=terms is not None)
             values[index.name] = base + Affine.index(LANE)
         elif index is terms:
             values[index.name] = base + Affine.index(TERM)
@@ -79,7 +93,8 @@ def plan_loops(
             variable = counter(index.name)
             values[index.name] = base + Affine.index(variable.name)
             counters.append((variable, index))
-    pending = [constraint.substitute(values) for constraint in block.constraints]
+    tests = [constraint.substitute(values) for constraint in block.constraints]
+    pending = [test for test in tests if not test.coefficient(LANE)]
     loops = []
     for position, (variable, index) in enumerate(counters):
         inside = {v.name for v, _ in counters[position:]}
@@ -92,15 +107,16 @@ def plan_loops(
         upper = tuple(c.substitute({variable.name: 0}) + 1 for c in bounds if c.coefficient(variable.name) == -1)
         loops.append(Loop(variable, index.range, kind, lower, upper, guards))
         pending = [c for c in pending if c not in guards and c not in bounds]
-    return LoopPlan(tuple(loops), tuple(pending), lanes)
+    return LoopPlan(tuple(loops), tuple(pending), lanes, tuple(test for test in tests if test.coefficient(LANE)))
 
 
-def _vector_lanes(block: Block, index: Index) -> int:
+def _vector_lanes(block: Block, index: Index, *, dots: bool) -> int:
     if any(other.binding is Binding.LANE for other in block.indices if other is not index):
         raise fail("TIL502", f"block {block.name} has several vector indices: join them to one")
     if block.blocks:
         raise fail("TIL502", f"index {index.name} is a vector index, but block {block.name} holds other blocks")
-    if any(index.name in constraint.indices for constraint in block.constraints):
+    whole = dots or index.serial or PADDED in block.tags
+    if whole and any(index.name in constraint.indices for constraint in block.constraints):
         raise fail("TIL502", f"vector index {index.name} takes part in a constraint of block {block.name}")
     return index.range
 

@@ -180,6 +180,16 @@ def cast(value: sem.Expr, dtype: DType) -> sem.Expr:
     return value if value.type.dtype is dtype else sem.Cast(value, value.type.with_dtype(dtype))
 
 
+def clamped(index: sem.Expr, size: int, counting: DType) -> sem.Expr:
+    """Return a place that is inside of an axis, or the nearest one that is."""
+    own = index.type.dtype
+    # Clamped as what it is where offsets cannot hold it: narrowing first would wrap it into bounds.
+    clamping = own if own.is_integer and own.maximum > counting.maximum else counting
+    low, high = (sem.Const(bound, sem.Type(clamping)) for bound in (0, size - 1))
+    positive = sem.Apply(Op.MAX, uniform((cast(index, clamping), low)))
+    return cast(sem.Apply(Op.MIN, uniform((positive, high))), counting)
+
+
 def backward_run(element: sem.Expr) -> sem.Subscript | None:
     """Return the neighbours that lanes address last one first, in the order of memory; None for other elements."""
     match element:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 import attrs
 
 from tileir.core import schema
-from tileir.semtree.ir import Expr, Subscript, Type
+from tileir.semtree.ir import Expr, LValue, Subscript, Type, Var
 from tileir.semtree.text.forms import Field, Literal, Piece, pieces
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class FormParser:
         hint = field.hint
         if hint == Expr:
             return self._operand()
-        if hint is Subscript:
-            return self._elements()
+        if hint in (Subscript, LValue):
+            return self._written(hint)
         if hint is int:
             return self.cursor.integer()
         if hint is Type:
@@ -88,11 +88,12 @@ class FormParser:
         self.operands.append(found)
         return found.expr
 
-    def _elements(self) -> Subscript:
+    def _written(self, hint: object) -> LValue:
         found = self.expressions.reference()
-        if not isinstance(found.expr, Subscript):
-            self.cursor.fail("TIL102", "expected elements of an array", found.span)
-        return found.expr
+        if isinstance(found.expr, Subscript) or (isinstance(found.expr, Var) and hint is not Subscript):
+            return found.expr
+        what = "elements of an array" if hint is Subscript else "a variable or elements of an array"
+        return self.cursor.fail("TIL102", f"expected {what}", found.span)
 
     def _several(self, inside: tuple[object, ...]) -> tuple[object, ...]:
         """Read operands or integers with commas between them: as many as the type has, or any number from one on."""

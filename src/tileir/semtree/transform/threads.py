@@ -41,9 +41,14 @@ from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import kernel_names, map_expr, map_stmts, statements
 
 
-def one_thread(kernel: KernelFunction) -> KernelFunction:
-    """Return an equal kernel whose groups have one thread; itself where they have."""
-    kernel = without_instructions(kernel)
+def one_thread(kernel: KernelFunction, *, masks: bool = True) -> KernelFunction:
+    """Return an equal kernel whose groups have one thread; itself where they have. Assignments to some lanes may stay.
+
+    Args:
+        kernel: The kernel.
+        masks: Whether these go, as other instructions do.
+    """
+    kernel = without_instructions(kernel, masks=masks)
     if math.prod(kernel.group) == 1:
         return kernel
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))

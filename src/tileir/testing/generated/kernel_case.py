@@ -21,6 +21,7 @@ from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    AssignLanes,
     Barrier,
     Const,
     Declare,
@@ -141,11 +142,25 @@ class _Statements(Expressions):
         array = self.choices.pick([*outputs, *self.private])
         kind = Type(array.dtype, self.choices.pick(LANES))
         if kind.lanes > 1 and self.choices.integer(0, 3) == 0:
-            return Assign(self.strided(array, kind), self.expr(kind, 3))
+            return self.masked(array, kind) if self.yes() else Assign(self.strided(array, kind), self.expr(kind, 3))
         place: Expr = Apply(Op.BIT_AND, (self.expr(self.scalar_index, 1), self.integer(ROOM - kind.lanes)))
         room = self.room(array)
         offset = place if room is None else Apply(Op.ADD, (room, place))
         return Assign(Subscript(array.name, offset, kind), self.expr(kind, 3))
+
+    def masked(self, array: Param | DeclareArray, kind: Type) -> Stmt:
+        """Set some lanes of elements, or of a variable to elements: the others may lie outside of the array."""
+        begin, end = self.choices.integer(-1, kind.lanes), self.choices.integer(0, kind.lanes + 1)
+        first, last = max(begin, 0), min(end, kind.lanes)
+        room, start = self.room(array), self.choices.pick([-first, ROOM - last])
+        place = self.integer(start) if room is None else Apply(Op.ADD, (room, self.integer(start)))
+        offset = Ramp(place, 1, kind.lanes) if self.yes() else place
+        elements, bounds = Subscript(array.name, offset, kind), (self.integer(begin), self.integer(end))
+        usable = [variable for variable in self.assignable if variable.type == kind]
+        is_read = not isinstance(array, Param) or array.access is not ParamAccess.WRITE
+        if usable and is_read and self.yes():
+            return AssignLanes(*bounds, self.choices.pick(usable), elements)
+        return AssignLanes(*bounds, elements, self.expr(kind, 3))
 
     def strided(self, array: Param | DeclareArray, kind: Type) -> Subscript:
         """Return the target of a scatter; some of them write one element twice."""

@@ -1,0 +1,65 @@
+"""Statements of blocks with lanes: those that only some lanes run, and products that are added up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from tileir.core.dtype import DType
+from tileir.core.ops import Aggregation, Op
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.views import LANE
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from tileir.core.text.names import NameScope
+    from tileir.semtree.lower.loops import Guard
+    from tileir.semtree.lower.views import OffsetBuilder
+
+SomeLanes: TypeAlias = tuple[sem.Var, sem.Var]
+"""The first lane that runs, and the one behind the last."""
+
+
+def some_lanes(
+    guards: tuple[Guard, ...], lanes: int, offsets: OffsetBuilder, names: NameScope
+) -> tuple[SomeLanes, tuple[sem.Stmt, ...]]:
+    """Return which lanes pass guards, and the declarations of these numbers."""
+    first, last = (sem.Var(names.fresh(name), sem.Type(offsets.dtype)) for name in ("first_lane", "last_lane"))
+    begin: sem.Expr = offsets.constant(0)
+    end: sem.Expr = offsets.constant(lanes)
+    for guard in guards:
+        step, rest = int(guard.coefficient(LANE)), guard.substitute({LANE: 0})
+        # Division rounds towards zero. What is below zero is before the first lane, whichever way it is rounded.
+        place = offsets.scalar(rest * -1 + (step - 1) if step > 0 else rest - step)
+        place = place if abs(step) == 1 else sem.Apply(Op.DIV, (place, offsets.constant(abs(step))))
+        if step > 0:
+            begin = sem.Apply(Op.MAX, (begin, place))
+        else:
+            end = sem.Apply(Op.MIN, (end, place))
+    return (first, last), (sem.Declare(first, begin), sem.Declare(last, end))
+
+
+def of_some_lanes(some: SomeLanes, value: sem.Expr, other: float, names: NameScope, result: list[sem.Stmt]) -> sem.Var:
+    """Return a variable with a value in some lanes, and another one in those that do not run."""
+    variable = sem.Var(names.fresh("some"), value.type)
+    result += [sem.Declare(variable, sem.Const.of(other, value.type)), sem.AssignLanes(*some, variable, value)]
+    return variable
+
+
+def fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:
+    """Return float products whose only use is to be added up, with their factors: these become fused multiply-adds."""
+    uses: dict[str, int] = {}
+    for statement in block.statements:
+        for scalar in stripe.scalar_inputs(statement):
+            uses[scalar] = uses.get(scalar, 0) + 1
+    sums = {r.name for r in block.refinements if r.aggregation is Aggregation.SUM}
+    summed = {s.source for s in block.statements if isinstance(s, stripe.Store) and s.into in sums}
+    wide = (DType.F32, DType.F64)
+    return {
+        s.into: (s.inputs[0], s.inputs[1])
+        for s in block.statements
+        if isinstance(s, stripe.Intrinsic)
+        and s.op is Op.MUL
+        and s.dtype in wide
+        and s.into in summed
+        and uses[s.into] == 1
+    }
