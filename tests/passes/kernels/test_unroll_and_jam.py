@@ -19,7 +19,7 @@ from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.passes.schedules.vectors.vectorise import Vectorise
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
-from tileir.stripe.ir import Block, Intrinsic, Load, Program
+from tileir.stripe.ir import Block, Constant, Intrinsic, Load, Program, scalar_inputs, scalar_output
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -120,3 +120,67 @@ def test_windows_of_several_rows_share_the_aggregates_of_rows() -> None:
     assert merged(together, Op.MAX) < 4 * merged(before.main.blocks[0], Op.MAX)
     picture = {"X": element(DType.F32, (34, 10), 3)}
     np.testing.assert_array_equal(interpret(before, picture)["O"], interpret(after, picture)["O"])
+
+
+def weighted(terms: list[tuple[int, int, float, str]], rows: int, outputs: int) -> str:
+    """Return a chain of weighted elements of a window, each row, column, weight and operation, and results of parts."""
+    read = [f"T{n}[i, j : {rows}, N - 2] = =(X[i + {y}, j + {x}]), j < N - 2;" for n, (y, x, _, _) in enumerate(terms)]
+    chain = ["S0 = T0 * 1.5;"]
+    for n, (_, _, weight, kind) in enumerate(terms[1:], 1):
+        term = f"T{n} * {weight!r}"
+        chain.append(f"S{n} = max(S{n - 1}, {term});" if kind == "max" else f"S{n} = S{n - 1} {kind} {term};")
+    last = len(terms) - 1
+    results = [f"O{n} = S{last - n % len(terms)} + {n}.5;" for n in range(outputs)]
+    names = ", ".join(f"O{n}" for n in range(outputs))
+    return f"function (X[M, N]) -> ({names}) {{ {' '.join([*read, *chain, *results])} }}"
+
+
+@examples(60)
+@given(
+    terms=st.lists(
+        st.tuples(
+            st.integers(0, 8), st.integers(0, 2), st.sampled_from([0.25, -3.0, 0.1]), st.sampled_from(["+", "-", "max"])
+        ),
+        min_size=2,
+        max_size=17,
+    ),
+    rows=st.sampled_from([2, 3, 4, 8]),
+    outputs=st.integers(1, 2),
+    dtype=st.sampled_from([DType.F32, DType.F64, DType.F16]),
+    seed=st.integers(0, 99),
+)
+def test_rows_side_by_side_compute_the_same_bits(
+    terms: list[tuple[int, int, float, str]], rows: int, outputs: int, dtype: DType, seed: int
+) -> None:
+    count = 4 * rows + 1
+    before, after = windows(weighted(terms, count, outputs), (count + 8, 13), dtype, rows)
+    picture = {"X": np.random.default_rng(seed).standard_normal((count + 8, 13)).astype(dtype.numpy)}
+    found = interpret(after, picture)
+    for name, result in interpret(before, picture).items():
+        np.testing.assert_array_equal(found[name], result)
+
+
+def innermost(block: Block) -> Block:
+    return innermost(block.blocks[0]) if block.blocks else block
+
+
+def most_live(block: Block) -> int:
+    """Return how many loaded or computed values are needed after some statement, by its definition."""
+    counts = []
+    for number in range(len(block.statements)):
+        made = {scalar_output(s) for s in block.statements[: number + 1] if not isinstance(s, Constant)} - {None}
+        counts.append(len(made & {name for s in block.statements[number + 1 :] for name in scalar_inputs(s)}))
+    return max(counts)
+
+
+def test_rows_of_weighted_windows_use_each_load_at_once() -> None:
+    terms = [(k, 0, 0.25 + k, "+") for k in range(9)]
+    before, after = windows(weighted(terms, 32, 1), (40, 10), DType.F32, 4)
+    (plain,), (together,) = before.main.blocks, map(innermost, after.main.blocks)
+    assert (loads(plain), loads(together)) == (9, 9 + 3)
+    assert most_live(together) <= 4 + 2  # sums, an element, and a product
+
+
+def test_rows_stay_one_after_the_other_where_that_takes_no_more_registers() -> None:
+    before, after = windows(weighted([(0, 0, 1.0, "+"), (1, 0, 2.0, "+")], 32, 1), (40, 10), DType.F32, 4)
+    assert loads(innermost(after.main.blocks[0])) == loads(before.main.blocks[0])

@@ -3,6 +3,10 @@
 Windows that lie beside each other overlap: the aggregate of W rows and that of the W rows one further have most of
 their terms in common. What several windows need is merged once, as van Herk (1992), and Gil and Werman (1993), do it
 over blocks as wide as the window; here it happens in registers, over the windows that one body computes.
+
+Sums of products with weights have no terms in common, but what they load. Computed one after the other, the first of
+them holds all that the others need, which is more than there are registers; computed side by side, each load is used by
+all of them and then forgotten, and no sum waits for the step before of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Segment, Use, leaf
 from tileir.schedule.reindex import renamed
-from tileir.stripe.ir import Intrinsic, Statement, Store, Tags, scalar_inputs, scalar_output
+from tileir.stripe.ir import Constant, Intrinsic, Statement, Store, Tags, scalar_inputs, scalar_output
 
 MERGES = Tags.of("merges")
 """Marks operations that merge the terms of an aggregate, whose order is free."""
@@ -28,18 +32,17 @@ def unroll_and_jam(
 ) -> Segment | None:
     """Return a segment that does for all ``values`` of an index what ``segment`` does for one of them.
 
-    ``sources`` holds the tensor that each root of a use shows. None where no two of their aggregates have several terms
-    in common, and where a segment may load what it stores.
+    ``sources`` holds the tensor that each root of a use shows. None where a segment may load what it stores; and where
+    no two of their aggregates have several terms in common, unless fewer values are live if each load is used at once.
     """
     written = {use.root for use in segment.uses if use.direction.writes}
     if segment.has_indirect_store or any(use.root in written and use.direction.reads for use in segment.uses):
         return None
-    if not any(is_merge(statement) for statement in segment.statements):
-        return None
     body = _Body(sources, NameScope.of(use.name for use in segment.uses))
     for value in values:
         body.add(segment, {index: value})
-    return attrs.evolve(segment, uses=tuple(body.views), statements=body.statements()) if body.share() else None
+    statements = body.statements() if body.share() else body.side_by_side()
+    return None if statements is None else attrs.evolve(segment, uses=tuple(body.views), statements=statements)
 
 
 def is_merge(statement: Statement) -> bool:
@@ -191,6 +194,48 @@ class _Body:
                     result.append(self.definitions[name])
             result.append(store)
         return tuple(result)
+
+    def side_by_side(self) -> tuple[Statement, ...] | None:
+        """Return the statements in the order in which loads make them possible; None where no fewer values are live.
+
+        Constants take no registers: instructions read them from memory, or registers hold them for all iterations.
+        """
+        users: dict[str, list[Statement]] = {}
+        waiting: dict[Statement, int] = {}
+        for statement in (*self.definitions.values(), *self.stores):
+            operands = dict.fromkeys(scalar_inputs(statement))
+            waiting[statement] = len(operands)
+            for name in operands:
+                users.setdefault(name, []).append(statement)
+        ready = [statement for statement, count in waiting.items() if not count]
+        result: list[Statement] = []
+        for first in sorted(ready, key=lambda statement: not isinstance(statement, Constant)):
+            pending = [first]
+            while pending:
+                statement = pending.pop()
+                result.append(statement)
+                for user in reversed(users.get(scalar_output(statement) or "", ())):
+                    waiting[user] -= 1
+                    if not waiting[user]:
+                        pending.append(user)
+        return tuple(result) if _most_live(result) < _most_live(self.statements()) else None
+
+
+def _most_live(statements: Sequence[Statement]) -> int:
+    """Return how many values but constants, at most, are computed already and needed still."""
+    last = {name: number for number, statement in enumerate(statements) for name in scalar_inputs(statement)}
+    most, live = 0, 0
+    ends = Counter(last.values())
+    for number, statement in enumerate(statements):
+        into = scalar_output(statement)
+        if into in last:
+            if isinstance(statement, Constant):
+                ends[last[into]] -= 1
+            else:
+                live += 1
+        most = max(most, live)
+        live -= ends[number]
+    return most
 
 
 def _alike(statement: Statement, other: Statement) -> bool:
