@@ -15,6 +15,7 @@ from tileir.semtree.lower.loops import LoopPlan, grid_indices, plan_loops, threa
 from tileir.semtree.lower.views import LANE
 from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Index
+from tileir.stripe.tags import PADDED, Tags
 
 i, j = Affine.index("i"), Affine.index("j")
 
@@ -75,14 +76,22 @@ def test_unrolled_loops_have_no_bounds() -> None:
     "block",
     [
         Block("k", indices=(Index("v", 4, None, Binding.LANE),), statements=(Block("inside"),)),
-        Block("k", indices=(Index("v", 4, None, Binding.LANE),), constraints=(Affine.index("v") - 1,)),
+        Block("k", (Index("v", 4, None, Binding.LANE),), (Affine.index("v") - 1,), tags=Tags.of(PADDED)),
     ],
-    ids=["blocks inside", "constrained"],
+    ids=["blocks inside", "constrained, with zeros elsewhere"],
 )
 def test_lanes_that_cannot_run_side_by_side_are_refused(block: Block) -> None:
     with pytest.raises(TileError) as caught:
         planned(block)
     assert [d.code for d in caught.value.diagnostics] == ["TIL502"]
+
+
+def test_tests_of_lanes_are_told_apart() -> None:
+    lane, loop = Affine.index("v") - 1, 2 - i
+    plan, _ = planned(Block("k", (Index("i", 4), Index("v", 4, None, Binding.LANE)), (lane, loop)))
+    assert plan.of_lanes == (Affine.index(LANE) - 1,)
+    assert plan.inner_guards == ()
+    assert [len(loop.upper) for loop in plan.loops] == [1]
 
 
 def test_what_a_binding_asks_for_and_cannot_have_is_an_error() -> None:
