@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import weakref
 from typing import Any
 
 import attrs
@@ -93,6 +95,30 @@ def test_what_was_dropped_while_it_was_borrowed_is_kept_anew() -> None:
     resources.close()
     resources.give_back(piece, home)
     assert (home, resources.kept_bytes) == ([], 0)
+
+
+def test_others_borrow_while_room_is_made() -> None:
+    """Between any two calls, as threads do that need no lock."""
+    resources = Resources(executor(), spare_bytes=100)
+    homes: list[list[Piece]] = [[] for _ in range(5)]
+    for home in homes:
+        resources.keep(Piece(20), home)
+    borrowed: list[Piece] = []
+
+    def other_thread(*_: object) -> None:
+        for home in homes:
+            piece = resources.borrow(home)
+            if piece is not None and weakref.ref(piece) in resources._kept:
+                resources.give_back(piece, home)
+            elif piece is not None:
+                borrowed.append(piece)
+
+    sys.setprofile(other_thread)
+    try:
+        resources.make_room(50)
+    finally:
+        sys.setprofile(None)
+    assert resources.kept_bytes == 40
 
 
 def test_closing_gives_all_back() -> None:

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 import attrs
@@ -98,10 +99,9 @@ class Resources:
     def take(self, home: list[W]) -> W | None:
         """Return something that :meth:`keep` put into ``home``, None where there is nothing left."""
         with self._lock:
-            if not home:
-                return None
-            found = home.pop()
-            self._forget(weakref.ref(found))
+            found = self.borrow(home)
+            if found is not None:
+                self._forget(weakref.ref(found))
             return found
 
     def keep(self, item: W, home: list[W]) -> None:
@@ -166,19 +166,18 @@ class Resources:
             self._shrink(-1, 0)
 
     def _shrink(self, limit: int, stay: int) -> None:
+        """Drop the oldest. Others give back meanwhile, without the lock: so nothing iterates over what is kept."""
         if self._kept_bytes > limit:  # an interrupt may have kept it from being counted right
-            self._kept_bytes = sum(nbytes for nbytes, _ in self._kept.values())
+            self._kept_bytes = sum(nbytes for nbytes, _ in list(self._kept.values()))
         while self._kept_bytes > limit and len(self._kept) > stay:
-            oldest = next(iter(self._kept))
-            home = self._forget(oldest)
-            item = oldest()
-            if item is not None and item in home:  # else it died with its plan, or was interrupted on its way
-                home.remove(item)
+            oldest, (nbytes, home) = self._kept.popitem(last=False)
+            self._kept_bytes -= nbytes
+            with suppress(ValueError):  # it died with its plan, is borrowed, or was interrupted on its way
+                home.remove(oldest())
 
-    def _forget(self, reference: weakref.ref[Any]) -> list[Any]:
-        nbytes, home = self._kept.pop(reference, (0, []))
+    def _forget(self, reference: weakref.ref[Any]) -> None:
+        nbytes, _ = self._kept.pop(reference, (0, None))
         self._kept_bytes -= nbytes
-        return home
 
     def _wraps_parts(self) -> bool:
         host = self.executor.allocate(2 * ALIGNMENT).host()
