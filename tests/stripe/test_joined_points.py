@@ -97,6 +97,15 @@ def test_sums_over_both_blocks_go_on() -> None:
     assert tries_of(kernel) == [True]
 
 
+def test_two_views_merge_into_the_same_sums() -> None:
+    kernel = f"""block [i:2] ( in X[2*i] fp32:I(2):(1) in Y[2*i] fp32:I(2):(1) out O[2*i]:add fp32:I(2):(1) ) {{
+      0: block [k:2] ( in X[k] {ONE} in Y[k] {ONE} out P=O[k]:add {ONE} out Q=O[k]:add {ONE} ) {{
+        0: $x = load(X) 1: P = store($x) 2: $y = load(Y) 3: Q = store($y)
+      }}
+    }}"""
+    assert tries_of(kernel) == [True]
+
+
 def test_sums_of_the_inner_block_begin_anew_at_each_point() -> None:
     """The last point of the outer block overwrites what the others have added."""
     kernel = f"""block [i:2] ( in X[2*i] fp32:I(2):(1) out O[0] {ONE} ) {{

@@ -247,13 +247,12 @@ def _joined(outer: Plan, inner: Plan) -> Plan | None:
         source = outer.views[view.source]
         if view.opens is not None and source.opens is None:
             return None
+        opens = None if view.opens is None else source.opens  # views of one memory merge into what is there together
         flat, aligned = view.flat.within(width, bases, source.flat), view.aligned and source.aligned
         pairs = zip(view.axes, source.axes, strict=True) if aligned else ()
         axes = tuple(axis.within(width, bases, around) for axis, around in pairs)
         bounds = tuple(axis.bounds(ranges) for axis in axes)
-        views[name] = ViewPlan(
-            view.refinement, source.source, view.opens, flat, axes, aligned, flat.bounds(ranges), bounds
-        )
+        views[name] = ViewPlan(view.refinement, source.source, opens, flat, axes, aligned, flat.bounds(ranges), bounds)
     return Plan(
         inner.block,
         (*outer.levels, *inner.levels),
