@@ -239,6 +239,16 @@ def test_what_does_not_fit_is_told_at_each_call(values: Callable[[Array], tuple[
     assert all(starmap(np.array_equal, pairwise(outcomes)))
 
 
+def test_inputs_that_are_too_many_are_not_taken_for_outputs() -> None:
+    run: Any = tileir.compile("function (X[N]) -> (Y, Z) { Y = X + X; Z = X * X; }", [(4,)])
+    x, more, out = (np.full(4, fill, np.float32) for fill in (1, 2, 3))
+    for _ in range(3):
+        with pytest.raises(TileError, match="TIL705"):
+            run(x, more, out=out)
+        run(x)
+    np.testing.assert_array_equal((more, out), (more * 0 + 2, out * 0 + 3))
+
+
 def test_a_closed_context_says_so_at_each_call() -> None:
     context = tileir.Context()
     run: Any = tileir.compile("function (X[N]) -> (Y) { Y = X + X; }", [(4,)], context=context)

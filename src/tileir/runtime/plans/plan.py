@@ -170,10 +170,11 @@ class Plan:
     def run_as_they_are(self, inputs: Sequence[object], outputs: Sequence[object]) -> bool | None:
         """Run on arrays as :meth:`run` does if they fit, as looked at without Python; return whether they did.
 
-        None, with nothing done, before the first run, and where nothing but Python can look at them.
+        None, with nothing done, before the first run, for another number of inputs, which would be taken for outputs,
+        and where nothing but Python can look at them.
         """
         resources, shared = self.resources, self._shared
-        if resources.closed or resources.asynchronous:
+        if resources.closed or resources.asynchronous or len(inputs) != len(self.inputs):
             return None
         workspace = shared[0] if shared else resources.borrow(self._spare)
         if workspace is None:
