@@ -18,6 +18,8 @@ from tileir.passes.pipelines.catalog import PASSES, load_pipeline, parse_pipelin
 from tileir.passes.schedules.scripted import Scripted, with_scripts
 from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.script import Step
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.stripe.bindings import Binding
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
@@ -231,3 +233,35 @@ def test_all_steps_have_names_and_docstrings() -> None:
     assert len({kind.name for kind in kinds}) == len(kinds)
     assert all(kind.__doc__ for kind in kinds)
     assert Scripted in PASSES
+
+
+@pytest.mark.parametrize("tail", ["guard", "peel", "pad", "mask"])
+@pytest.mark.parametrize(
+    "apart", ["accumulate{memory=C_acc, at=k, into=part}", "rfactor{memory=C_acc, loop=k, into=part}"]
+)
+def test_parts_stay_within_the_memory_that_they_are_merged_into(tail: str, apart: str) -> None:
+    """Rows of accumulators, which a jam made, have no room for the whole of the last tile."""
+    a = np.arange(9, dtype=np.int32)
+    passes = f"""accumulate, script{{steps=(
+        jam{{loops=(i)}}, split{{loop=i, by=8, into=(tile, own), tail={tail}}}, {apart}
+    )}}"""
+    text = "function (A[N]) -> (C) { C[i : N] = +(A[k]), i - k < N; }"
+    program = tileir.compile(text, [a], passes=passes)
+    expected = tileir.evaluate(text, [a])
+    np.testing.assert_array_equal(run_program(program.sem, {"A": a}, ALL_CHECKS)["C"], expected)
+    np.testing.assert_array_equal(program(a), expected)
+
+
+@pytest.mark.parametrize("tail", ["peel", "mask"])
+def test_lanes_merge_into_elements_some_places_apart(tail: str) -> None:
+    a = np.arange(93, dtype=np.int64).reshape(3, 31)
+    text = "function (A[M, N]) -> (C) { C[i, j : 2*M, N] = +(A[i - k, j]), k < 2; }"
+    passes = f"""accumulate, canonicalise, script{{steps=(
+        jam{{loops=(i)}}, split{{loop=j, by=5, into=(vector, lane), tail={tail}}}, jam{{loops=(lane)}},
+        bind{{loop=lane, to=vector}}
+    )}}"""
+    program = tileir.compile(text, [a], passes=passes)
+    assert [remark.fired for remark in program.remarks if remark.step == "script"][-1:] == [True]
+    expected = tileir.evaluate(text, [a])
+    np.testing.assert_array_equal(run_program(program.sem, {"A": a}, ALL_CHECKS)["C"], expected)
+    np.testing.assert_array_equal(program(a), expected)

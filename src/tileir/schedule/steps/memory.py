@@ -274,12 +274,14 @@ def with_memory(tree: Tree, name: str, change: Callable[[stripe.Refinement], str
 
 
 def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping[str, int]) -> tuple[Affine, ...]:
-    """Return constraints that keep an access within what the kernel touches of a tensor.
+    """Return constraints that keep an access within what the kernel touches of a tensor, or within its own memory.
 
     ``own`` are the sizes of loops that are about to be made.
     """
     ranges = {**{loop.name: loop.size for loop in tree.loops()}, **own}
-    bounds = tree.bounds.get(root, ())
+    made = (*tree.allocations, *(each for loop in tree.loops() for each in loop.allocations))
+    held = {each.name: tuple((0, size - 1) for size in each.shape.sizes) for each in made}
+    bounds = held.get(root, tree.bounds.get(root, ()))  # memory may have grown since the first step
     tests: list[Affine] = []
     for affine, (first, last) in zip(access, bounds, strict=False):
         low, high = affine.bounds(ranges)
