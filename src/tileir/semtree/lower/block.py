@@ -365,7 +365,8 @@ class BlockLowering:
         target = self._element(scope, statement.into, statement.index, writes=True)
         aggregation, run = view.aggregation, backward_run(target)
         op = None if aggregation is None else aggregation.op
-        if op is not None and run is None and isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
+        scattered = isinstance(target, sem.Subscript) and target.offset.type.lanes > 1
+        if op is not None and run is None and scattered and statement.index is not None:
             raise fail("TIL502", f"lanes that scatter into {statement.into} may meet; do not vectorise this block")
         some, run = scope.some if target.type.lanes > 1 else None, run if scope.some is None else None
         target = target if run is None else run
