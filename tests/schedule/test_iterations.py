@@ -206,3 +206,11 @@ def test_tails_of_what_is_updated_do_not_overlap() -> None:
     found = Split("a", 3, ("p", "q"), Tail.SHIFT)(tree_with((Loop("a", 7, (read_and_written,)),)), Known())
     assert isinstance(found, Refused)
     assert (found.code, dict(found.facts)["memory"]) == ("TR747", "M")
+
+
+def test_parts_of_one_loop_that_are_fused_share_their_memory() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    passes = "accumulate, script{steps=(cut{loop=i, at=1, into=(first, second)}, fuse{loops=(first, second), into=i})}"
+    program = tileir.compile("function (A[M, N]) -> (S) { S[i : M] = +(A[i, j]); }", [a], passes=passes)
+    assert [remark.fired for remark in program.remarks if remark.step == "script"] == [True]
+    np.testing.assert_array_equal(program(a), a.sum(axis=1))

@@ -81,7 +81,7 @@ class Fuse:
             first,
             name=self.into,
             body=body,
-            allocations=(*first.allocations, *second.allocations),
+            allocations=tuple(dict.fromkeys((*first.allocations, *second.allocations))),
             reduces=first.reduces or second.reduces,
             peels=first.peels and second.peels,
             last=first.last if first.last == second.last else None,
@@ -96,6 +96,9 @@ class Fuse:
             return refused("TR707", loop=bound.name, binding=bound.bound)
         if first.size != second.size:
             return refused("TR749", first=first.size, second=second.size)
+        made = {each.name: each for each in first.allocations}
+        if unlike := [each.name for each in second.allocations if made.get(each.name, each) != each]:
+            return refused("TR705", name=unlike[0])
         step = apart(second.name) - Affine.index(first.name)
         for one, other in _meetings(first, second, sources):
             if any(may_meet(one, other, around, [(way, None)]) for way in (step - 1, -step - 1)):
