@@ -12,23 +12,31 @@ from hypothesis import strategies as st
 
 import tileir
 from strategies.effort import examples
-from strategies.passes import assert_same_meaning, programs
+from strategies.passes import arrays_for, assert_same_meaning, programs
 from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
+from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.accumulate import Accumulate
-from tileir.passes.base import run
+from tileir.passes.base import for_target, run
+from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.schedules.scripted import Scripted
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Use
 from tileir.schedule.padding import with_padding
+from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.steps.loops import Jam, Reorder, Split
 from tileir.schedule.steps.memory import Accumulate as Apart
 from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Leaf, Loop, Tail, Tree
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -94,6 +102,31 @@ def test_what_is_outside_is_never_merged(how: str, steps: str) -> None:
     program = tileir.compile(text, {"A": a}, passes=f"accumulate, canonicalise, {script}")
     reduce: Any = REDUCED[how]
     np.testing.assert_array_equal(program(a), reduce(a, axis=1))
+
+
+@pytest.mark.parametrize("rest", ["pad", "guard"])
+@pytest.mark.parametrize("tail", ["pad", "mask", "guard", "peel"])
+@pytest.mark.parametrize("loop", ["step", "part"])
+@pytest.mark.parametrize(
+    "step", ["rfactor{{memory=S_acc, loop={}, into=p}}", "accumulate{{memory=S_acc, at={}, into=p}}"]
+)
+@pytest.mark.parametrize("shape", [(8, 2), (7, 5)])
+def test_parts_are_merged_into_defined_elements_only(
+    tail: str, rest: str, loop: str, step: str, shape: tuple[int, int]
+) -> None:
+    a = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+    script = f"""script{{steps=(
+        split{{loop=j, by=4, into=(block, lane), tail={tail}}}, split{{loop=k, by=4, into=(step, part), tail={rest}}},
+        jam{{loops=(lane)}}, {step.format(loop)}
+    )}}"""
+    target = Target()
+    passes = for_target(parse_pipeline(f"accumulate, canonicalise{{merge=false}}, {script}"), target)
+    text = "function (A[K, N]) -> (S) { S[j : N] = +(A[k, j]); }"
+    said = Remarks()
+    with listening(said):
+        stages = compile_stages(text, {"A": TensorType(DType.F32, shape)}, target, passes=passes)
+    assert [remark.fired for remark in said.all() if remark.step == "script"] == [True]
+    np.testing.assert_array_equal(run_program(stages.sem, {"A": a}, ALL_CHECKS)["S"], a.sum(axis=0))
 
 
 def test_whole_numbers_are_divided_by_what_is_outside_without_harm() -> None:
@@ -170,3 +203,7 @@ def test_generated_programs_compute_the_same(program: Program, data: st.DataObje
     after = run((Scripted(steps_for(kernel, data)),), before)
     verify(after)
     assert_same_meaning(program, after)
+    arrays = arrays_for(program)
+    found = run_program(lower_to_semtree(after, Target()), arrays, ALL_CHECKS)
+    for name, expected in interpret(program, arrays).items():
+        np.testing.assert_array_equal(found[name], expected)

@@ -6,7 +6,7 @@ Another overlaps what a loop copies with what it computes: pipeline.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import ClassVar
 
 import attrs
@@ -187,13 +187,15 @@ class Accumulate:
         return with_loops_replaced(
             tree,
             self.at,
-            lambda loop, _: self._accumulated(tree, loop) if nowhere or self._uses(loop) else Replaced((loop,)),
+            lambda loop, around: (
+                self._accumulated(tree, loop, around) if nowhere or self._uses(loop) else Replaced((loop,))
+            ),
         )
 
     def _uses(self, loop: Loop) -> list[Use]:
         return [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.memory]
 
-    def _accumulated(self, tree: Tree, loop: Loop) -> Replaced | Refused:
+    def _accumulated(self, tree: Tree, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
         uses = self._uses(loop)
         kinds = {use.aggregation for use in uses}
         if len(kinds) != 1 or not all(use.merges for use in uses) or any(size > 1 for u in uses for size in u.sizes):
@@ -209,14 +211,19 @@ class Accumulate:
             access = footprint.within(use.access)
             return attrs.evolve(use, root=self.into, access=access, strides=found.shape.strides)
 
-        first, last = self._first_and_last(tree, uses[0], footprint, found)
+        first, last = self._first_and_last(tree, uses[0], footprint, found, around)
         body = (first, *map_uses(loop.body, own), last)
         return Replaced((attrs.evolve(loop, body=body, allocations=(*loop.allocations, found)),))
 
     def _first_and_last(
-        self, tree: Tree, use: Use, footprint: _Footprint, found: stripe.Refinement
+        self,
+        tree: Tree,
+        use: Use,
+        footprint: _Footprint,
+        found: stripe.Refinement,
+        around: tuple[Loop, ...],
     ) -> tuple[Item, Item]:
-        """Return what sets the memory to the identity, and what merges it."""
+        """Return what sets the memory to the identity, and what merges it into elements that are defined."""
         places = tuple(_part(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes))
         own = Use(self.into, self.into, places, found.shape.strides, use.dtype, stripe.Direction.OUT)
         start = Leaf((identity_of(use, "identity"), stripe.Store("identity", self.into)), (own,))
@@ -226,10 +233,14 @@ class Accumulate:
             direction=stripe.Direction.INOUT,
         )
         tests = past_the_end(tree, use.root, target.access, _inner_of(self.into, footprint))
+        known = {*(each.name for each in around), *_inner_of(self.into, footprint)}
+        cut = _where_defined(tree, target, known, lambda leaf: leaf.constraints)
+        padded = _where_defined(tree, target, known, lambda leaf: leaf.padded)
         end = Leaf(
             (stripe.Load(self.into, "part"), stripe.Store("part", target.name)),
             (attrs.evolve(own, direction=stripe.Direction.IN), target),
-            tests,
+            (*tests, *cut),
+            padded=padded,
         )
         loops = [(f"{self.into}_{axis}", size) for axis, size in enumerate(footprint.sizes)]
         return _around(loops, start), _around(loops, end)
@@ -288,6 +299,30 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
         tests += [affine - first] if low < first else []
         tests += [last - affine] if high > last else []
     return tuple(tests)
+
+
+def _elements(use: Use, access: tuple[Affine, ...]) -> dict[str, Affine]:
+    """Return what indices are that move ``use`` along one axis alone where it touches the element at ``access``."""
+    alone = zip(use.access, access, strict=True)
+    return {own.indices[0]: other - own.offset for own, other in alone if [c for _, c in own.terms] == [1]}
+
+
+def _where_defined(
+    tree: Tree, use: Use, known: Set[str], tests: Callable[[Leaf], tuple[Affine, ...]]
+) -> tuple[Affine, ...]:
+    """Return the tests of all that overwrites a memory, as tests of the element that ``use`` touches of it.
+
+    Those that need indices other than ``known`` are left out.
+    """
+    found = [
+        [test.substitute(moved) for test in tests(leaf)]
+        for leaf in leaves(tree.body)
+        for each in leaf.uses
+        if each.root == use.root and each.direction is stripe.Direction.OUT and not each.merges
+        for moved in (_elements(each, use.access),)
+    ]
+    first, *others = found or [[]]
+    return tuple(test for test in first if {*test.indices} <= known and all(test in each for each in others))
 
 
 def _inner_of(name: str, footprint: _Footprint) -> dict[str, int]:
