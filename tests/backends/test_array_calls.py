@@ -22,8 +22,9 @@ from tileir.runtime.arrays import fit_as_they_are
 from tileir.runtime.interface import Options, Repetition
 from tileir.runtime.offers import ArraySequence
 from tileir.runtime.plans.workspace import SequencedWorkspace
+from tileir_llvm.compiler import LARGE_OPERATIONS
 from tileir_llvm.run import array_calls
-from tileir_llvm.run.executor import SPLIT_OPERATIONS, LLVMExecutor
+from tileir_llvm.run.executor import LLVMExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +62,7 @@ def test_launches_run_in_order_on_buffers_and_arrays(executor: LLVMExecutor) -> 
 
 
 def test_what_takes_python_has_no_such_function(executor: LLVMExecutor) -> None:
-    shared = attrs.evolve(binary(Op.ADD), grid=(2,), operations=SPLIT_OPERATIONS)
+    shared = attrs.evolve(binary(Op.ADD), grid=(2,), operations=LARGE_OPERATIONS)
     library = compiler().build([binary(Op.ADD), shared])
     plain, pooled = (executor.prepare(library, number) for number in range(2))
     assert called(executor.sequence([(plain, [0, 1, 2])])) is not None

@@ -35,8 +35,9 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir_llvm.compiler import LARGE_OPERATIONS, SMALL_OPERATIONS
 from tileir_llvm.run import team
-from tileir_llvm.run.executor import SPLIT_OPERATIONS, LLVMExecutor
+from tileir_llvm.run.executor import LLVMExecutor
 from tileir_llvm.run.team import PythonTeam
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def counting_kernel(groups: int = GROUPS, scratch: bool = False) -> KernelFuncti
     body = (DeclareArray("own", DType.I32, 2000, Region.SCRATCH), fill) if scratch else ()
     store = Assign(element, Apply(Op.ADD, (element, read if scratch else amount)))
     params = (Param("out", DType.I32, groups, ParamAccess.READ_WRITE, 4),)
-    return KernelFunction("count", params, (*body, store), (groups,), operations=SPLIT_OPERATIONS)
+    return KernelFunction("count", params, (*body, store), (groups,), operations=LARGE_OPERATIONS)
 
 
 def opened(threads: int) -> LLVMExecutor:
@@ -89,7 +90,7 @@ def expected(launches: int, groups: int = GROUPS) -> np.ndarray[tuple[int], np.d
 @pytest.mark.parametrize("groups", [2, 3, 257])
 def test_every_group_runs_once(executor: LLVMExecutor, groups: int, scratch: bool) -> None:
     kernel = ready(executor, counting_kernel(groups, scratch))
-    assert kernel.splits
+    assert kernel.share
     out = np.zeros(groups, np.int32)
     for _ in range(200):
         kernel.launch(buffers([out]))
@@ -146,12 +147,12 @@ def test_workers_go_with_the_executor() -> None:
 
 def test_small_kernels_and_single_threads_are_not_split() -> None:
     executor = opened(4)
-    small = attrs.evolve(counting_kernel(), operations=SPLIT_OPERATIONS - 1)
-    assert not ready(executor, small).splits
-    assert not ready(executor, counting_kernel(groups=1)).splits
-    assert not ready(opened(1), counting_kernel()).splits
+    small = attrs.evolve(counting_kernel(), operations=SMALL_OPERATIONS - 1)
+    assert not ready(executor, small).share
+    assert not ready(executor, counting_kernel(groups=1)).share
+    assert not ready(opened(1), counting_kernel()).share
     limited = LLVMExecutor(executor.device, Options(threads=1))
-    assert not ready(limited, counting_kernel()).splits
+    assert not ready(limited, counting_kernel()).share
 
 
 def test_a_forked_child_starts_workers_of_its_own(executor: LLVMExecutor) -> None:

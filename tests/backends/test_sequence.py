@@ -16,8 +16,8 @@ from tileir.core.ops import Op
 from tileir.runtime.interface import Choice, Condition, Options, Repetition, SequencingExecutor
 from tileir.semtree.ir import Assign, Const, DeclareArray, Region, Subscript, Type
 from tileir.semtree.text.parser import parse_kernel
-from tileir_llvm.run.executor import SPLIT_OPERATIONS, LLVMExecutor
-from tileir_llvm.run.sequence import REPEATED_OPERATIONS
+from tileir_llvm.compiler import LARGE_OPERATIONS
+from tileir_llvm.run.executor import LLVMExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ def arrays(count: int, fill: float = 0.0) -> list[np.ndarray[Any, np.dtype[np.fl
 
 def shared(kernel: KernelFunction) -> KernelFunction:
     """Return a kernel whose launches go to the pool; every group does the whole work."""
-    return attrs.evolve(kernel, grid=(2,), operations=max(SPLIT_OPERATIONS, REPEATED_OPERATIONS))
+    return attrs.evolve(kernel, grid=(2,), operations=LARGE_OPERATIONS)
 
 
 @pytest.mark.parametrize("pooled", [(), (0,), (1,), (2,), (0, 1, 2)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -20,8 +22,9 @@ from tileir_llvm.emit.dots import native_dots
 from tileir_llvm.emit.emitter import emit
 from tileir_llvm.emit.floats import NATIVE
 from tileir_llvm.emit.statements import is_scheduled
-from tileir_llvm.run.library import LLVMLibrary, part_names
+from tileir_llvm.run.library import SECONDS, LLVMLibrary, part_names
 from tileir_llvm.run.modules import assembly
+from tileir_llvm.run.sharing import ALWAYS_SECONDS
 from tileir_llvm.run.side_by_side import object_codes
 from tileir_llvm.run.uninterrupted import uninterrupted
 
@@ -36,6 +39,12 @@ OPTIMISED_LENGTH: Final = 1 << 12
 
 SCHEDULED_LENGTH: Final = 1 << 14
 """The same for modules that LLVM has little to do with."""
+
+SMALL_OPERATIONS: Final = 50_000
+"""Kernels of fewer operations, some microseconds, run on the calling thread alone."""
+
+LARGE_OPERATIONS: Final = 1 << 30
+"""Kernels of so many are shared out to threads: a thread that does 400 in a nanosecond takes 3 ms."""
 
 
 @attrs.frozen
@@ -81,7 +90,7 @@ class LLVMCompiler:
         available = self.device.target.threads
         threads = min(self.options.threads or available, available, max(1, len(kernels)))
         codes = object_codes(written(), self.device.features, threads, quick=self.options.quick)
-        return LLVMLibrary(tuple(kernels), tuple(texts), codes, self._assembly)
+        return LLVMLibrary(tuple(kernels), tuple(texts), codes, tuple(map(self._seconds, kernels)), self._assembly)
 
     def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
         """Write modules one after the other, those first that take LLVM longest."""
@@ -113,14 +122,25 @@ class LLVMCompiler:
         texts: list[str] = []
         codes: list[bytes] = []
         try:
+            seconds = tuple(float(each) for _, each in zip(kernels, json.loads(parts[SECONDS]), strict=True))
             while not texts or part_names(len(texts))[0] in parts:
                 text, code = part_names(len(texts))
                 texts.append(parts[text].decode())
                 codes.append(bytes(parts[code]))
-        except (KeyError, UnicodeDecodeError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             message = f"the saved parts {sorted(parts)} are not those of an LLVM library; compile again"
             raise BackendError((Diagnostic("TIL806", message),)) from error
-        return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), self._assembly)
+        return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), seconds, self._assembly)
+
+    def _seconds(self, kernel: KernelFunction) -> float:
+        """Return what a kernel takes on one thread: estimated, where it may be worth sharing, and that is no matter."""
+        if kernel.operations >= LARGE_OPERATIONS:
+            return ALWAYS_SECONDS
+        if kernel.operations < SMALL_OPERATIONS or math.prod(kernel.grid) == 1:
+            return 0.0
+        from tileir.semtree.cost.prediction import seconds_alone  # who loads code does without the cost model
+
+        return seconds_alone(kernel, self.device.target)
 
     def _assembly(self, text: str) -> str:
         return uninterrupted(lambda: assembly(text, self.device.features, quick=self.options.quick))

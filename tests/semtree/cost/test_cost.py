@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import Operations
 from tileir.semtree.cost.nest import addressing
-from tileir.semtree.cost.prediction import predict_kernel
+from tileir.semtree.cost.prediction import predict_kernel, seconds_alone
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
@@ -151,3 +152,15 @@ def test_kernels_are_measured_and_have_no_passes() -> None:
     loop = tileir.compile(REPEATED, [(5, 4), (4,)]).sem
     with pytest.raises(TileError, match="measured as a whole only"):
         tileir.explain(loop, measure=True)
+
+
+@pytest.mark.parametrize("text", [PLAIN, ROWS, PRODUCT])
+def test_a_kernel_alone_takes_as_long_however_many_units_there_are(text: str) -> None:
+    shapes = {PLAIN: [(640, 96), (96,)], ROWS: [(640, 96)], PRODUCT: [(640, 96), (96, 640)]}[text]
+    for kernel in tileir.compile(text, shapes, target=TARGET).sem.kernels:
+        alone = [seconds_alone(kernel, attrs.evolve(TARGET, threads=threads)) for threads in (1, 2, 64)]
+        assert alone[0] > 0
+        assert alone == pytest.approx([alone[0]] * 3)
+        cost = predict_kernel(kernel, machine_of(hardware_of(TARGET), TARGET))
+        assert alone[0] <= 2 * cost.seconds
+        assert cost.blocks[0].seconds <= alone[0]

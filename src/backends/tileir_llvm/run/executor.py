@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
     from tileir_llvm.run.library import LLVMLibrary
     from tileir_llvm.run.sequence import Work
-
-SPLIT_OPERATIONS: Final = 250_000
-"""Kernels that estimate fewer operations run on the calling thread alone: to share them out would cost more."""
+    from tileir_llvm.run.sharing import Share
 
 
 @attrs.define(eq=False)
@@ -80,7 +78,7 @@ class LLVMExecutor(HostExecutor):
             code = self._codes.get(library)
             if code is None:
                 code = self._codes[library] = load_code(library.codes, library.symbols, self.device.features)
-        return LLVMKernel.of(self, kernel, code, index, library.scratch_bytes[index])
+        return LLVMKernel.of(self, kernel, code, index, library)
 
     def sequence(self, works: Sequence[Work]) -> LLVMSequence:
         """Return the works as one call; numbers stand for arrays that it is given."""
@@ -99,17 +97,17 @@ class LLVMKernel:
     Attributes:
         kernel: What was compiled.
         address: Its function.
-        splits: Whether it is large enough to be shared out to several threads.
         groups: How many groups its grid has.
         scratch_bytes: Scratch memory that it needs for one thread.
+        seconds: What it takes on one thread, as estimated.
 
     """
 
     kernel: KernelFunction
     address: int
-    splits: bool
     groups: int
     scratch_bytes: int
+    seconds: float
     _executor: LLVMExecutor = attrs.field(repr=False)
     _code: Code = attrs.field(repr=False)
     _function: Callable[[bytes, int, int, int], None] = attrs.field(repr=False)
@@ -117,17 +115,16 @@ class LLVMKernel:
 
     @classmethod
     def of(
-        cls, executor: LLVMExecutor, kernel: KernelFunction, code: Code, index: int, scratch_bytes: int
+        cls, executor: LLVMExecutor, kernel: KernelFunction, code: Code, index: int, library: LLVMLibrary
     ) -> LLVMKernel:
-        """Ready kernel number ``index`` of loaded code."""
-        groups = math.prod(kernel.grid)
+        """Ready kernel number ``index`` of a library, whose code is loaded."""
         address = code.addresses[index]
         return cls(
             kernel,
             address,
-            kernel.operations >= SPLIT_OPERATIONS and groups > 1 and executor.pool.threads > 1,
-            groups,
-            scratch_bytes,
+            math.prod(kernel.grid),
+            library.scratch_bytes[index],
+            library.seconds[index],
             executor,
             code,
             KERNEL_TYPE(address),
@@ -148,16 +145,24 @@ class LLVMKernel:
         """Run in another thread once all of ``after`` have completed; the errors are those of :meth:`launch`."""
         return self._executor.scheduler.submit(partial(self._start, self._packed(buffers), tuple(buffers)), after)
 
+    @cached_property
+    def share(self) -> Share | None:
+        """How it is shared out to threads; None where it runs on the calling one. The first to ask waits for 1 ms."""
+        return self._executor.pool.share(self.seconds, self.groups)
+
     def share_out(self, arguments: bytes) -> bool:
-        """Run on all threads of the pool; return False, with nothing done, while they are taken."""
-        return self._executor.pool.launch(self.address, arguments, self.groups, self.scratch_bytes)
+        """Run on threads of the pool; return False, with nothing done, where they are taken, or not worth it now."""
+        share = self.share
+        if share is None:
+            return False
+        return self._executor.pool.launch(self.address, arguments, self.groups, self.scratch_bytes, share)
 
     def _packed(self, buffers: Sequence[HostBuffer]) -> bytes:
         self._executor.check_open()
         return self._addresses.packed(buffers)
 
     def _start(self, arguments: bytes, _held: object = None) -> None:
-        if self.splits and self.share_out(arguments):
+        if self.share_out(arguments):
             return
         if not self.scratch_bytes:
             self._function(arguments, 0, 0, self.groups)

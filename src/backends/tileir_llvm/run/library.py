@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
+SECONDS: Final = "seconds"
+"""The name of the part that has the estimated seconds of all kernels, as JSON."""
+
+
 @attrs.frozen(eq=False)
 class LLVMLibrary:
     """Kernels, the modules of LLVM IR text that they became, and the object code that LLVM made of each.
@@ -26,6 +31,7 @@ class LLVMLibrary:
         kernels: What was compiled.
         texts: LLVM IR before optimisation.
         codes: Relocatable object code for the processor that the compiler was made for.
+        seconds: What each kernel takes on one thread, as estimated.
         symbols: Name of each kernel's function.
         scratch_bytes: Scratch memory that each kernel needs for one thread.
 
@@ -34,6 +40,7 @@ class LLVMLibrary:
     kernels: tuple[KernelFunction, ...]
     texts: tuple[str, ...] = attrs.field(repr=False)
     codes: tuple[bytes, ...] = attrs.field(repr=False)
+    seconds: tuple[float, ...]
     _assemble: Callable[[str], str] = attrs.field(repr=False)
     symbols: tuple[str, ...] = attrs.field(init=False)
     scratch_bytes: tuple[int, ...] = attrs.field(init=False)
@@ -47,8 +54,8 @@ class LLVMLibrary:
         return tuple(layout(one_thread(kernel)).scratch_bytes for kernel in self.kernels)
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1``, and so on, and their digest."""
-        parts: dict[str, bytes] = {}
+        """Return the parts ``llvm`` and ``object``, ``llvm1`` and ``object1`` and so on, ``seconds``, their digest."""
+        parts: dict[str, bytes] = {SECONDS: json.dumps(self.seconds).encode()}
         for number, (text, code) in enumerate(zip(self.texts, self.codes, strict=True)):
             parts |= zip(part_names(number), (text.encode(), code), strict=True)
         return sealed(parts)

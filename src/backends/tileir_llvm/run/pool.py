@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.runtime.host_memory import HostBuffer, allocate
+from tileir_llvm.run.sharing import Costs, Share, Waking, share_of
 from tileir_llvm.run.team import Job, Team, start_team
 from tileir_llvm.run.uninterrupted import uninterrupted
 
@@ -38,6 +39,8 @@ class ThreadPool:
 
     threads: int
     features: tuple[str, ...]
+    costs: Costs | None = attrs.field(default=None, init=False)
+    _waking: Waking = attrs.field(factory=Waking, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _turn: Callable[[], _Turn | None] = attrs.field(default=lambda: None, init=False)
     _scratch: HostBuffer = attrs.field(factory=lambda: allocate(0), init=False)
@@ -47,29 +50,62 @@ class ThreadPool:
     def __attrs_post_init__(self) -> None:
         _pools.add(self)
 
-    def launch(self, function: int, arguments: bytes, groups: int, scratch_bytes: int) -> bool:
+    def share(self, seconds: float, groups: int) -> Share | None:
+        """Return how to share out a kernel that takes so long on one thread; None where that does not pay."""
+        return share_of(seconds, groups, self.threads, self._measured)
+
+    def _measured(self) -> Costs:
+        """Return what sharing costs: measured once, by the first kernel for which it matters."""
+        costs = self.costs
+        while costs is None:
+            turn = _Turn()
+            try:
+                if self._takes(turn):
+                    costs = self.costs = (self._team or uninterrupted(self._start)).costs()
+                else:
+                    time.sleep(CLOSING_SECONDS)
+            finally:
+                del turn
+        return costs
+
+    def _takes(self, turn: _Turn) -> bool:
+        """Return whether nobody else had the threads, which are now of whoever has the turn."""
+        with self._lock:
+            if self._turn() is not None:
+                return False
+            self._turn = weakref.ref(turn)
+        return True
+
+    def launch(self, function: int, arguments: bytes, groups: int, scratch_bytes: int, share: Share) -> bool:
         """Run all groups of a kernel, split over the threads.
 
         Returns:
-            False, with nothing done, while another thread launches.
+            False, with nothing done, while another thread launches, and where threads would have to be woken that are
+            not worth it.
 
         """
+        if not (share.wakes or self._is_worth(share)):
+            return False
         turn = _Turn()
         try:
-            with self._lock:
-                if self._turn() is not None:
-                    return False
-                self._turn = weakref.ref(turn)
+            if not self._takes(turn):
+                return False
             team = self._team
             if team is None:
                 team = uninterrupted(self._start)
             if scratch_bytes * self.threads > self._scratch.nbytes:
                 self._scratch = allocate(scratch_bytes * self.threads)
             job = Job(function, arguments, self._scratch.address, scratch_bytes, groups)
-            team.run(job, min(self.threads, groups) - 1)
+            team.run(job, share.helpers)
         finally:
             del turn
         return True
+
+    def _is_worth(self, share: Share) -> bool:
+        """Return whether the threads are awake that a kernel wants, or it pays to wake them for those that follow."""
+        team, costs = self._team, self.costs
+        awake = team is not None and team.has_awake(share.helpers)
+        return awake or costs is None or self._waking.pays(share, costs.asleep)
 
     def _start(self) -> Team:
         team = start_team(self.threads - 1, self.features)
@@ -82,10 +118,8 @@ class ThreadPool:
         turn = _Turn()
         try:
             while True:
-                with self._lock:
-                    if self._turn() is None:
-                        self._turn = weakref.ref(turn)
-                        break
+                if self._takes(turn):
+                    break
                 time.sleep(CLOSING_SECONDS)
             if self._finalizer is not None:
                 self._finalizer()

@@ -48,7 +48,7 @@ def pool_bytes(threads: int) -> int:
 
 
 def pool_code() -> str:
-    """Return the module with the functions ``setup``, ``launch``, ``work`` and ``stop``."""
+    """Return the module with the functions ``setup``, ``launch``, ``work``, ``stop``, and the kernel ``count``."""
     declaration, pause = _PAUSES.get(platform.machine().lower(), ("", ""))
     return _CODE.substitute(
         declaration=declaration, pause=pause, chunks=CHUNKS_PER_SHARE, line=_LINE, shares=_LINE * _HEAD_LINES
@@ -62,7 +62,8 @@ _CODE: Final = Template("""\
   i64, [56 x i8],                  ; 4: sleeping workers
   i64, [56 x i8],                  ; 6: the launching thread sleeps
   i64, [56 x i8],                  ; 8: stop
-  ptr, ptr, ptr, i64, i64, i64, i64, [8 x i8],  ; 10: function, arguments, scratch, its stride, groups, chunk, workers
+  ptr, ptr, ptr, i64, i64, i64, i64, i64,  ; 10: function, arguments, scratch, its stride, groups, chunk, workers, and
+                                   ; 17: how many workers there are
   [128 x i8], [128 x i8], [128 x i8]  ; 18: mutex, 19: condition of workers, 20: condition of the launching thread
 }
 
@@ -72,9 +73,12 @@ declare i32 @pthread_mutex_lock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @pthread_cond_signal(ptr)
 $declaration
 
-define void @setup(ptr %pool) nounwind {
+define void @setup(ptr %pool, i64 %helpers) nounwind {
+  %helpers_place = getelementptr %pool, ptr %pool, i64 0, i32 17
+  store i64 %helpers, ptr %helpers_place
   %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
   %work = getelementptr %pool, ptr %pool, i64 0, i32 19
   %done = getelementptr %pool, ptr %pool, i64 0, i32 20
@@ -93,6 +97,40 @@ define internal void @wake(ptr %pool, i32 %which) nounwind {
   %condition = select i1 %is_work, ptr %work, ptr %done
   %b = call i32 @pthread_cond_broadcast(ptr %condition)
   %c = call i32 @pthread_mutex_unlock(ptr %mutex)
+  ret void
+}
+
+; Wake so many workers of those that sleep. The mutex is free again before, so that they need not wait for it.
+define internal void @rouse(ptr %pool, i64 %count) nounwind {
+entry:
+  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
+  %condition = getelementptr %pool, ptr %pool, i64 0, i32 19
+  %locked = call i32 @pthread_mutex_lock(ptr %mutex)
+  %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %next
+next:
+  %turn = phi i64 [ 0, %entry ], [ %after, %next ]
+  %signalled = call i32 @pthread_cond_signal(ptr %condition)
+  %after = add i64 %turn, 1
+  %more = icmp slt i64 %after, %count
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}
+
+; A kernel for measurements: each group counts to the number that the arguments are.
+define void @count(ptr %arguments, ptr %scratch, i64 %begin, i64 %end) nounwind {
+entry:
+  %steps = load i64, ptr %arguments
+  %groups = sub i64 %end, %begin
+  %last = mul i64 %groups, %steps
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %next ]
+  %after = add i64 %number, 1
+  %more = icmp slt i64 %after, %last
+  br i1 %more, label %next, label %done
+done:
   ret void
 }
 
@@ -199,10 +237,14 @@ open:
   store atomic i64 %opened, ptr %pool seq_cst, align 64
   %sleepers_place = getelementptr %pool, ptr %pool, i64 0, i32 4
   %sleepers = load atomic i64, ptr %sleepers_place seq_cst, align 64
-  %asleep = icmp ne i64 %sleepers, 0
-  br i1 %asleep, label %rouse, label %work
+  %helpers_place = getelementptr %pool, ptr %pool, i64 0, i32 17
+  %helpers = load i64, ptr %helpers_place
+  %spinning = sub i64 %helpers, %sleepers
+  %lacking = sub i64 %workers, %spinning
+  %lack = icmp sgt i64 %lacking, 0
+  br i1 %lack, label %rouse, label %work
 rouse:
-  call void @wake(ptr %pool, i32 0)
+  call void @rouse(ptr %pool, i64 %lacking)
   br label %work
 work:
   call void @run_chunks(ptr %pool, i64 0, i64 0)

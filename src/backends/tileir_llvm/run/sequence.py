@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 _ADDRESS: Final = Struct("P")
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 
-REPEATED_OPERATIONS: Final = 2_000_000
-"""Kernels that are repeated run on the calling thread alone below so many operations: to share one out takes Python,
-which a loop does without. A step of a recurrent cell of 1,067,008 operations took 6 µs alone and 10 on two threads."""
-
 
 @attrs.frozen(eq=False, repr=False)
 class _Stretch:
@@ -121,7 +117,7 @@ class _Records:
         """How many entries there are."""
         return len(self.entries) // WORDS
 
-    def stretches(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
+    def stretches(self, works: Sequence[Work]) -> _Stretches:
         """Add works, and return how they run."""
         found: list[_Stretch | _Turns | _Ways] = []
         stretch: _Stretch | _Turns | _Ways
@@ -130,9 +126,9 @@ class _Records:
                 case Repetition():
                     stretch = self._repeated(work)
                 case Choice():
-                    stretch = self._chosen(work, repeated)
+                    stretch = self._chosen(work)
                 case (kernel, arguments):
-                    stretch = self._launched(kernel, arguments, repeated)
+                    stretch = self._launched(kernel, arguments)
             last = found[-1] if found else None
             if _is_plain(last) and _is_plain(stretch):
                 found[-1] = attrs.evolve(last, count=last.count + stretch.count)
@@ -150,19 +146,19 @@ class _Records:
             self.first_turns = 1
             turns = self._condition(times)
             self.entries += [WHILE, turns.offset, 0]
-        inside = self.stretches(repetition.works, repeated=True)
+        inside = self.stretches(repetition.works)
         self._close(first)
         return _Stretch(first, self.count - first) if all(map(_is_plain, inside)) else _Turns(turns, inside)
 
-    def _chosen(self, choice: Choice, repeated: bool) -> _Stretch | _Ways:
+    def _chosen(self, choice: Choice) -> _Stretch | _Ways:
         first, holds = self.count, self._condition(choice.condition)
         self.first_turns = self.first_turns or COUNTED_TURNS
         self.entries += [UNLESS, holds.offset, 0]
-        then = self.stretches(choice.then, repeated=repeated)
+        then = self.stretches(choice.then)
         over = self.count
         self.entries += [SKIP, 0, 0]
         self._close(first)
-        otherwise = self.stretches(choice.otherwise, repeated=repeated)
+        otherwise = self.stretches(choice.otherwise)
         self._close(over)
         if all(map(_is_plain, (*then, *otherwise))):
             return _Stretch(first, self.count - first)
@@ -184,14 +180,13 @@ class _Records:
             self.alignments[argument] = max(self.alignments.get(argument, 1), alignment)
         self.template.append(0 if isinstance(argument, int) else argument.address)
 
-    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int], repeated: bool) -> _Stretch:
+    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int]) -> _Stretch:
         offset = len(self.template) * _POINTER_BYTES
         self.entries += [kernel.address, offset, kernel.groups]
         self.scratch_bytes = max(self.scratch_bytes, kernel.scratch_bytes)
         for param, argument in zip(kernel.kernel.params, arguments, strict=True):
             self._argument(argument, max(param.alignment, param.dtype.itemsize))
-        pooled = kernel.splits and (not repeated or kernel.kernel.operations >= REPEATED_OPERATIONS)
-        return _Stretch(self.count - 1, 1, kernel if pooled else None, offset)
+        return _Stretch(self.count - 1, 1, kernel if kernel.share else None, offset)
 
 
 def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:

@@ -15,17 +15,25 @@ from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.run.loader import Code, load_code
 from tileir_llvm.run.modules import object_code
 from tileir_llvm.run.pool_code import pool_bytes, pool_code
+from tileir_llvm.run.sharing import Costs, measured_costs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SPINS: Final = 2000
-"""Pauses before an idle thread sleeps, each 20 to 70 ns: longer than the time between two launches of one program."""
+SPINS: Final = 4000
+"""Pauses before an idle thread sleeps, each 20 to 70 ns: as long as it takes to wake one on a virtual machine,
+and longer than the time between two launches of one program."""
 
 CALLER_SPINS: Final = 10_000
 """Pauses before a launching thread sleeps; it waits for the end of the last chunks only."""
 
-_ENTRIES: Final = ("setup", "launch", "work", "stop")
+_ENTRIES: Final = ("setup", "launch", "work", "stop", "count")
+
+_SLEEPERS: Final = 128
+"""Where a pool has the number of workers that sleep."""
+
+_PYTHON_COSTS: Final = Costs(2e-4, 2e-4, 2e-4)
+"""What sharing costs by Python's own means."""
 _POINTER: Final = ctypes.c_void_p
 _NUMBER: Final = ctypes.c_int64
 
@@ -54,6 +62,14 @@ class Team(Protocol):
         """Run a job with up to ``helpers`` threads beside the calling one; one job at a time."""
         ...
 
+    def has_awake(self, helpers: int) -> bool:
+        """Return whether so many threads need not be woken."""
+        ...
+
+    def costs(self) -> Costs:
+        """Measure what it costs to run jobs with the help of threads; nobody else runs one meanwhile."""
+        ...
+
     def dismiss(self) -> None:
         """Stop the threads and wait until they are gone."""
         ...
@@ -64,10 +80,11 @@ class _Native:
     """The functions of :mod:`tileir_llvm.run.pool_code`."""
 
     code: Code
-    setup: Callable[[int], None]
+    setup: Callable[[int, int], None]
     launch: Callable[[int, int, bytes, int, int, int, int, int], None]
     work: Callable[[int, int, int], None]
     stop: Callable[[int], None]
+    count: int
 
 
 @attrs.frozen(eq=False)
@@ -90,6 +107,21 @@ class NativeTeam:
             helpers,
             CALLER_SPINS,
         )
+
+    def has_awake(self, helpers: int) -> bool:
+        """Return whether so many threads need not be woken."""
+        asleep = ctypes.c_int64.from_address(self.memory.address + _SLEEPERS).value
+        return len(self.threads) - asleep >= helpers
+
+    def costs(self) -> Costs:
+        """Measure launches of a kernel that only counts."""
+        count = self.native.count
+        kernel = KERNEL_TYPE(count)
+
+        def launch(groups: int, arguments: bytes, helpers: int) -> None:
+            self.run(Job(count, arguments, 0, 0, groups), helpers)
+
+        return measured_costs(launch, lambda groups, arguments: kernel(arguments, 0, 0, groups), len(self.threads) + 1)
 
     def dismiss(self) -> None:
         """Stop the threads and wait until they are gone."""
@@ -117,6 +149,14 @@ class PythonTeam:
         for helper in helping:
             helper.result()
 
+    def has_awake(self, _helpers: int) -> bool:
+        """Return True: what waking takes is part of what each job costs."""
+        return True
+
+    def costs(self) -> Costs:
+        """Return what jobs take on ordinary machines."""
+        return _PYTHON_COSTS
+
     def dismiss(self) -> None:
         """Stop the threads and wait until they are gone."""
         self.executor.shutdown()
@@ -130,7 +170,7 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
         return PythonTeam(ThreadPoolExecutor(helpers, "tileir"))
     memory = allocate(pool_bytes(helpers + 1))
     memory.array[:] = 0
-    native.setup(memory.address)
+    native.setup(memory.address, helpers)
 
     def work(number: int) -> None:
         native.work(memory.address, number, SPINS)  # and keeps code and memory alive
@@ -147,11 +187,12 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
 @cache
 def _native(features: tuple[str, ...]) -> _Native:
     code = load_code((object_code(pool_code(), features, optimise=False),), _ENTRIES, features)
-    setup, launch, work, stop = code.addresses
+    setup, launch, work, stop, count = code.addresses
     return _Native(
         code,
-        ctypes.CFUNCTYPE(None, _POINTER)(setup),
+        ctypes.CFUNCTYPE(None, _POINTER, _NUMBER)(setup),
         ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, _NUMBER, _NUMBER, _NUMBER, _NUMBER)(launch),
         ctypes.CFUNCTYPE(None, _POINTER, _NUMBER, _NUMBER)(work),
         ctypes.CFUNCTYPE(None, _POINTER)(stop),
+        count,
     )

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
+from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.core import ITERATION_CYCLES, Cycles
+from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import BlockCost, KernelCost, Operations, ProgramCost, bounded, works_cost
 from tileir.passes.cost.traffic import Moved
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir.core.dtype import DType
+    from tileir.core.targets.target import Target
     from tileir.passes.cost.machine import Machine, Storage
 
 
@@ -76,6 +79,16 @@ def predict_kernel(kernel: sem.KernelFunction, machine: Machine, program_bytes: 
             held[stmt.region.value] = held.get(stmt.region.value, 0) + stmt.size * stmt.dtype.itemsize
     lanes = max((node.type.lanes for node in distinct_nodes(kernel)), default=1)
     return attrs.evolve(cost, held=held, lanes=lanes)
+
+
+def seconds_alone(kernel: sem.KernelFunction, target: Target) -> float:
+    """Return the seconds that one unit of a device takes for a kernel that obeys the rules, without the launch.
+
+    Caches are taken to hold what fits of all arguments.
+    """
+    machine = machine_of(hardware_of(target), attrs.evolve(target, threads=1))
+    cost = predict_kernel(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
+    return max(cost.times.values())
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -1,0 +1,275 @@
+"""Sharing kernels out to threads decides how long they take, and never what they compute."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import tileir
+from strategies.devices import buffers, compiler
+from strategies.processes import in_forked_child
+from tileir.core.errors import BackendError
+from tileir.runtime.checks import sealed
+from tileir.runtime.interface import Options
+from tileir.runtime.plans.plan import Plan
+from tileir.runtime.plans.resources import Resources
+from tileir.semtree.text.parser import parse_kernel
+from tileir_llvm.compiler import LARGE_OPERATIONS, SMALL_OPERATIONS
+from tileir_llvm.run import sharing, team
+from tileir_llvm.run.executor import LLVMExecutor
+from tileir_llvm.run.library import SECONDS
+from tileir_llvm.run.pool import ThreadPool
+from tileir_llvm.run.sharing import (
+    ALWAYS_SECONDS,
+    AWAKE_SECONDS,
+    MARGIN,
+    NEVER_SECONDS,
+    PYTHON_SECONDS,
+    Costs,
+    Share,
+    Waking,
+    share_of,
+)
+
+FREE = Costs(-PYTHON_SECONDS, -PYTHON_SECONDS, -PYTHON_SECONDS)
+DEAR = Costs(1.0, 1.0, 1.0)
+
+seconds = st.floats(0, 2e-3)
+costs = st.tuples(*[st.floats(0, 3e-4)] * 3).map(lambda found: Costs(*sorted(found)))
+
+
+def unasked() -> Costs:
+    raise AssertionError
+
+
+@given(seconds=seconds, groups=st.integers(1, 500), threads=st.integers(1, 70), known=costs)
+def test_what_is_shared_saves_more_than_it_costs(seconds: float, groups: int, threads: int, known: Costs) -> None:
+    share = share_of(seconds, groups, threads, lambda: known)
+    if share is None:
+        assert threads == 1 or groups == 1 or seconds < ALWAYS_SECONDS
+        return
+    assert 1 <= share.helpers < min(groups, threads) + (groups == threads == 1)
+    assert seconds >= NEVER_SECONDS
+    assert share.seconds == seconds
+    if seconds < ALWAYS_SECONDS:
+        parts = math.ceil(groups / (share.helpers + 1))
+        cost = known.pair if share.helpers == 1 else known.awake(share.helpers, threads) - PYTHON_SECONDS
+        assert 0 < share.saved < seconds * (1 - parts / groups) - (1 + MARGIN) * cost
+        assert not share.wakes or share.saved > 0
+
+
+@given(seconds=seconds, groups=st.integers(2, 500), threads=st.integers(2, 70), known=costs, more=st.floats(0, 1e-4))
+def test_dearer_threads_are_not_asked_more_often(
+    seconds: float, groups: int, threads: int, known: Costs, more: float
+) -> None:
+    dearer = Costs(*(cost + more for cost in attrs.astuple(known)))
+    share = share_of(seconds, groups, threads, lambda: dearer)
+    assume(share is not None)
+    assert share is not None
+    cheaper = share_of(seconds, groups, threads, lambda: known)
+    assert cheaper is not None
+    assert cheaper.saved >= share.saved
+    assert cheaper.helpers >= share.helpers or cheaper.saved == pytest.approx(share.saved, abs=1e-9)
+    assert cheaper.wakes >= share.wakes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "groups", "threads", "helpers"),
+    [
+        (ALWAYS_SECONDS, 3, 2, 1),
+        (ALWAYS_SECONDS, 3, 16, 2),
+        (math.inf, 100, 16, 15),
+        (ALWAYS_SECONDS, 1, 16, None),
+        (ALWAYS_SECONDS, 16, 1, None),
+        (NEVER_SECONDS / 2, 16, 16, None),
+        (0.0, 16, 16, None),
+    ],
+)
+def test_where_costs_do_not_matter_nobody_measures_them(
+    seconds: float, groups: int, threads: int, helpers: int | None
+) -> None:
+    share = share_of(seconds, groups, threads, unasked)
+    assert (None if share is None else share.helpers) == helpers
+    assert share is None or share.wakes
+
+
+def test_few_threads_share_what_many_would_take_longer_for() -> None:
+    known = Costs(1e-6, 6e-5, 1e-4)
+    helpers = [share.helpers if share else 0 for t in (1e-5, 3e-5, 8e-5, 9e-4) for share in [shared(t, known)]]
+    assert helpers == sorted(helpers)
+    assert helpers[0] == 0
+    assert 1 <= helpers[1] < helpers[3] <= 15
+
+
+def shared(seconds: float, known: Costs) -> Share | None:
+    return share_of(seconds, 64, 16, lambda: known)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(("gap", "wakes"), [(0.0, True), (0.9 * AWAKE_SECONDS, True), (1.1 * AWAKE_SECONDS, False)])
+def test_launches_close_together_wake_threads(clock: list[float], gap: float, wakes: bool) -> None:
+    waking, share = Waking(), Share(1, 4e-5, 1e-5, wakes=False)
+    often = math.ceil((1 + MARGIN) * 1e-4 / share.saved)
+    found = []
+    for _ in range(3 * often):
+        found.append(waking.pays(share, 1e-4))
+        clock[0] += share.seconds + gap
+    assert sum(found) == (3 if wakes else 0)
+    assert not wakes or found[often - 1] or found[often]
+
+
+TEXTS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
+    "product": (
+        "function (A[I, L], B[L, J]) -> (C) { C[i, j : I, J] = +(A[i, l] * B[l, j]); }",
+        [(150, 170), (170, 130)],
+    ),
+    "long sum": ("function (A[N]) -> (C) { C[] = +(A[i]); }", [(300_001,)]),
+    "elements": ("function (A[N], B[N]) -> (C) { C = exp(A) / (1.0 + B * B); }", [(100_003,), (100_003,)]),
+    "softmax": (
+        "function (A[N, M]) -> (C) { X[i, 0 : N, 1] = >(A[i, j]); E = exp(A - X); "
+        "S[i, 0 : N, 1] = +(E[i, j]); C = E / S; }",
+        [(400, 333)],
+    ),
+    "running sums": ("function (A[N, M]) -> (C) { C[i, j : N, M] = +(A[i, j - k]), k < M; }", [(64, 5000)]),
+    "loop": (
+        "function (X[T, N], H[N]) -> (Z) { S = scan(H; X) function (A[N], B[N]) -> (C, D) "
+        "{ C = sin(A) * 0.5 + exp(B); D = C * 2.0; }; Z = element(S, 1); }",
+        [(5, 40_000), (40_000,)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("threads", [2, 5])
+def test_results_are_the_same_bits_whether_kernels_are_shared_or_not(
+    name: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[bool] = []
+    launch = ThreadPool.launch
+
+    def counted(pool: ThreadPool, *arguments: Any) -> bool:
+        launched.append(launch(pool, *arguments))
+        return launched[-1]
+
+    monkeypatch.setattr(ThreadPool, "launch", counted)
+    text, shapes = TEXTS[name]
+    program = tileir.compile(text, shapes, options=Options(threads=1)).sem
+    library = compiler().build(program.kernels)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape, np.float32) for shape in shapes]
+    results: list[list[bytes]] = []
+    for known in (FREE, DEAR):
+        launched.clear()
+        executor = opened(threads)
+        executor.pool.costs = known
+        plan = Plan.of(program, library, Resources(executor))
+        results.append([])
+        for _ in range(3):
+            outputs = plan.fresh_outputs()
+            plan.run(arrays, outputs)
+            results[-1].extend(each.tobytes() for each in outputs)
+        assert any(launched) == (known is FREE)
+        executor.close()
+    assert results[0] == results[1]
+
+
+def opened(threads: int) -> LLVMExecutor:
+    device = compiler().device
+    return LLVMExecutor(attrs.evolve(device, target=attrs.evolve(device.target, threads=threads)), Options())
+
+
+COUNTING = parse_kernel(
+    "kernel count(inout i32 O[64] align(4) noalias, in i32 A[64] align(4) noalias) grid(64) "
+    f"operations({SMALL_OPERATIONS}) {{ i64 at = group_id(0); i32 total = O[at]; "
+    "for (i64 i = 0; i < 2000; i += 1) { total = total + A[at]; } O[at] = total; }"
+)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 9])
+def test_costs_are_measured_once_by_the_first_kernel_that_asks(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[Costs] = []
+    measure = sharing.measured_costs
+
+    def noted(*arguments: Any) -> Costs:
+        measured.append(measure(*arguments))
+        return measured[-1]
+
+    monkeypatch.setattr(team, "measured_costs", noted)
+    executor = opened(threads)
+    library = compiler().build([attrs.evolve(COUNTING, operations=each) for each in (1, SMALL_OPERATIONS)])
+    small, middle = (executor.prepare(library, number) for number in range(2))
+    assert (small.share, measured) == (None, [])
+    executor.pool.share(1e-4, 64)
+    executor.pool.share(2e-4, 64)
+    assert [executor.pool.costs] == measured
+    (found,) = measured
+    assert 0 < found.pair <= found.all <= found.asleep
+    values, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    for _ in range(5):
+        middle.launch(buffers([out, values]))
+    np.testing.assert_array_equal(out, values * 2000 * 5)
+    assert len(measured) == 1
+    executor.close()
+
+
+def test_a_child_measures_with_threads_of_its_own() -> None:
+    executor = opened(3)
+    assert in_forked_child(lambda: executor.pool.share(1e-4, 64) is None or executor.pool.costs is not None)
+    executor.pool.share(1e-4, 64)
+    assert in_forked_child(lambda: executor.pool.share(ALWAYS_SECONDS, 64) is not None)
+    executor.close()
+
+
+@pytest.mark.parametrize("helpers", [1, 3, 8])
+def test_as_many_threads_work_as_a_kernel_wants(helpers: int) -> None:
+    executor = opened(9)
+    library = compiler().build([attrs.evolve(COUNTING, operations=LARGE_OPERATIONS)])
+    kernel = executor.prepare(library, 0)
+    values, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    arguments = kernel._packed(buffers([out, values]))
+    share = Share(helpers, 1.0, 1.0, wakes=True)
+    for turn in range(60):
+        assert executor.pool.launch(kernel.address, arguments, kernel.groups, 0, share)
+        if turn % 3 == 0:
+            time.sleep(0.001)  # all of them are asleep
+    np.testing.assert_array_equal(out, values * 2000 * 60)
+    executor.close()
+
+
+def test_kernels_that_sleeping_threads_do_not_pay_for_run_alone() -> None:
+    executor = opened(2)
+    executor.pool.costs = Costs(-PYTHON_SECONDS, -PYTHON_SECONDS, 1.0)
+    library = compiler().build([COUNTING])
+    kernel = executor.prepare(library, 0)
+    assert kernel.share is not None
+    assert not kernel.share.wakes
+    values, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    for _ in range(3):
+        kernel.launch(buffers([out, values]))
+    assert executor.pool._team is None
+    np.testing.assert_array_equal(out, values * 2000 * 3)
+
+
+def test_libraries_keep_what_kernels_take() -> None:
+    library = compiler().build([attrs.evolve(COUNTING, operations=each) for each in (1, 10**6, LARGE_OPERATIONS)])
+    assert library.seconds[0] == 0
+    assert 0 < library.seconds[1] < library.seconds[2]
+    parts = dict(library.save())
+    assert compiler().load(library.kernels, parts).seconds == library.seconds
+    for broken in (b"[1, 2", b"5", b'["a"]', b"[[]]", b"\xff", b"[1.0]"):
+        part = {name: data for name, data in parts.items() if name in ("llvm", "object")}
+        with pytest.raises(BackendError, match="TIL806"):
+            compiler().load(library.kernels, sealed({**part, SECONDS: broken}))
