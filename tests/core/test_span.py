@@ -53,6 +53,16 @@ def test_long_lines_are_cut_around_the_span() -> None:
     assert shown[carets.index("^") :].startswith("HERE")
 
 
+@given(st.text(alphabet="a\t\r\x1b\x9b\u202e\u2028\ud800\xa0é😀"), st.data())
+def test_nothing_moves_a_terminal(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    shown, carets = Span(Source(text + "\r\nb"), start, len(text)).excerpt().split("\n")
+    assert shown.replace("\t", "").isprintable()
+    assert carets.count("^") == max(1, len(text) - start)
+    assert len(shown) == len("1 | ") + len(text)
+    shown.encode()
+
+
 def test_sources_are_compared_by_identity() -> None:
     assert Source("a") != Source("a")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,15 @@ def test_passes_can_be_chosen(command: Command, matmul: Path) -> None:
     code, _, err = command("print", matmul, *types, "--stage", "scheduled", "--passes", "acumulate")
     assert code == 1
     assert "accumulate" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no device is always full")
+def test_a_full_output_is_told(matmul: Path) -> None:
+    program = [sys.executable, "-m", "tileir", "print", str(matmul)]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error[TIL901]: cannot write the output: [Errno 28] No space left on device\n"
 
 
 def test_types_are_needed_after_tile(command: Command, matmul: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.driver.cli.values import destinations, load, save
+from tileir.driver.cli.values import destinations, load, save, write_whole
 from tileir.runtime.array_files import REGISTERED
 from tileir.tile.text.parser import parse
 
@@ -37,6 +39,30 @@ def test_wrong_destinations_are_told(outputs: list[str], message: str) -> None:
 def test_a_value_is_needed() -> None:
     with pytest.raises(TileError, match="input 'A' has no value; write A=FILE or A=NUMBER"):
         load("A", "")
+
+
+def test_a_link_stays_one_and_a_file_keeps_its_permissions(tmp_path: Path) -> None:
+    real, link = tmp_path / "folder" / "real", tmp_path / "link"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    write_whole(link, b"first")
+    real.chmod(0o640)
+    write_whole(link, b"second")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"second"
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert [*real.parent.iterdir()] == [real]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        found = pool.submit(pipe.read_bytes)
+        write_whole(pipe, b"whole")
+        assert found.result() == b"whole"
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("dtype", DType)

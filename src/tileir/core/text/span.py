@@ -88,13 +88,17 @@ class Span:
         return Span(self.source, self.start, max(self.stop, other.stop))
 
     def excerpt(self) -> str:
-        """Return the line of the first character with carets below the spanned part; a long line is cut."""
+        """Return the line of the first character with carets below the spanned part; a long line is cut.
+
+        Characters that would not show, or move what is around them on a terminal, are replaced by U+FFFD.
+        """
         begin = self.source.line_starts[self.line - 1]
         end = self.source.text.find("\n", begin)
         end = len(self.source.text) if end < 0 else end
         left = begin if self.start - begin < _EXCERPT else self.start - _EXCERPT // 2
         right = min(end, left + _EXCERPT)
-        line = self.source.text[left:right]
+        right -= self.source.text[left:right].endswith("\r")
+        line = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in self.source.text[left:right])
         width = max(1, min(self.stop, right) - self.start)
         indent = "".join("\t" if c == "\t" else " " for c in line[: self.start - left])
         number = str(self.line)

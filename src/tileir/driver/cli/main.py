@@ -60,6 +60,9 @@ def run() -> int:
     except TileError as error:
         report(error.diagnostics)
         return DEVICE_FAULT if isinstance(error, BackendError) else FAULT
+    except OSError as error:  # the standard output is full, or gone
+        report(fail("TIL901", f"cannot write the output: {error}").diagnostics)
+        return FAULT
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -8,10 +8,10 @@ from __future__ import annotations
 import io
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import attrs
 import click
@@ -220,16 +220,23 @@ def save(path: Path, array: Array) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one beside it, so that no partial file is ever seen."""
+    """Write a file through a temporary one beside it, so that no partial file is ever seen.
+
+    A link stays one, and a file has the permissions that it had; what is no file, as a device is, is written to.
+    """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        real = Path(os.path.realpath(path))
+        if real.exists() and not real.is_file():
+            real.write_bytes(data)
+            return
+        temporary = real.with_name(f".{real.name}.{uuid4().hex}")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
+            temporary.write_bytes(data)
+            if real.exists():
+                temporary.chmod(real.stat().st_mode & 0o777)
+            temporary.replace(real)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise fail("TIL901", f"cannot write {path}: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,7 +127,8 @@ def written_to(path: Path, frames: Frames) -> Iterator[Writer]:
             path.mkdir(parents=True, exist_ok=True)
         yield lambda number, result: save(path / frames.name(number), result)
         return
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    real = Path(os.path.realpath(path))  # a link stays one
+    temporary = real.with_name(f".{real.name}.{uuid4().hex}")
     stack: list[Array] = []
 
     def write(number: int, result: Array) -> None:
@@ -140,7 +142,7 @@ def written_to(path: Path, frames: Frames) -> Iterator[Writer]:
         yield write
         with _reported(path):
             stack.clear()
-            temporary.replace(path)
+            temporary.replace(real)
     finally:
         temporary.unlink(missing_ok=True)
 
