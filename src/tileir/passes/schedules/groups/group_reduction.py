@@ -15,6 +15,9 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.reduction import Plan, build
+from tileir.passes.schedules.groups.staging import TileShape
+from tileir.passes.schedules.groups.windows import WindowPlan, shared_out, slides_of
+from tileir.passes.schedules.groups.windows import build as write_windows
 from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, refused, strongest
 from tileir.stripe import ir as stripe
@@ -66,6 +69,10 @@ class GroupReduction:
         if is_product_of_panels(nest):
             return refused("TR401")
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
+        if (windows := self._windows(nest, elements)) is not None:
+            several = product(slide.outputs for slide in windows.slides)
+            found = (("threads", 1), ("lanes", windows.lanes), ("windows", several))
+            return Done((emit(write_windows(nest, windows, elements), kernel),), found)
         plan = self._along_reduction(nest)
         if isinstance(plan, Refused):
             first, plan = plan, self._along_outputs(nest, elements)
@@ -73,6 +80,35 @@ class GroupReduction:
                 return strongest((first, plan))
         facts = (("threads", plan.threads), ("lanes", plan.lanes), ("along_outputs", plan.along_outputs))
         return Done((emit(build(nest, plan, elements), kernel),), facts)
+
+    def _windows(self, nest: Nest, elements: Mapping[str, int]) -> WindowPlan | None:
+        """Plan for a window that slides over an input, channel by channel, where outputs are many; else None."""
+        segment = sch.the_reduction(nest)
+        reads = sch.reads_of(nest, segment)
+        streamed, written = _streamed(nest, reads), sch.written_uses(nest)
+        uses = (*streamed, *written)
+        columns = [i for i in nest.indices if i.range > 1 and all(u.stride(i.name) == 1 for u in uses)]
+        if len(streamed) != 1 or not columns or len(written) != 1:
+            return None
+        column, slides = columns[0], slides_of(nest, segment, streamed[0])
+        lanes = sch.vector_lanes(self.vector_bytes, _OF_SUMS, self.max_lanes)
+        along = (*uses, *(u for u in sch.read_uses(nest) if u.stride(column.name) == 1))
+        lanes = sch.aligned_lanes(along, column.name, min(lanes, sch.power_of_two_below(column.range)))
+        constrained = sch.constrained_indices(nest)
+        if not slides or column.range % lanes or column.name in constrained or lanes == 1:
+            return None
+        slides = shared_out(slides, lanes)
+        outputs = product(slide.outputs for slide in slides)
+        vectors = column.range // lanes
+        threads = product(i.range for i in nest.indices) // (outputs * lanes)
+        if outputs == 1 or threads < self.groups * self.threads:
+            return None
+        most = min(self.threads, _OF_WINDOWS)
+        beside = -(-vectors // -(-vectors // most))
+        rows = slides[-1].output.range // slides[-1].outputs
+        down = -(-rows // -(-rows // max(1, most // beside)))
+        plan = WindowPlan(column, streamed[0], slides, lanes, beside, down)
+        return attrs.evolve(plan, staged=self._copied(nest, plan.column, plan.shape(segment), elements))
 
     def _along_reduction(self, nest: Nest) -> Plan | Refused:
         """Plan for inputs that are contiguous along a reduction index; refused where they are not."""
@@ -159,14 +195,21 @@ class GroupReduction:
 
     def _with_stages(self, nest: Nest, plan: Plan, elements: Collection[str]) -> Plan:
         """Return a plan with the inputs that a group's rows share and that lie crosswise, as far as they fit."""
-        segment, left, staged = sch.the_reduction(nest), self.local_bytes // _STAGED, []
-        for use in sch.reads_of(nest, segment):
+        shape = plan.shape(sch.the_reduction(nest))
+        return attrs.evolve(plan, staged=self._copied(nest, plan.column, shape, elements))
+
+    def _copied(
+        self, nest: Nest, column: stripe.Index | None, shape: TileShape, elements: Collection[str]
+    ) -> tuple[Use, ...]:
+        """Return the inputs of a reduction that only columns move, and crosswise, as far as copies of them fit."""
+        left, staged = self.local_bytes // _STAGED, []
+        for use in sch.reads_of(nest, sch.the_reduction(nest)):
             moving = [i for i in nest.indices if use.stride(i.name)]
-            size = plan.shape(segment).local_bytes(use)
-            if use.root in elements and moving == [plan.column] and use.stride(moving[0].name) != 1 and size <= left:
+            size = shape.local_bytes(use)
+            if use.root in elements and moving == [column] and use.stride(moving[0].name) != 1 and size <= left:
                 staged.append(use)
                 left -= size
-        return attrs.evolve(plan, staged=tuple(staged))
+        return tuple(staged)
 
     def _lanes(self, nest: Nest, index: stripe.Index, uses: tuple[Use, ...], streamed: tuple[Use, ...] = ()) -> int:
         """Return the lanes of aligned accesses along an index: as wide as one of ``streamed`` where outputs are few."""
@@ -218,6 +261,12 @@ _LONG = 32
 
 _MANY = 32
 """Sums of so many terms are stored seldom: wide accesses for what is read count more."""
+
+_OF_WINDOWS = 128
+"""Threads of a group that hold the sums of several windows each: of larger groups fewer would fit a processor."""
+
+_OF_SUMS = 4
+"""Bytes of a sum, by which lanes are counted where threads hold several of them."""
 
 _REUSE = 8
 """An input that so many outputs read is worth keeping near."""

@@ -1,0 +1,316 @@
+"""Windows that slide along two axes, or one, of which a thread computes several neighbours from what it loads once.
+
+Of each row of its inputs a thread loads all that its outputs see into registers; each element is then multiplied into
+all sums that it is part of, row after row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.reduction import identity_block, merge_block
+from tileir.passes.schedules.groups.staging import Staging, TileShape
+from tileir.poly.affine import Affine
+from tileir.schedule.emitter import allocation
+from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
+from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
+
+
+@attrs.frozen(eq=False)
+class Slide:
+    """How a window slides along an axis: ``step`` places for an output, ``apart`` for a term; ``outputs`` a thread."""
+
+    output: stripe.Index
+    term: stripe.Index
+    step: int
+    apart: int
+    outputs: int = 1
+
+    @property
+    def places(self) -> range:
+        """The places along the axis that the outputs of a thread see, counted from the first one."""
+        return range((self.outputs - 1) * self.step + (self.term.range - 1) * self.apart + 1)
+
+    def pairs(self, place: int) -> list[tuple[int, int]]:
+        """Return which outputs of a thread have a place as which term, the first terms first."""
+        terms = ((*divmod(place - term * self.apart, self.step), term) for term in range(self.term.range))
+        return [(output, term) for output, rest, term in terms if not rest and 0 <= output < self.outputs]
+
+    def holds(self, constraint: Affine) -> bool:
+        """Return whether a constraint asks for a place along this axis alone, whichever output has it."""
+        step, apart = constraint.coefficient(self.output.name), constraint.coefficient(self.term.name)
+        return len(constraint.terms) == _AXES and step != 0 and step * self.apart == apart * self.step
+
+
+@attrs.frozen(eq=False)
+class WindowPlan:
+    """What the threads of a group do: ``beside`` of them stand along ``column``, ``lanes`` each, ``down`` along rows.
+
+    ``slid`` is the input that the window slides over, along one axis or, outer one first, two; ``staged`` the inputs
+    that a group copies to local memory.
+    """
+
+    column: stripe.Index
+    slid: Use
+    slides: tuple[Slide, ...]
+    lanes: int
+    beside: int
+    down: int
+    staged: tuple[Use, ...] = ()
+
+    @property
+    def threads(self) -> int:
+        """Threads of a group."""
+        return self.beside * self.down
+
+    @property
+    def width(self) -> int:
+        """Values of ``column`` that a group takes."""
+        return self.beside * self.lanes
+
+    def shape(self, segment: Segment) -> TileShape:
+        """Return how far staged inputs reach: over all of the window, and the columns of a group."""
+        extents = {i.name: i.range for i in segment.loops}
+        return TileShape({**extents, self.column.name: self.width}, self.column.name, self.lanes)
+
+
+def slides_of(nest: Nest, segment: Segment, use: Use) -> tuple[Slide, ...]:
+    """Return how the window of a reduction slides over an input; nothing where it does not, or otherwise."""
+    outputs, terms = ({i.name: i for i in indices} for indices in (nest.indices, segment.loops))
+    found = []
+    for affine, stride in sorted(zip(use.access, use.strides, strict=True), key=lambda axis: -axis[1]):
+        moving, reduced = ([name for name in affine.indices if name in each] for each in (outputs, terms))
+        if stride > 0 and len(moving) == len(reduced) == 1:
+            steps = (int(affine.coefficient(name)) for name in (moving[0], reduced[0]))
+            found.append(Slide(outputs[moving[0]], terms[reduced[0]], *steps))
+    whole = {slide.term.name for slide in found} == terms.keys() and len(found) == len(terms)
+    alone = all(sum(bool(a.coefficient(s.output.name)) for a in use.access) == 1 for s in found)
+    forward = all(slide.step > 0 and slide.apart > 0 for slide in found)
+    tests = all(any(slide.holds(each) for slide in found) for each in segment.constraints)
+    return tuple(found) if whole and alone and forward and tests and len(found) <= _AXES else ()
+
+
+def shared_out(slides: tuple[Slide, ...], lanes: int) -> tuple[Slide, ...]:
+    """Return the axes with the outputs of a thread along each: as many as divide all, and fit its registers."""
+    found = slides
+    for each in _TILES:
+        tile = each[-len(slides) :]
+        sized = tuple(attrs.evolve(slide, outputs=n) for slide, n in zip(slides, tile, strict=True))
+        multiplied = product(n * slide.term.range for slide, n in zip(slides, tile, strict=True))
+        fits = product(tile) * lanes <= _SUMS and len(sized[-1].places) <= _ROW and multiplied <= _WRITTEN_OUT
+        if fits and all(slide.output.range % slide.outputs == 0 for slide in sized):
+            found = sized
+            break
+    return found
+
+
+_AXES: Final = 2
+
+_TILES: Final = ((2, 4), (1, 4), (2, 2), (1, 2), (2, 1))
+"""Outputs of a thread along both axes, the best first: on an H100 3 x 3 of 32 x 112 x 112 x 96 took 67 us with 2 x 4 in
+f16, 76 with 4 x 4, whose sums leave room for fewer threads, and 133 with one; in f32 113, 114 and 165."""
+
+_SUMS: Final = 64
+"""Sums that a thread holds in registers, at most."""
+
+_ROW: Final = 10
+"""Elements of each channel that a thread holds of a row of its input, at most."""
+
+_WRITTEN_OUT: Final = 512
+"""Products of vectors that are written one behind the other, at most."""
+
+
+def build(nest: Nest, plan: WindowPlan, elements: Mapping[str, int]) -> Node:
+    """Return the tree of a kernel; ``elements`` is the size of the tensor behind each input that is staged."""
+    return _Windows.of(nest, plan, elements).kernel()
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Windows:
+    """Builds one kernel: ``values`` are those of the indices of its first output; ``own`` number a thread's outputs."""
+
+    nest: Nest
+    plan: WindowPlan
+    names: NameScope
+    team: tuple[stripe.Index, ...]
+    grid: tuple[stripe.Index, ...]
+    lane: stripe.Index
+    own: tuple[stripe.Index, ...]
+    values: dict[str, Affine]
+    start: Affine
+    ends: tuple[Affine, ...]
+    row: stripe.Refinement
+    sums: Mapping[Use, stripe.Refinement]
+    elements: Mapping[str, int]
+
+    @classmethod
+    def of(cls, nest: Nest, plan: WindowPlan, elements: Mapping[str, int]) -> _Windows:
+        """Choose names, the grid and the memory of a kernel."""
+        names = nest.taken_names()
+        place = sch.index(names.fresh(f"{plan.column.name}_thread"), plan.beside, Binding.THREAD)
+        above = sch.index(names.fresh("row_thread"), plan.down, Binding.THREAD)
+        lane = sch.index(names.fresh("lane"), plan.lanes, Binding.LANE)
+        sides = {slide.output.name: (slide.outputs, 1) for slide in plan.slides}
+        across = plan.slides[-1]
+        sides[across.output.name] = across.outputs, plan.down
+        sides[plan.column.name] = plan.lanes, plan.beside
+        grid, values, ends = [], {}, []
+        start = Affine()
+        for index in nest.indices:
+            each, threads = sides.get(index.name, (1, 1))
+            count = -(-index.range // (each * threads))
+            group = stripe.Index(names.fresh(f"{index.name}_group"), count, None, Binding.GRID)
+            grid.append(group)
+            thread = place if index is plan.column else above if index.name == across.output.name else None
+            first = sch.part(group, each * threads)
+            start = first if index is plan.column else start
+            values[index.name] = first if thread is None else first + sch.part(thread, each)
+            if count * each * threads > index.range:
+                ends.append(index.range - each - values[index.name])
+        segment = sch.the_reduction(nest)
+        own = tuple(
+            sch.index(names.fresh(f"{slide.output.name}_own"), slide.outputs, Binding.UNROLL) for slide in plan.slides
+        )
+        extents = (*(i.range for i in own), plan.lanes)
+        row = allocation(
+            names.fresh(f"{plan.slid.root}_row"), plan.slid.dtype, (len(across.places), plan.lanes), sch.REGISTER
+        )
+        sums = {
+            use: allocation(names.fresh(f"{use.root}_sums"), use.dtype, extents, sch.REGISTER)
+            for use in segment.uses
+            if use.direction.writes
+        }
+        team = sch.present((above, place))
+        return cls(
+            nest, plan, names, team, sch.present(grid), lane, own, values, start, tuple(ends), row, sums, elements
+        )
+
+    def kernel(self) -> Node:
+        """Return the tree."""
+        cut = next(n for n, s in enumerate(self.nest.segments) if s.loops)
+        before, reduction, after = self.nest.segments[:cut], self.nest.segments[cut], self.nest.segments[cut + 1 :]
+        staging = self._staging(reduction)
+        stages = {use: staging.memory(use) for use in self.plan.staged}
+        starts = {**{i.name: Affine() for i in reduction.loops}, self.plan.column.name: self.start}
+        fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
+        terms = {i.name: Affine.index(i.name) for i in reduction.loops}
+        places = {**terms, self.plan.column.name: self._column - self.start}
+        uses = (staging.staged(u, stages[u], places) if u in stages else u for u in reduction.uses)
+        segment = attrs.evolve(reduction, uses=tuple(uses))
+        room = tuple(allocation(r.name, r.shape.dtype, (self.plan.lanes,), sch.REGISTER) for r in self._kept)
+        begin = [
+            identity_block(self._sum(use, [sch.part(i) for i in self.own]), (*self.own, self.lane)) for use in self.sums
+        ]
+        rows = tuple(self._rows(segment))
+        done = Node(
+            sch.present(self.own),
+            room,
+            (*map(self._output, before), *map(self._merge, self.sums), *map(self._output, after)),
+        )
+        memory = (self.row, *self.sums.values())
+        team = Node(self.team, memory, (*begin, *rows, done), constraints=self.ends)
+        return Node(self.grid, tuple(stages.values()), (*fills, team))
+
+    @property
+    def _kept(self) -> tuple[stripe.Refinement, ...]:
+        return self.nest.allocations
+
+    @property
+    def _column(self) -> Affine:
+        return self.values[self.plan.column.name] + sch.part(self.lane)
+
+    def _staging(self, segment: Segment) -> Staging:
+        plan = self.plan
+        tested = frozenset(name for constraint in segment.constraints for name in constraint.indices)
+        indices = (*self.nest.indices, *segment.loops)
+        return Staging(plan.shape(segment), indices, tested, plan.threads, 1, 1, self.elements, self.names)
+
+    def _at(self, places: Sequence[tuple[int, int]]) -> dict[str, Affine]:
+        """Return the values of all indices for an output of the thread and a term of it along each axis."""
+        values = {**self.values, self.plan.column.name: self._column}
+        for slide, (output, term) in zip(self.plan.slides, places, strict=True):
+            values[slide.output.name] = self.values[slide.output.name] + output
+            values[slide.term.name] = Affine.constant(term)
+        return values
+
+    def _rows(self, segment: Segment) -> Iterator[Node]:
+        """Yield what loads a row of the input, and adds all its products up, for each row that a thread sees."""
+        *outer, across = self.plan.slides
+        for row in outer[0].places if outer else range(1):
+            above = [(pair,) for pair in outer[0].pairs(row)] if outer else [()]
+            loads, adds = [], []
+            for place in across.places:
+                pairs = [(*high, pair) for high in above for pair in across.pairs(place)]
+                if not pairs:
+                    continue
+                tests = self._tests(segment, across, pairs[0])
+                loads.append(Node(children=(self._load(place, pairs[0]),), constraints=tests))
+                parts = tuple(self._add(segment, place, pair) for pair in pairs)
+                adds.append(Node(children=parts, constraints=tests))
+            if loads:
+                tests = self._tests(segment, outer[0], (*above[0], across.pairs(0)[0])) if outer else ()
+                yield Node(children=(*loads, *adds), constraints=tests, tags=segment.tags)
+
+    def _tests(self, segment: Segment, slide: Slide, pairs: Sequence[tuple[int, int]]) -> tuple[Affine, ...]:
+        """Return the tests for a place along an axis; they are the same for all outputs that have it."""
+        tests = (each.substitute(self._at(pairs)) for each in segment.constraints if slide.holds(each))
+        ranges = {i.name: i.range for i in (*self.grid, *self.team)}
+        return tuple(test for test in tests if test.bounds(ranges)[0] < 0)
+
+    def _in_row(self, place: int, name: str) -> Use:
+        access = (Affine.constant(place), sch.part(self.lane))
+        return Use(name, self.row.name, access, self.row.shape.strides, self.plan.slid.dtype, stripe.Direction.IN)
+
+    def _load(self, place: int, pairs: Sequence[tuple[int, int]]) -> Node:
+        source = self.plan.slid.substitute(self._at(pairs))
+        target = attrs.evolve(self._in_row(place, self.row.name), direction=stripe.Direction.OUT)
+        statements = (stripe.Load(source.name, "value"), stripe.Store("value", target.name))
+        return Node(sch.present((self.lane,)), statements=statements, uses=(source, target))
+
+    def _add(self, segment: Segment, place: int, pairs: Sequence[tuple[int, int]]) -> Node:
+        """Return the product of a place as one term of one output."""
+        own = [Affine.constant(output) for output, _ in pairs]
+        uses = []
+        for use in segment.uses:
+            seen = self._in_row(place, use.name) if use == self.plan.slid else use
+            uses.append(self._sum(use, own) if use in self.sums else seen)
+        inside = leaf(attrs.evolve(segment, uses=tuple(uses)), self._at(pairs), sch.present((self.lane,)))
+        return attrs.evolve(inside, constraints=())
+
+    def _sum(self, use: Use, own: Sequence[Affine]) -> Use:
+        memory = self.sums[use]
+        access = (*own, sch.part(self.lane))
+        return attrs.evolve(use, root=memory.name, access=access, strides=memory.shape.strides, sizes=())
+
+    def _in_registers(self, use: Use) -> Use:
+        if all(use.root != r.name for r in self._kept):
+            return use
+        return attrs.evolve(use, access=(sch.part(self.lane),), strides=(1,), sizes=())
+
+    @property
+    def _outputs(self) -> dict[str, Affine]:
+        """The values of the output indices for one of a thread's outputs."""
+        values = {**self.values, self.plan.column.name: self._column}
+        for slide, index in zip(self.plan.slides, self.own, strict=True):
+            values[slide.output.name] = values[slide.output.name] + sch.part(index)
+        return values
+
+    def _output(self, segment: Segment) -> Node:
+        """Return a segment that runs once for each output."""
+        moved = attrs.evolve(segment, uses=tuple(map(self._in_registers, segment.uses)))
+        inside = leaf(moved, self._outputs, sch.present((self.lane,)))
+        if not inside.constraints:
+            return inside
+        return Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints, tags=segment.tags)
+
+    def _merge(self, use: Use) -> Node:
+        """Return the merge of a sum into the accumulator that the segments know."""
+        found = self._sum(use, [sch.part(i) for i in self.own])
+        merge = merge_block(found, self._in_registers(use), sch.present((self.lane,)))
+        return sch.where_set(self.nest, use, self._outputs, merge)

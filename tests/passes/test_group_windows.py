@@ -1,0 +1,135 @@
+"""Windows of one channel of which a thread computes several neighbours, from what it loads once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from passes.test_group_reduction import TARGET, depthwise
+from strategies.effort import examples
+from strategies.pipelines import fused
+from tileir.core.dtype import DType
+from tileir.driver.compiler import Stages, compile_stages
+from tileir.passes.schedules.groups.group_reduction import GroupReduction
+from tileir.semtree.check.verifier import verify_program
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.text.printer import to_text
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SEVERAL = "_sums["
+"""What the text of a kernel has whose threads hold the sums of several windows."""
+
+
+def stages(text: str, shapes: Mapping[str, tuple[int, ...]], dtype: DType, step: GroupReduction) -> Stages:
+    types = {name: TensorType(dtype, shape) for name, shape in shapes.items()}
+    return compile_stages(text, types, TARGET, passes=(*fused(TARGET), step))
+
+
+def check(found: Stages, shapes: Mapping[str, tuple[int, ...]], dtype: DType, spots: int = 0) -> None:
+    """Compare with the meaning, with infinities and NaN at so many places of each input."""
+    rng = np.random.default_rng(1)
+    values = {name: rng.integers(-3, 4, shape).astype(dtype.numpy) for name, shape in shapes.items()}
+    for array in values.values():
+        if np.issubdtype(array.dtype, np.floating):
+            for value in rng.choice([np.inf, -np.inf, np.nan], spots):
+                array.flat[rng.integers(array.size)] = value
+    verify_program(found.sem)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(
+            run_program(found.sem, values, ALL_CHECKS)["O"], interpret(found.stripe, values)["O"]
+        )
+
+
+@given(
+    batch=st.integers(1, 2),
+    picture=st.tuples(st.integers(3, 8), st.integers(3, 8)),
+    channels=st.sampled_from((4, 8, 12, 20)),
+    window=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    steps=st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(0, 3)),
+    threads=st.sampled_from((2, 3, 8)),
+    local_bytes=st.sampled_from((0, 48 * 1024)),
+    dtype=st.sampled_from((DType.I32, DType.F32, DType.F16)),
+    spots=st.integers(0, 2),
+)
+@examples(60)
+def test_the_meaning_stays(
+    batch: int,
+    picture: tuple[int, int],
+    channels: int,
+    window: tuple[int, int],
+    steps: tuple[int, int, int],
+    threads: int,
+    local_bytes: int,
+    dtype: DType,
+    spots: int,
+) -> None:
+    """Also where weights or pixels are infinite or NaN: only windows that see them are."""
+    stride, dilation, pad = steps
+    assume(all(extent + 2 * pad > dilation * (taps - 1) for extent, taps in zip(picture, window, strict=True)))
+    text, shapes = depthwise("nhwc", (batch, *picture, channels), window, stride, dilation, pad)
+    check(stages(text, shapes, dtype, GroupReduction(threads, local_bytes=local_bytes)), shapes, dtype, spots)
+
+
+@pytest.mark.parametrize(
+    ("window", "steps", "picture", "outputs"),
+    [
+        ((3, 3), (1, 1, 1), (8, 8), (2, 4)),
+        ((3, 3), (1, 1, 1), (7, 8), (1, 4)),
+        ((3, 3), (1, 1, 1), (8, 6), (2, 2)),
+        ((3, 3), (2, 1, 1), (8, 16), (2, 4)),
+        ((5, 5), (1, 1, 2), (8, 8), (2, 4)),
+        ((3, 3), (1, 2, 2), (8, 8), (2, 4)),
+        ((7, 7), (1, 1, 3), (8, 8), (2, 4)),
+        ((3, 3), (1, 1, 1), (7, 7), None),  # nothing divides it
+    ],
+)
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F16])
+def test_a_thread_has_neighbours_along_both_axes(
+    window: tuple[int, int],
+    steps: tuple[int, int, int],
+    picture: tuple[int, int],
+    outputs: tuple[int, int] | None,
+    dtype: DType,
+) -> None:
+    text, shapes = depthwise("nhwc", (1, *picture, 16), window, *steps)
+    found = stages(text, shapes, dtype, GroupReduction(4))
+    (kernel,) = found.sem.kernels
+    assert (SEVERAL in to_text(kernel)) == (outputs is not None)
+    if outputs is not None:
+        assert f"_sums[{4 * outputs[0] * outputs[1]}] align" in to_text(kernel)
+    check(found, shapes, dtype)
+
+
+def test_few_windows_have_a_thread_each() -> None:
+    text, shapes = depthwise("nhwc", (4, 16, 16, 32), (3, 3), 1, 1, 1)
+    (kernel,) = stages(text, shapes, DType.F32, GroupReduction(32, groups=60)).sem.kernels
+    assert SEVERAL not in to_text(kernel)
+
+
+def test_each_pixel_is_loaded_once() -> None:
+    """Two by four windows of 3 x 3 see four rows of six pixels, and the nine weights come from local memory."""
+    text, shapes = depthwise("nhwc", (4, 16, 16, 32), (3, 3), 1, 1, 1)
+    (kernel,) = stages(text, shapes, DType.F32, GroupReduction(32)).sem.kernels
+    assert to_text(kernel).count(" = A[") == 24
+
+
+def test_what_follows_is_done_for_each_window() -> None:
+    text = """function (A[N, H, W, C], K[C, I, J], B[C]) -> (R) {
+        O[n, o, p, c : N, H, W, C] = +(A[n, o + i - 1, p + j - 1, c] * K[c, i, j]);
+        R = O + B > 0 ? O + B : 0.0;
+    }"""
+    shapes = {"A": (2, 8, 8, 8), "K": (8, 3, 3), "B": (8,)}
+    found = stages(text, shapes, DType.F32, GroupReduction(8))
+    (kernel,) = found.sem.kernels
+    assert SEVERAL in to_text(kernel)
+    values = {name: np.random.default_rng(2).integers(-3, 4, shape).astype("f4") for name, shape in shapes.items()}
+    np.testing.assert_array_equal(run_program(found.sem, values, ALL_CHECKS)["R"], interpret(found.stripe, values)["R"])
