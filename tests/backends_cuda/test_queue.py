@@ -98,20 +98,61 @@ def test_many_launches_become_a_graph_when_addresses_come_again(driver: CardDriv
         np.testing.assert_array_equal(results[1].numpy(), tileir.evaluate(chain(8), [w.numpy(), b.numpy()]))
 
 
-def test_graphs_are_not_made_again_and_again(driver: CardDriver, context: tileir.Context) -> None:
-    w = there(np.eye(4, dtype=np.float32), context)
-    many = tileir.compile(chain(3), [w, w], context=context)
+def test_graphs_take_other_addresses(driver: CardDriver, context: tileir.Context) -> None:
+    """Some are made, of which the one that was used the longest ago changes, where something changes for a launch."""
+    w, layers = there(np.eye(4, dtype=np.float32) * 2, context), 5
+    many = tileir.compile(chain(layers), [w, w], context=context)
     rooms = [there(np.zeros((4, 4), np.float32), context) for _ in range(7)]
-    for _ in range(12):
+    for turn in range(12):
+        driver.calls.clear()
         for room in rooms:
             many(w, w, out=room)
-    assert driver.calls.count("cuGraphInstantiate") == 4
-    for room in rooms:
-        np.testing.assert_array_equal(room.numpy(), np.eye(4))
-    for _ in range(70):
+        counts = [driver.calls.count(f"cuGraph{name}") for name in ("Instantiate", "ExecKernelNodeSetParams", "Launch")]
+        assert counts == [[1, 5, 6], [3, 4, 7]][turn] if turn < 2 else counts == [0, 7, 7]
+        for number, room in enumerate(rooms):
+            np.testing.assert_array_equal(room.numpy(), np.eye(4) * 2 ** (layers + 1))
+            tileir.jit(ADD, context=context)(w, w, out=room)  # what is there later is of the next turn
+            assert room.numpy()[number % 4, number % 4] == 4
+    driver.calls.clear()
+    for _ in range(8):
         many(w, w, out=rooms[6])
-    assert driver.calls.count("cuGraphInstantiate") == 5
-    np.testing.assert_array_equal(rooms[6].numpy(), np.eye(4))
+    assert driver.calls == ["cuGraphLaunch"] * 8
+    other = there(np.eye(4, dtype=np.float32), context)
+    driver.calls.clear()
+    np.testing.assert_array_equal(many(w, other).numpy(), np.eye(4) * 2)
+    assert driver.calls.count("cuGraphExecKernelNodeSetParams") == layers
+    assert "cuLaunchKernel" not in driver.calls
+
+
+def test_a_graph_in_use_is_the_last_to_change(driver: CardDriver, context: tileir.Context) -> None:
+    w = there(np.eye(4, dtype=np.float32), context)
+    many = tileir.compile(chain(3), [w, w], context=context)
+    rooms = [there(np.zeros((4, 4), np.float32), context) for _ in range(24)]
+    for _ in range(2):
+        for room in rooms[:4]:
+            many(w, w, out=room)
+    for room in rooms[4:]:
+        many(w, w, out=rooms[0])
+        driver.calls.clear()
+        many(w, w, out=room)
+        many(w, w, out=rooms[0])
+        assert driver.calls == ["cuGraphExecKernelNodeSetParams", "cuGraphLaunch", "cuGraphLaunch"]
+        np.testing.assert_array_equal(room.numpy(), np.eye(4))
+
+
+def test_a_graph_that_cannot_change_is_left_alone(driver: CardDriver, context: tileir.Context) -> None:
+    w = there(np.eye(4, dtype=np.float32) * 3, context)
+    many = tileir.compile(chain(3), [w, w], context=context)
+    rooms = [there(np.zeros((4, 4), np.float32), context) for _ in range(5)]
+    for room in rooms[:2]:
+        many(w, w, out=room)
+    driver.refusals["cuGraphExecKernelNodeSetParams"] = [Result.CUDA_ERROR_INVALID_VALUE]
+    driver.calls.clear()
+    for room in rooms[2:]:
+        many(w, w, out=room)
+        np.testing.assert_array_equal(room.numpy(), np.eye(4) * 81)
+    assert driver.calls.count("cuLaunchKernel") == 9
+    assert "cuGraphLaunch" not in driver.calls
 
 
 def test_without_graphs_launches_do(driver: CardDriver, context: tileir.Context) -> None:

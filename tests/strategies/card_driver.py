@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from collections import deque
 from contextlib import contextmanager
 from enum import IntEnum
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 RUN: Final = "tileir_cuda.run."
+
+NODE_POINTERS: Final = 40
+"""Where the driver's parameters of a node point to those of its kernel."""
 
 
 class Result(IntEnum):
@@ -95,18 +99,25 @@ class Work:
 
     def mark(self) -> Mark:
         """Return what says that all so far is done."""
-        return Mark(self, self.done + len(self.pieces))
+        with _working:
+            return Mark(self, self.done + len(self.pieces))
 
     def step(self) -> None:
-        """Do the next piece."""
-        piece = self.pieces.popleft()
-        self.done += 1
-        piece()
+        """Do the next piece, if there is one."""
+        with _working:
+            if self.pieces:
+                self.pieces.popleft()()
+                self.done += 1
+
+
+_working: Final = threading.RLock()
+"""Held while a card does a piece of work, so that nobody sees that it is done before it is."""
 
 
 def _reach(mark: Mark) -> None:
-    while mark.stream.done < mark.pieces:
-        mark.stream.step()
+    with _working:
+        while mark.stream.done < mark.pieces:
+            mark.stream.step()
 
 
 @attrs.define(eq=False, repr=False)
@@ -130,7 +141,7 @@ class CardDriver:
     functions: dict[int, KernelFunction] = attrs.field(factory=dict)
     graphs: dict[int, list[Callable[[], None]]] = attrs.field(factory=dict)
     _numbers: Iterator[int] = attrs.field(factory=lambda: count(1000))
-    _native: dict[str, Any] = attrs.field(factory=dict)
+    _native: list[Any] = attrs.field(factory=list)
 
     def know(self, ptx: str, kernels: Sequence[KernelFunction]) -> None:
         """Note of which kernels PTX was made."""
@@ -263,16 +274,24 @@ class CardDriver:
         return self._answer("cuGraphCreate"), number
 
     def cuGraphAddKernelNode(self, graph: int, before: list[int], number: int, node: Any) -> tuple[Result, int]:
-        assert before == ([len(self.graphs[graph]) - 1] if self.graphs[graph] else [])
+        assert before == ([len(self.graphs[graph])] if self.graphs[graph] else [])  # nodes are counted from 1 on
         assert number == len(before)
         assert node.gridDimX > 0
         self.graphs[graph].append(self._run_of(node.func, node.kernelParams))
-        return self._answer("cuGraphAddKernelNode"), len(self.graphs[graph]) - 1
+        return self._answer("cuGraphAddKernelNode"), len(self.graphs[graph])
 
     def cuGraphInstantiate(self, graph: int, _: int) -> tuple[Result, int]:
         number = next(self._numbers)
         self.graphs[number] = list(self.graphs[graph])
         return self._answer("cuGraphInstantiate"), number
+
+    def cuGraphExecKernelNodeSetParams(self, graph: int, node: int, parameters: int) -> tuple[Result]:
+        status = self._answer("cuGraphExecKernelNodeSetParams")
+        if status is OK:
+            function = ctypes.c_void_p.from_address(parameters).value or 0
+            pointers = ctypes.c_void_p.from_address(parameters + NODE_POINTERS).value or 0
+            self.graphs[graph][node - 1] = self._run_of(function, pointers)
+        return (status,)
 
     def cuGraphDestroy(self, graph: int) -> tuple[Result]:
         del self.graphs[graph]
@@ -294,10 +313,11 @@ class CardDriver:
             b"cuEventRecord": (pointer, pointer),
             b"cuStreamWaitEvent": (pointer, pointer, number),
             b"cuGraphLaunch": (pointer, pointer),
+            b"cuGraphExecKernelNodeSetParams": (pointer, pointer, pointer),
         }
         function = getattr(self, name.decode())
         native = ctypes.CFUNCTYPE(ctypes.c_int, *kinds[name])(lambda *given: int(function(*given)[0]))
-        self._native[name.decode()] = native
+        self._native.append(native)
         return OK, ctypes.cast(native, ctypes.c_void_p).value or 0, 0
 
     def _run_of(self, function: int, pointers: int) -> Callable[[], None]:

@@ -48,7 +48,8 @@ class _Latest:
     def call(self, arrays: tuple[Any, ...], out: Any, context: Context, options: Options | None) -> Any:
         """Return the results of the executable if it is still the one for these arrays, else None."""
         executable = self.current(context, options)
-        return None if executable is None or executable.usual is None else executable.usual.call(arrays, out)
+        usual = None if executable is None else executable.usual
+        return None if usual is None else usual.call(arrays, out)
 
     def submitted(self, arrays: tuple[Any, ...], context: Context, options: Options | None) -> PendingCall | None:
         """Submit a call likewise."""

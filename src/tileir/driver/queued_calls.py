@@ -15,27 +15,7 @@ from tileir.runtime.devices.exchange import Exchange, Format
 from tileir.runtime.devices.home import Home
 from tileir.runtime.offers import KnownEvent
 from tileir.runtime.plans.plan import Plan
-from tileir.runtime.plans.queued import QueuedRuns
-
-
-@attrs.frozen(eq=False)
-class _Operand:
-    """What an array of one place must be.
-
-    Attributes:
-        dtype: Its elements.
-        shape: Its extents.
-        nbytes: How many bytes that is.
-        mask: The bits of its address that must be 0.
-        format: The same, as other libraries tell it.
-
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    nbytes: int
-    mask: int
-    format: Format
+from tileir.runtime.plans.queued import QueuedOperand, QueuedRuns
 
 
 @attrs.define
@@ -65,10 +45,10 @@ class QueuedCalls:
 
     _home: Home
     _runs: QueuedRuns
-    _inputs: tuple[_Operand, ...]
-    _outputs: tuple[_Operand, ...]
+    _inputs: tuple[QueuedOperand, ...]
+    _outputs: tuple[QueuedOperand, ...]
     _fresh: tuple[None, ...]
-    _start: Callable[[Sequence[Any]], tuple[KnownEvent, tuple[DeviceArray, ...]] | None]
+    _native: Callable[..., Any] | None
     _exchanges: dict[type, Exchange | None] = attrs.field(factory=dict, init=False)
 
     @classmethod
@@ -84,7 +64,7 @@ class QueuedCalls:
         )
         count = len(plan.input_formats)
         inputs, outputs = operands[:count], operands[count:]
-        return cls(home, runs, inputs, outputs, (None,) * len(outputs), _starter(home, runs, inputs, outputs))
+        return cls(home, runs, inputs, outputs, (None,) * len(outputs), runs.array_call(operands, count, home))
 
     def call(self, arrays: Sequence[Any], out: Any = None) -> Any:
         """Return the results of a call; None, with nothing done, for arrays that need more than to be handed over.
@@ -93,19 +73,32 @@ class QueuedCalls:
             BackendError: TIL708, there is not enough memory; TIL804 or TIL808, the device refuses, or has failed.
 
         """
-        if out is None:
-            started = self._start(arrays)
-            if started is not None:
-                return started[1][0] if len(started[1]) == 1 else started[1]
-        results = self.run(arrays, self._fresh if out is None else (out,))
+        if self._native is not None:
+            found = self._native(*arrays) if out is None else self._native(*arrays, out)
+            if found is not None:
+                return found
+        results = self._run(arrays, self._fresh if out is None else (out,))
         return results[0] if results is not None and len(results) == 1 else results
 
     def submit(self, arrays: Sequence[Any]) -> tuple[KnownEvent, tuple[DeviceArray, ...]] | None:
         """Do the same on arrays that only tileir uses, and return the event that tells of the end, and the results."""
-        return self._start(arrays)
+        found = None if self._native is None else self._native(*arrays)
+        if found is None:
+            return None
+        results: tuple[DeviceArray, ...] = found if type(found) is tuple else (found,)
+        event: Any = results[0].awaited()
+        return event, results
 
     def run(self, arrays: Sequence[Any], into: Sequence[Any]) -> tuple[Any, ...] | None:
         """Do the same as a call with an array for each result to go to, None for a fresh one; return all of them."""
+        if self._native is not None:
+            found = self._native(*arrays, *into)
+            if found is not None:
+                return found if type(found) is tuple else (found,)
+        return self._run(arrays, into)
+
+    def _run(self, arrays: Sequence[Any], into: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Do so in Python: it knows libraries without functions of C, and waits for those who share memory."""
         run = _Run()
         if len(arrays) != len(self._inputs) or len(into) != len(self._outputs):
             return None
@@ -143,7 +136,7 @@ class QueuedCalls:
             results.append(array)
         return tuple(results)
 
-    def _takes(self, operand: _Operand, array: Any, run: _Run, *, written: bool = False) -> bool:
+    def _takes(self, operand: QueuedOperand, array: Any, run: _Run, *, written: bool = False) -> bool:
         """Note an array in a run; False where it needs more than that."""
         if type(array) is DeviceArray:
             if array.dtype is not operand.dtype or array.shape != operand.shape or (written and array.read_only):
@@ -183,38 +176,8 @@ class QueuedCalls:
         return found
 
 
-def _starter(
-    home: Home, runs: QueuedRuns, inputs: Sequence[_Operand], outputs: Sequence[_Operand]
-) -> Callable[[Sequence[Any]], tuple[KnownEvent, tuple[DeviceArray, ...]] | None]:
-    """Return what starts calls on arrays that only tileir uses, as fast as it can be said in Python."""
-    executor, launch, count, fresh = runs.executor, runs.launcher(), len(inputs), DeviceArray.fresh
-    formats = tuple((operand.dtype, operand.shape) for operand in inputs)
-    makers = tuple((executor.allocator(operand.nbytes), operand.dtype, operand.shape) for operand in outputs)
-
-    def start(arrays: Sequence[Any]) -> tuple[KnownEvent, tuple[DeviceArray, ...]] | None:
-        if len(arrays) != count:
-            return None
-        addresses, buffers = [], []
-        for (dtype, shape), array in zip(formats, arrays, strict=False):
-            if type(array) is not DeviceArray or array.dtype is not dtype or array.shape != shape:
-                return None
-            buffer = array.queued(executor)
-            if buffer is None or buffer.shared:
-                return None
-            addresses.append(buffer.address)
-        for allocate, _, _ in makers:
-            buffer = allocate()
-            addresses.append(buffer.address)
-            buffers.append(buffer)
-        event = launch(addresses)
-        made = zip(buffers, makers, strict=False)
-        return event, tuple([fresh(buffer, home, dtype, shape, event) for buffer, (_, dtype, shape) in made])
-
-    return start
-
-
-def _operand(dtype: np.dtype[Any], shape: tuple[int, ...], alignment: int, home: Home) -> _Operand:
+def _operand(dtype: np.dtype[Any], shape: tuple[int, ...], alignment: int, home: Home) -> QueuedOperand:
     kind = DType.of(dtype)
     assert kind is not None  # arrays of programs are of our own dtypes
     nbytes = math.prod(shape) * dtype.itemsize
-    return _Operand(dtype, shape, nbytes, max(alignment, dtype.itemsize) - 1, Format.of(kind, shape, home.place))
+    return QueuedOperand(dtype, shape, nbytes, max(alignment, dtype.itemsize) - 1, Format.of(kind, shape, home.place))

@@ -44,7 +44,9 @@ class UsualCalls:
         if calls.pending and calls:
             return None
         if arrays and type(arrays[0]) is not np.ndarray:
-            return self._call_there(arrays, out)
+            queued = self.queued
+            found = None if queued is None else queued.call(arrays, out)
+            return self._call_there(arrays, out) if found is None else found
         try:
             results = plan.fresh_outputs() if out is None else [out]
             done = plan.run_as_they_are(arrays, results)
@@ -89,11 +91,7 @@ class UsualCalls:
         return [result for result, array in zip(results, into, strict=True) if array is None]
 
     def _call_there(self, arrays: Sequence[Any], out: Any) -> Any:
-        """Do the same with arrays of the device, all of them."""
-        if self.queued is not None:
-            found = self.queued.call(arrays, out)
-            if found is not None:
-                return found
+        """Do the same with arrays of the device, all of them, piece by piece."""
         if not hasattr(arrays[0], "await_call"):
             return None
         from tileir.driver.operands import call_as_they_are  # it loads arrays of devices

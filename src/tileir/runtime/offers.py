@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tileir.runtime.arrays import Format
+    from tileir.runtime.devices.home import Home
     from tileir.runtime.events import Failure
+    from tileir.runtime.plans.queued import QueuedOperand
 
 
 @runtime_checkable
@@ -180,6 +182,28 @@ class Queue(Protocol):
         Args:
             addresses: Where the memory is that numbers stand for.
             stream: One of others, which the kernels follow, and which then follows them; None for none.
+
+        """
+        ...
+
+
+@runtime_checkable
+class ArrayQueue(Queue, Protocol):
+    """A queue that can look at the arrays of a launch, and make those of results, at less cost than Python can."""
+
+    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
+        """Return its launches as one function of arrays, or None where it has none.
+
+        The function takes the arrays that are read, the first ``read`` of the operands, then one for each result to go
+        to, None for a fresh one, or none of these for all of them fresh. It returns the results, a tuple if there are
+        several; or None, with nothing done, for arrays that do not fit as they are: of other dtypes, shapes or layouts,
+        on another device, written by something that somebody has to wait for, shared with others in streams that nobody
+        knows, or written to and overlapping others.
+
+        Args:
+            operands: What the arrays must be, those that are read first.
+            read: How many of them are read.
+            home: Where fresh results live.
 
         """
         ...

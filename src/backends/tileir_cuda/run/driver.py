@@ -63,7 +63,7 @@ class _Process:
     lock: threading.Lock = attrs.field(factory=threading.Lock)
 
 
-_process: Final = _Process()
+PROCESS: Final = _Process()
 
 
 def checked(what: str, result: Sequence[Any]) -> Any:
@@ -130,18 +130,18 @@ def use_driver() -> None:
         BackendError: TIL809, the parent of this forked process used it before.
 
     """
-    if _process.forked:
+    if PROCESS.forked:
         message = (
             "CUDA was used before this process was forked, and its driver does not survive that; "
             "start processes with the method 'spawn' or 'forkserver', or use CUDA only after the fork"
         )
         raise BackendError((Diagnostic("TIL809", message),))
-    _process.used = True
+    PROCESS.used = True
 
 
 def inherited() -> bool:
     """Return whether the driver in use is that of the parent, which this process must leave alone."""
-    return _process.forked
+    return PROCESS.forked
 
 
 def cards() -> list[Card]:
@@ -173,7 +173,7 @@ def enter(number: int) -> None:
 
     """
     use_driver()
-    context = _process.contexts.get(number)
+    context = PROCESS.contexts.get(number)
     if context is None:
         context = _opened(number)
     checked("entering the context of a card", driver.cuCtxSetCurrent(context))
@@ -182,15 +182,15 @@ def enter(number: int) -> None:
 def context_of(number: int) -> int:
     """Return the primary context of a card as a number; the errors are those of :func:`enter`."""
     enter(number)
-    return int(_process.contexts[number])
+    return int(PROCESS.contexts[number])
 
 
 def _opened(number: int) -> Any:
-    with _process.lock:
-        if number not in _process.contexts:
+    with PROCESS.lock:
+        if number not in PROCESS.contexts:
             device = checked("a card", driver.cuDeviceGet(number))
-            _process.contexts[number] = checked("opening a card", driver.cuDevicePrimaryCtxRetain(device))
-        return _process.contexts[number]
+            PROCESS.contexts[number] = checked("opening a card", driver.cuDevicePrimaryCtxRetain(device))
+        return PROCESS.contexts[number]
 
 
 def _card(number: int) -> Card:
@@ -214,7 +214,7 @@ def _card(number: int) -> Card:
 
 
 def _after_fork() -> None:
-    _process.forked = _process.used
+    PROCESS.forked = PROCESS.used
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from cuda.bindings import driver
 
 from tileir_cuda.run.driver import checked
+from tileir_cuda.run.words import spelt
 from tileir_llvm.device.host import device
 from tileir_llvm.run.loader import load_code
 from tileir_llvm.run.modules import object_code
-from tileir_llvm.run.python_functions import calling_python, python_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,20 +24,64 @@ if TYPE_CHECKING:
 VERSION: Final = 12_000
 """Functions are asked for as they were in this version of CUDA, the oldest that is supported."""
 
-_FUNCTIONS: Final = ("cuCtxSetCurrent", "cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent", "cuGraphLaunch")
+_FUNCTIONS: Final = (
+    "cuCtxSetCurrent",
+    "cuLaunchKernel",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+    "cuGraphLaunch",
+    "cuGraphExecKernelNodeSetParams",
+)
+"""Those of :class:`Table`, in order."""
+
+_POINTER, _NUMBER, _INTEGER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
+
+
+class Table(ctypes.Structure):
+    """What the code knows of a program: functions of the driver, and launches.
+
+    ``places`` has an entry for each parameter of each of the ``count`` launches, of which one has ``most`` at most.
+    """
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("enter", "launch", "record", "wait", "replay", "change", "context", "stream")),
+        ("count", _NUMBER),
+        ("launches", _POINTER),
+        ("places", _POINTER),
+        ("most", _NUMBER),
+    )
+    entries: Any = None
+    cells: Any = None
+    """What it points to: launches, and places."""
+
+
+class Launch(ctypes.Structure):
+    """One launch: a function, its grid and groups, shared memory, and how many parameters it takes."""
+
+    _fields_ = (
+        ("function", _POINTER),
+        *((name, _INTEGER) for name in ("x", "y", "z", "wide", "high", "deep", "shared", "taken")),
+    )
+
+
+class Node(ctypes.Structure):
+    """``CUDA_KERNEL_NODE_PARAMS_v2`` of the driver."""
+
+    _fields_ = (
+        ("function", _POINTER),
+        *((name, _INTEGER) for name in ("x", "y", "z", "wide", "high", "deep", "shared")),
+        ("parameters", _POINTER),
+        ("extra", _POINTER),
+        ("kernel", _POINTER),
+        ("context", _POINTER),
+    )
+
 
 _CODE: Final = """\
-%Table = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, i64, ptr, ptr, i64 }
-; functions: enter a context, launch, record, wait, launch a graph; then the context, the stream, how many launches, the
-; launches, the place of each parameter, and the most parameters of a launch
-%Launch = type { ptr, i32, i32, i32, i32, i32, i32, i32, i32 }  ; function, grid, group, shared memory, parameters
-
 define internal i32 @followed(ptr %table, ptr %first, ptr %second, ptr %mark) nounwind {
 entry:
-  %record_place = getelementptr %Table, ptr %table, i64 0, i32 2
-  %wait_place = getelementptr %Table, ptr %table, i64 0, i32 3
-  %record = load ptr, ptr %record_place
-  %wait = load ptr, ptr %wait_place
+  %record = field Table.record of %table
+  %wait = field Table.wait of %table
   %recorded = call i32 %record(ptr %mark, ptr %first)
   %failed = icmp ne i32 %recorded, 0
   br i1 %failed, label %broken, label %waiting
@@ -48,49 +92,9 @@ broken:
   ret i32 %recorded
 }
 
-define internal i64 @launched(ptr %table, ptr %stream, ptr %arguments) nounwind {
+define internal ptr @argument(ptr %cell_place, ptr %arguments) nounwind {
+; where a parameter is: an argument, or what one points to
 entry:
-  %launch_place = getelementptr %Table, ptr %table, i64 0, i32 1
-  %count_place = getelementptr %Table, ptr %table, i64 0, i32 7
-  %launches_place = getelementptr %Table, ptr %table, i64 0, i32 8
-  %places_place = getelementptr %Table, ptr %table, i64 0, i32 9
-  %most_place = getelementptr %Table, ptr %table, i64 0, i32 10
-  %launch = load ptr, ptr %launch_place
-  %count = load i64, ptr %count_place
-  %launches = load ptr, ptr %launches_place
-  %places = load ptr, ptr %places_place
-  %most = load i64, ptr %most_place
-  %parameters = alloca ptr, i64 %most
-  %none = icmp eq i64 %count, 0
-  br i1 %none, label %done, label %next
-next:
-  %number = phi i64 [ 0, %entry ], [ %after, %going ]
-  %first = phi i64 [ 0, %entry ], [ %end, %going ]
-  %entry_place = getelementptr %Launch, ptr %launches, i64 %number
-  %function = load ptr, ptr %entry_place
-  %x_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 1
-  %y_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 2
-  %z_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 3
-  %wide_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 4
-  %high_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 5
-  %deep_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 6
-  %shared_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 7
-  %taken_place = getelementptr %Launch, ptr %entry_place, i64 0, i32 8
-  %x = load i32, ptr %x_place
-  %y = load i32, ptr %y_place
-  %z = load i32, ptr %z_place
-  %wide = load i32, ptr %wide_place
-  %high = load i32, ptr %high_place
-  %deep = load i32, ptr %deep_place
-  %shared = load i32, ptr %shared_place
-  %taken = load i32, ptr %taken_place
-  %taken_wide = zext i32 %taken to i64
-  %end = add i64 %first, %taken_wide
-  %empty = icmp eq i32 %taken, 0
-  br i1 %empty, label %launching, label %packing
-packing:
-  %position = phi i64 [ %first, %next ], [ %position_after, %packing ]
-  %cell_place = getelementptr i32, ptr %places, i64 %position
   %cell = load i32, ptr %cell_place
   %points = icmp slt i32 %cell, 0
   %flipped = xor i32 %cell, -1
@@ -99,13 +103,65 @@ packing:
   %held = getelementptr i64, ptr %arguments, i64 %index_wide
   %pointed = load ptr, ptr %held
   %parameter = select i1 %points, ptr %pointed, ptr %held
-  %own = sub i64 %position, %first
-  %own_place = getelementptr ptr, ptr %parameters, i64 %own
-  store ptr %parameter, ptr %own_place
-  %position_after = add i64 %position, 1
-  %more_parameters = icmp ult i64 %position_after, %end
-  br i1 %more_parameters, label %packing, label %launching
-launching:
+  ret ptr %parameter
+}
+
+define internal i1 @packed(ptr %cells, i64 %count, ptr %arguments, ptr %before, ptr %parameters) nounwind {
+; note where parameters are, and return whether one is another than before
+entry:
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %going ]
+  %changed = phi i1 [ 0, %entry ], [ %changes, %going ]
+  %over = icmp eq i64 %number, %count
+  br i1 %over, label %done, label %going
+going:
+  %cell = getelementptr i32, ptr %cells, i64 %number
+  %to = getelementptr ptr, ptr %parameters, i64 %number
+  %parameter = call ptr @argument(ptr %cell, ptr %arguments)
+  %earlier = call ptr @argument(ptr %cell, ptr %before)
+  store ptr %parameter, ptr %to
+  %value = load i64, ptr %parameter
+  %old = load i64, ptr %earlier
+  %other_value = icmp ne i64 %value, %old
+  %which = load i32, ptr %cell
+  %points = icmp slt i32 %which, 0
+  %other_place = icmp ne ptr %parameter, %earlier
+  %differs = select i1 %points, i1 %other_place, i1 %other_value
+  %changes = or i1 %changed, %differs
+  %after = add i64 %number, 1
+  br label %next
+done:
+  ret i1 %changed
+}
+
+define internal i64 @launched(ptr %table, ptr %stream, ptr %arguments) nounwind {
+entry:
+  %launch = field Table.launch of %table
+  %count = field Table.count of %table
+  %launches = field Table.launches of %table
+  %places = field Table.places of %table
+  %most = field Table.most of %table
+  %parameters = alloca ptr, i64 %most
+  %none = icmp eq i64 %count, 0
+  br i1 %none, label %done, label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %going ]
+  %first = phi i64 [ 0, %entry ], [ %end, %going ]
+  %one = getelementptr %Launch, ptr %launches, i64 %number
+  %function = field Launch.function of %one
+  %x = field Launch.x of %one
+  %y = field Launch.y of %one
+  %z = field Launch.z of %one
+  %wide = field Launch.wide of %one
+  %high = field Launch.high of %one
+  %deep = field Launch.deep of %one
+  %shared = field Launch.shared of %one
+  %taken = field Launch.taken of %one
+  %taken_wide = zext i32 %taken to i64
+  %end = add i64 %first, %taken_wide
+  %cells = getelementptr i32, ptr %places, i64 %first
+  %same = call i1 @packed(ptr %cells, i64 %taken_wide, ptr %arguments, ptr %arguments, ptr %parameters)
   %status = call i32 %launch(ptr %function, i32 %x, i32 %y, i32 %z, i32 %wide, i32 %high, i32 %deep, i32 %shared,
                              ptr %stream, ptr %parameters, ptr null)
   %after = add i64 %number, 1
@@ -123,13 +179,60 @@ done:
   ret i64 0
 }
 
+define i64 @change(ptr %table, ptr %graph, ptr %nodes, ptr %arguments, ptr %before) nounwind {
+entry:
+  %enter = field Table.enter of %table
+  %context = field Table.context of %table
+  %change = field Table.change of %table
+  %count = field Table.count of %table
+  %launches = field Table.launches of %table
+  %places = field Table.places of %table
+  %most = field Table.most of %table
+  %parameters = alloca ptr, i64 %most
+  %node = alloca %Node
+  store %Node zeroinitializer, ptr %node
+  %entered = call i32 %enter(ptr %context)
+  %outside = icmp ne i32 %entered, 0
+  br i1 %outside, label %broken, label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %going ]
+  %first = phi i64 [ 0, %entry ], [ %end, %going ]
+  %over = icmp eq i64 %number, %count
+  br i1 %over, label %done, label %looking
+looking:
+  %one = getelementptr %Launch, ptr %launches, i64 %number
+  %taken = field Launch.taken of %one
+  %taken_wide = zext i32 %taken to i64
+  %end = add i64 %first, %taken_wide
+  %after = add i64 %number, 1
+  %cells = getelementptr i32, ptr %places, i64 %first
+  %differs = call i1 @packed(ptr %cells, i64 %taken_wide, ptr %arguments, ptr %before, ptr %parameters)
+  br i1 %differs, label %changing, label %going
+changing:
+  %launch = load [5 x i64], ptr %one
+  store [5 x i64] %launch, ptr %node
+  %kept = field Node.parameters of %node
+  store ptr %parameters, ptr %kept_at
+  %handle_at = getelementptr ptr, ptr %nodes, i64 %number
+  %handle = load ptr, ptr %handle_at
+  %status = call i32 %change(ptr %graph, ptr %handle, ptr %node)
+  %refused = icmp ne i32 %status, 0
+  br i1 %refused, label %broken, label %going
+going:
+  br label %next
+broken:
+  %told = phi i32 [ %entered, %entry ], [ %status, %changing ]
+  %told_wide = zext i32 %told to i64
+  ret i64 %told_wide
+done:
+  ret i64 0
+}
+
 define i64 @hand_over(ptr %table, ptr %arguments, ptr %other, ptr %mark, ptr %graph) nounwind {
 entry:
-  %enter = load ptr, ptr %table
-  %context_place = getelementptr %Table, ptr %table, i64 0, i32 5
-  %stream_place = getelementptr %Table, ptr %table, i64 0, i32 6
-  %context = load ptr, ptr %context_place
-  %stream = load ptr, ptr %stream_place
+  %enter = field Table.enter of %table
+  %context = field Table.context of %table
+  %stream = field Table.stream of %table
   %entered = call i32 %enter(ptr %context)
   %outside = icmp ne i32 %entered, 0
   %alone = icmp eq ptr %mark, null
@@ -147,8 +250,7 @@ launching:
   %launched = call i64 @launched(ptr %table, ptr %stream, ptr %arguments)
   br label %over
 replaying:
-  %replay_place = getelementptr %Table, ptr %table, i64 0, i32 4
-  %replay = load ptr, ptr %replay_place
+  %replay = field Table.replay of %table
   %replayed = call i32 %replay(ptr %graph, ptr %stream)
   %replayed_wide = zext i32 %replayed to i64
   br label %over
@@ -169,96 +271,10 @@ broken:
   %early_wide = zext i32 %early to i64
   ret i64 %early_wide
 }
-
-%Call = type { ptr, ptr, i64, i64 }  ; table, fixed arguments, how many are given, how many there are
-
-define ptr @call(ptr %self, ptr %given, i64 %count) nounwind {
-entry:
-  %known_object = call ptr @PyTuple_GetItem(ptr %self, i64 0)
-  %known_number = call i64 @PyLong_AsUnsignedLongLong(ptr %known_object)
-  %known = inttoptr i64 %known_number to ptr
-  %fixed_place = getelementptr %Call, ptr %known, i64 0, i32 1
-  %taken_place = getelementptr %Call, ptr %known, i64 0, i32 2
-  %all_place = getelementptr %Call, ptr %known, i64 0, i32 3
-  %table = load ptr, ptr %known
-  %fixed = load ptr, ptr %fixed_place
-  %taken = load i64, ptr %taken_place
-  %all = load i64, ptr %all_place
-  %arguments = alloca i64, i64 %all
-  %right = icmp eq i64 %count, %taken
-  br i1 %right, label %next, label %wrong
-wrong:
-  %invalid = call ptr @PyLong_FromLongLong(i64 1)
-  ret ptr %invalid
-next:
-  %number = phi i64 [ 0, %entry ], [ %after, %stored ]
-  %over = icmp eq i64 %number, %all
-  br i1 %over, label %ready, label %reading
-reading:
-  %place = getelementptr i64, ptr %arguments, i64 %number
-  %is_given = icmp ult i64 %number, %taken
-  br i1 %is_given, label %converting, label %copying
-converting:
-  %object_place = getelementptr ptr, ptr %given, i64 %number
-  %object = load ptr, ptr %object_place
-  %address = call i64 @PyLong_AsUnsignedLongLong(ptr %object)
-  %failed = icmp eq i64 %address, -1
-  br i1 %failed, label %raised, label %stored
-raised:
-  ret ptr null
-copying:
-  %behind = sub i64 %number, %taken
-  %kept_place = getelementptr i64, ptr %fixed, i64 %behind
-  %kept = load i64, ptr %kept_place
-  br label %stored
-stored:
-  %value = phi i64 [ %address, %converting ], [ %kept, %copying ]
-  store i64 %value, ptr %place
-  %after = add i64 %number, 1
-  br label %next
-ready:
-  %thread = call ptr @PyEval_SaveThread()
-  %told = call i64 @hand_over(ptr %table, ptr %arguments, ptr null, ptr null, ptr null)
-  call void @PyEval_RestoreThread(ptr %thread)
-  %result = call ptr @PyLong_FromLongLong(i64 %told)
-  ret ptr %result
-}
 """
 """``hand_over`` hands over all launches, or the graph that has them; 0, or the status of what failed and, 32 bits up,
 which launch it was, from 1 on. With a mark, an event, they follow what is in another stream, which then follows them.
-``call`` does it for a function of Python's C interface, to which calls by ctypes are slow; its arguments are
-addresses."""
-
-
-class Table(ctypes.Structure):
-    """What the code knows of a program."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("enter", "launch", "record", "wait", "replay", "context", "stream")),
-        ("count", ctypes.c_int64),
-        ("launches", ctypes.c_void_p),
-        ("places", ctypes.c_void_p),
-        ("most", ctypes.c_int64),
-    )
-    held: object = None
-    """What it points to."""
-
-
-class Launch(ctypes.Structure):
-    """One launch."""
-
-    _fields_ = (("function", ctypes.c_void_p), ("shape", ctypes.c_uint32 * 7), ("parameters", ctypes.c_uint32))
-
-
-class _Call(ctypes.Structure):
-    """What ``call`` knows of a program."""
-
-    _fields_ = (
-        ("table", ctypes.c_void_p),
-        ("fixed", ctypes.c_char_p),
-        ("taken", ctypes.c_int64),
-        ("all", ctypes.c_int64),
-    )
+``change`` gives those nodes of a graph other arguments that have some; 0, or the status of what failed."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -266,35 +282,26 @@ class Launcher:
     """The code, and the functions of the driver that it calls.
 
     Attributes:
-        hand_over: Takes the address of a table, arguments, another stream, an event, and a graph; 0 for each of the
-            last three that there is none of.
+        hand_over: Takes the address of a table, that of arguments, another stream, an event, and a graph; 0 for each of
+            the last three that there is none of.
+        change: Takes the address of a table, a graph, its nodes, arguments, and those that it had.
+        address: Where ``hand_over`` starts.
 
     """
 
     functions: tuple[int, ...]
-    hand_over: Callable[[int, bytes, int, int, int], int]
-    _call: int
+    hand_over: Callable[[int, int, int, int, int], int]
+    change: Callable[[int, int, int, int, int], int]
+    address: int
     _held: object
-
-    def function(self, table: Table, count: int, fixed: bytes) -> Callable[..., int]:
-        """Return a function of ``count`` addresses that hands a program over.
-
-        Args:
-            table: The program.
-            count: How many addresses come first.
-            fixed: The other arguments.
-
-        """
-        known = _Call(ctypes.addressof(table), fixed, count, count + len(fixed) // 8)
-        return python_function("launch", self._call, ctypes.addressof(known), (self._held, known, fixed, table))
 
     def table(self, context: int, stream: int, launches: Sequence[Launch], places: Sequence[int]) -> Table:
         """Return the table of a program; ``places`` has an entry for each parameter of each launch."""
         entries, cells = (Launch * max(1, len(launches)))(*launches), (ctypes.c_int32 * max(1, len(places)))(*places)
         first, second = ctypes.addressof(entries), ctypes.addressof(cells)
-        most = max((launch.parameters for launch in launches), default=0)
+        most = max((launch.taken for launch in launches), default=0)
         table = Table(*self.functions, context, stream, len(launches), first, second, max(most, 1))
-        table.held = (entries, cells)
+        table.entries, table.cells = entries, cells
         return table
 
 
@@ -306,12 +313,13 @@ def launcher() -> Launcher:
         BackendError: TIL808, the driver lacks a function.
 
     """
-    features = device().features
-    code = load_code((object_code(calling_python(_CODE), features, optimise=False),), ("hand_over", "call"), features)
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    kind = ctypes.CFUNCTYPE(number, pointer, ctypes.c_char_p, pointer, pointer, pointer)
+    features, names = device().features, ("hand_over", "change")
+    text = spelt(_CODE, (Table, Launch, Node))
+    code = load_code((object_code(text, features, optimise=False),), names, features)
+    kind = ctypes.CFUNCTYPE(_NUMBER, *[_POINTER] * 5)
+    hand_over, change = code.addresses
     functions = tuple(_address(name) for name in _FUNCTIONS)
-    return Launcher(functions, kind(code.addresses[0]), code.addresses[1], code)
+    return Launcher(functions, kind(hand_over), kind(change), hand_over, code)
 
 
 def _address(name: str) -> int:

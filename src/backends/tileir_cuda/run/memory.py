@@ -6,7 +6,7 @@ import ctypes
 import sys
 import threading
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -104,8 +104,9 @@ class PooledCudaBuffer(CudaBuffer):
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         """Give the memory back; when Python ends, the driver does that."""
-        if self.pool is not None and not ends():
-            self.pool.give(self.address, self.size, shared=self.shared)
+        pool = self.pool
+        if pool is not None and not ends():
+            pool.give(self.address, self.size, self.shared)
 
 
 @attrs.define(eq=False)
@@ -123,12 +124,13 @@ class Pool:
     """Allocates memory of one card, and keeps what comes back, within a bound.
 
     A piece that comes back may still be used by work that is in the stream: whoever gets it next puts work behind that.
-    The list of a size stays the same, as who takes that size often keeps it.
+    The list of a size stays the same, as who takes that size often keeps it, and takes from it without a lock: so what
+    is spare is counted when it seems to be too much.
     """
 
     stream: Stream
     device_bytes: int
-    spare_bytes: int = attrs.field(default=0, init=False)
+    _at_most: int = attrs.field(default=0, init=False)
     _spare: dict[int, list[int]] = attrs.field(factory=dict, init=False)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
 
@@ -144,24 +146,34 @@ class Pool:
     def taker(self, nbytes: int) -> Callable[[], CudaBuffer]:
         """Return what does the same again and again."""
         size, stream = rounded(nbytes), self.stream
-        spare = self._spare.setdefault(size, [])
+        spare = self.spare_of(size)
 
         def take() -> CudaBuffer:
-            with self._lock:
-                address = spare.pop() if spare else 0
-                self.spare_bytes -= size if address else 0
-            return PooledCudaBuffer(address or self._allocated(size, nbytes), nbytes, stream, None, False, self, size)
+            try:
+                address = spare.pop()
+            except IndexError:
+                address = self._allocated(size, nbytes)
+            return PooledCudaBuffer(address, nbytes, stream, None, False, self, size)
 
         return take
 
-    def give(self, address: int, size: int, *, shared: bool) -> None:
+    def spare_of(self, size: int) -> list[int]:
+        """Return the addresses of spare memory of a rounded size; who takes the last one has it."""
+        return self._spare.setdefault(size, [])
+
+    @property
+    def spare_bytes(self) -> int:
+        """How much memory is spare."""
+        return sum(size * len(addresses) for size, addresses in tuple(self._spare.items()))
+
+    def give(self, address: int, size: int, shared: bool) -> None:
         """Take memory back that nobody refers to any more.
 
         Work of those who shared it may outlive it: then it is freed, which waits for the card.
         """
         with self._lock:  # reentrant: the collector of Python may call at any time
-            if not shared and self.spare_bytes + size <= self.device_bytes // SHARE:
-                self.spare_bytes += size
+            if not shared and self._has_room(size):
+                self._at_most += size
                 self._spare[size].append(address)
                 return
         if not inherited():
@@ -170,13 +182,17 @@ class Pool:
     def release(self) -> None:
         """Wait for the card, and give all spare memory back to it."""
         self.stream.drain()
-        with self._lock:
-            spare = [address for addresses in self._spare.values() for address in addresses]
-            self.spare_bytes = 0
-            for addresses in self._spare.values():
-                addresses.clear()
-        for address in spare:
-            self._free(address)
+        for addresses in tuple(self._spare.values()):
+            while addresses:
+                with suppress(IndexError):  # others take meanwhile
+                    self._free(addresses.pop())
+
+    def _has_room(self, size: int) -> bool:
+        """Return whether so much more may be kept."""
+        most = self.device_bytes // SHARE - size
+        if self._at_most > most:
+            self._at_most = self.spare_bytes
+        return self._at_most <= most
 
     def _allocated(self, size: int, nbytes: int) -> int:
         what = f"{nbytes} bytes of memory"

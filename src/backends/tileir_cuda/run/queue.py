@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from ctypes import addressof
+from ctypes import addressof, create_string_buffer
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
+from tileir_cuda.run.array_calls import Program, array_call
 from tileir_cuda.run.driver import context_of, fail, status_of
-from tileir_cuda.run.graphs import FROM, Graphs
-from tileir_cuda.run.launcher import Launch, launcher
+from tileir_cuda.run.entries import Entries
+from tileir_cuda.run.launcher import Launch, Launcher, Table, launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tileir.runtime.devices.home import Home
+    from tileir.runtime.plans.queued import QueuedOperand
     from tileir_cuda.run.executor import CudaExecutor
     from tileir_cuda.run.kernels import CudaKernel
     from tileir_cuda.run.maps import Maps
@@ -55,7 +58,7 @@ class _Records:
         if kernel.maps is not None:
             self.maps.append((kernel.maps, tuple(places)))
             self._pointed += len(pointed)
-        self.launches.append(Launch(kernel.function, kernel.shape, len(places) + len(pointed)))
+        self.launches.append(Launch(kernel.function, *kernel.shape, len(places) + len(pointed)))
         self.names.append(kernel.kernel.name)
         self.places += [*places, *(~number for number in pointed)]
 
@@ -74,7 +77,7 @@ class _Records:
 
 @attrs.frozen(eq=False)
 class CudaQueue:
-    """Launches of which some arrays are given each time. It fulfils :class:`tileir.runtime.offers.Queue`.
+    """Launches of which some arrays are given each time. It fulfils :class:`tileir.runtime.offers.ArrayQueue`.
 
     Several threads may use it where its own buffers allow it.
     """
@@ -84,12 +87,9 @@ class CudaQueue:
     _names: tuple[str, ...]
     _pack: Callable[..., bytes]
     _fixed: bytes
-    _addresses: tuple[int, ...]
-    _maps: tuple[tuple[Maps, tuple[int, ...]], ...]
-    _graphs: Graphs | None
-    _table: int
-    _hand_over: Callable[[int, bytes, int, int, int], int]
-    _alone: Callable[..., int] | None
+    _entries: Entries | None
+    _table: Table
+    _launcher: Launcher
     _held: object
 
     @classmethod
@@ -105,24 +105,18 @@ class CudaQueue:
         records = _Records(count)
         for kernel, arguments in works:
             records.add(kernel, arguments)
-        places, stream, native = records.settled_places(), executor.stream, launcher()
-        table = native.table(context_of(stream.card), int(stream.native), records.launches, places)
-        fixed = Struct(f"{len(records.fixed)}Q").pack(*records.fixed)
-        graphs = Graphs(stream.card, tuple(records.launches), places) if len(records.launches) >= FROM else None
-        alone = native.function(table, count, fixed)
+        stream, native, launches = executor.stream, launcher(), records.launches
+        table = native.table(context_of(stream.card), int(stream.native), launches, records.settled_places())
         return cls(
             executor,
             stream,
             tuple(records.names),
             Struct(f"{count}Q").pack,
-            fixed,
-            tuple(records.fixed),
-            tuple(records.maps),
-            graphs,
-            addressof(table),
-            native.hand_over,
-            None if graphs or records.maps else alone,
-            (table, native, tuple(works)),
+            Struct(f"{len(records.fixed)}Q").pack(*records.fixed),
+            Entries.of(stream.card, launches, table, native, records.maps),
+            table,
+            native,
+            tuple(works),
         )
 
     def launch(self, addresses: Sequence[int], stream: int | None = None) -> CudaEvent:
@@ -137,38 +131,31 @@ class CudaQueue:
                 forked.
 
         """
-        own, alone = self._stream, self._alone
+        own = self._stream
         if self._executor.closed:
             self._executor.check_open()
-        if alone is None or stream is not None:
-            return self._launch(addresses, stream)
+        key = self._pack(*addresses) + self._fixed
+        room = create_string_buffer(key, len(key))
         with own.lock:
-            told = alone(*addresses)
-            if not told:
-                return own.tail or own.new_tail()
-        return self._fail(told)
-
-    def _launch(self, addresses: Sequence[int], stream: int | None) -> CudaEvent:
-        """Do so with tensor maps, as a graph, or beside another stream."""
-        own = self._stream
-        arguments = key = self._pack(*addresses) + self._fixed
-        maps: object = None
-        if self._maps:
-            maps, arguments = self._mapped(addresses, key)
-        with own.lock:
-            graph = 0 if self._graphs is None else self._graphs.at(key, arguments)
+            arguments, graph = addressof(room), 0
+            if self._entries is not None:
+                entry = self._entries.at(key)
+                arguments, graph = entry.arguments, entry.graph or 0
             mark = 0 if stream is None else own.crossing()
-            told = self._hand_over(self._table, arguments, stream or 0, mark, graph)
+            told = self._launcher.hand_over(addressof(self._table), arguments, stream or 0, mark, graph)
             if not told:
                 return own.tail or own.new_tail()
-        del maps  # until now the driver had them to copy
         return self._fail(told)
 
-    def _mapped(self, addresses: Sequence[int], key: bytes) -> tuple[object, bytes]:
-        """Return tensor maps for these addresses, and the arguments with where they are."""
-        places = (*addresses, *self._addresses)
-        made = [one for maps, arguments in self._maps for one in maps.at([places[each] for each in arguments])]
-        return made, key + Struct(f"{len(made)}Q").pack(*map(addressof, made))
+    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
+        """Return the launches as a function of arrays, as :class:`tileir.runtime.offers.ArrayQueue` says.
+
+        Raises:
+            BackendError: TIL808, the driver refuses.
+
+        """
+        program = Program(addressof(self._table), self._launcher.address, self._fixed, self._entries)
+        return array_call(program, self._executor, operands, read, home, self._fail)
 
     def _fail(self, told: int) -> NoReturn:
         """Wait for what was handed over, so that arrays are free again, and raise."""

@@ -48,7 +48,7 @@ def calling_python(text: str) -> str:
 
     They may be in the program or in a library, where a linker does not look.
     """
-    return re.sub(r"@(Py[A-Z]\w+)\(", lambda found: f"inttoptr (i64 {_exported(found[1])} to ptr)(", text)
+    return re.sub(r"@(Py[A-Z_]\w+)\(", lambda found: f"inttoptr (i64 {_exported(found[1])} to ptr)(", text)
 
 
 def _exported(name: str) -> int | None:

@@ -111,8 +111,14 @@ class Format:
 
 @attrs.frozen(eq=False, repr=False)
 class Exchange:
-    """The functions of one type of arrays."""
+    """The functions of one type of arrays.
 
+    Attributes:
+        addresses: Where they start: what lends an array, what gives one to own, what tells the stream.
+
+    """
+
+    addresses: tuple[int, int, int]
     _owned: Callable[..., int]
     _lent: Callable[..., int]
     _stream: Callable[..., int]
@@ -135,7 +141,8 @@ class Exchange:
             return None
         if table.major != VERSION[0] or not (table.owned and table.lent and table.stream):
             return None
-        return cls(_OWNED(table.owned), _LENT(table.lent), _STREAM(table.stream))
+        addresses = (table.lent, table.owned, table.stream)
+        return cls(addresses, _OWNED(table.owned), _LENT(table.lent), _STREAM(table.stream))
 
     def place(self, value: object) -> Place | None:
         """Return where an array is; None where its library does not tell."""

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from tileir.runtime.offers import Queue, QueueingExecutor
+from tileir.runtime.offers import ArrayQueue, Queue, QueueingExecutor
 from tileir.runtime.plans.workspace import Layout, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
+
+    from tileir.runtime.devices.exchange import Format
+    from tileir.runtime.devices.home import Home
     from tileir.runtime.offers import KnownEvent
     from tileir.runtime.plans.resources import Resources
 
@@ -21,17 +25,39 @@ MOST_LAUNCHES: Final = 4096
 
 
 @attrs.frozen(eq=False)
+class QueuedOperand:
+    """What an array of one place must be.
+
+    Attributes:
+        dtype: Its elements.
+        shape: Its extents.
+        nbytes: How many bytes that is.
+        mask: The bits of its address that must be 0.
+        format: The same, as other libraries tell it.
+
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    nbytes: int
+    mask: int
+    format: Format
+
+
+@attrs.define(eq=False)
 class _QueuedWorkspace:
     """Temporaries, and launches bound to them; runs that follow each other in the queue may share it.
 
     Attributes:
         nbytes: How much memory it holds.
         queue: What launches.
+        call: The same as a function of arrays; None where there is none, or nobody asked so far.
 
     """
 
     nbytes: int
     queue: Queue
+    call: Callable[..., Any] | None = None
 
     @classmethod
     def of(cls, layout: Layout, executor: QueueingExecutor) -> Self:
@@ -71,13 +97,34 @@ class QueuedRuns:
             return None
         return cls(executor, tuple(slot.alignment for slot in (*layout.inputs, *layout.outputs)), layout, resources)
 
-    def launcher(self) -> Callable[[Sequence[int]], KnownEvent]:
-        """Return what launches the most directly; the errors are those of :meth:`launch`."""
-        if self._layout.nbytes:
-            return self.launch
-        if not self._only:
-            self._only.append(_QueuedWorkspace.of(self._layout, self.executor))
-        return self._only[0].queue.launch
+    def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
+        """Return runs as a function of arrays, as :class:`tileir.runtime.offers.ArrayQueue` says; None without one."""
+        spare, resources = self._spare, self._resources
+
+        def ready(workspace: _QueuedWorkspace) -> Callable[..., Any] | None:
+            queue = workspace.queue
+            call = queue.array_call(operands, read, home) if isinstance(queue, ArrayQueue) else None
+            workspace.call = call
+            return call
+
+        if not self._layout.nbytes:
+            return ready(self._without_temporaries())
+        first = self._workspace()
+        if ready(first) is None:
+            return None
+        resources.keep(first, spare)
+
+        def call(*arrays: Any) -> Any:
+            workspace = resources.borrow(spare)
+            if workspace is None:
+                workspace = self._workspace()
+            try:
+                run = workspace.call or ready(workspace)
+                return None if run is None else run(*arrays)
+            finally:
+                resources.give_back(workspace, spare)
+
+        return call
 
     def launch(self, addresses: Sequence[int], stream: int | None = None) -> KnownEvent:
         """Hand a run over.
@@ -87,15 +134,19 @@ class QueuedRuns:
             stream: One of others in which some of this memory is used; None for none.
 
         """
-        if self._only:  # it has no temporaries
-            return self._only[0].queue.launch(addresses, stream)
-        workspace = self._resources.take(self._spare) if self._spare else None
-        if workspace is None:
-            self._resources.make_room(self._layout.nbytes)
-            workspace = _QueuedWorkspace.of(self._layout, self.executor)
+        if not self._layout.nbytes:
+            return self._without_temporaries().queue.launch(addresses, stream)
+        workspace = self._resources.take(self._spare) or self._workspace()
         event = workspace.queue.launch(addresses, stream)
-        if workspace.nbytes:
-            self._resources.keep(workspace, self._spare)
-        elif not self._only:
-            self._only.append(workspace)
+        self._resources.keep(workspace, self._spare)
         return event
+
+    def _workspace(self) -> _QueuedWorkspace:
+        self._resources.make_room(self._layout.nbytes)
+        return _QueuedWorkspace.of(self._layout, self.executor)
+
+    def _without_temporaries(self) -> _QueuedWorkspace:
+        """Return the only one, which all runs may share at a time."""
+        if not self._only:
+            self._only.append(self._workspace())
+        return self._only[0]

@@ -1,0 +1,212 @@
+"""Programs called with arrays of a card that fit as they are: looked at, and handed over, without Python in between.
+
+The code reads and makes Python objects by the places of their fields, which are looked up once. Where they cannot be
+found there is no such function, and arrays are looked at in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import attrs
+
+from tileir.core.errors import BackendError
+from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.devices.exchange import Exchange
+from tileir_cuda.run.array_code import STRUCTURES, Call, Library, Operand
+from tileir_cuda.run.calling_code import CALLING
+from tileir_cuda.run.driver import PROCESS
+from tileir_cuda.run.looking_code import LOOKING
+from tileir_cuda.run.making_code import MAKING
+from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, PooledCudaBuffer, rounded
+from tileir_cuda.run.stream import CudaEvent
+from tileir_cuda.run.words import spelt
+from tileir_llvm.device.host import device
+from tileir_llvm.run.loader import Code, load_code
+from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.python_functions import calling_python, python_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tileir.runtime.devices.home import Home
+    from tileir.runtime.plans.queued import QueuedOperand
+    from tileir_cuda.run.entries import Entries
+    from tileir_cuda.run.executor import CudaExecutor
+
+LIBRARIES: Final = 4
+"""So many types of arrays of others a program takes without Python in between."""
+
+_FIELDS: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
+    ("array", DeviceArray, ("_buffer", "home", "dtype", "shape", "read_only", "_host", "_written")),
+    ("buffer", PooledCudaBuffer, ("address", "nbytes", "stream", "_owner", "shared", "pool", "size")),
+    ("event", CudaEvent, ("stream", "_failure")),
+)
+
+
+@attrs.frozen
+class Program:
+    """What is handed over.
+
+    Attributes:
+        table: The address of what native code knows of its launches.
+        hand_over: That of the code.
+        fixed: Addresses behind those of the arrays.
+        entries: What is handed over for some addresses; None where these are all.
+
+    """
+
+    table: int
+    hand_over: int
+    fixed: bytes
+    entries: Entries | None
+
+
+def array_call(
+    program: Program,
+    executor: CudaExecutor,
+    operands: Sequence[QueuedOperand],
+    read: int,
+    home: Home,
+    fail: Callable[[int], NoReturn],
+) -> Callable[..., Any] | None:
+    """Return a function of arrays, of which the first ``read`` are read; None where objects are not laid out as known.
+
+    Args:
+        program: What is handed over.
+        executor: Whose stream and memory are used.
+        operands: What the arrays must be, those of results last.
+        read: How many of them are read.
+        home: Where fresh results live.
+        fail: Raises what a number that the code returned means.
+
+    """
+    native = _native()
+    if native is None:
+        return None
+    stream, pool = executor.stream, executor.pool
+    described = (Operand * len(operands))()
+    kept: list[object] = [program, executor, home, described]
+    for number, operand in enumerate(operands):
+        described[number] = _described(operand, executor, kept)
+    fixed = ctypes.create_string_buffer(program.fixed, len(program.fixed))
+    libraries = (Library * LIBRARIES)()
+    known = Call(
+        program.table, program.hand_over, read, len(operands), ctypes.addressof(fixed),
+        8 * len(operands) + len(program.fixed), ctypes.addressof(described), id(stream), id(home), id(pool),
+        ctypes.addressof(libraries), 0, 0, place_in(executor, "_closed"), place_in(PROCESS, "forked"),
+        place_in(stream, "tail"),
+    )  # fmt: skip
+    new_tail = stream.new_tail
+    known.new_tail = id(new_tail)
+    if program.entries is not None:
+        missed = program.entries.missed
+        known.made, known.missed = ctypes.addressof(program.entries.made), id(missed)
+        kept.append(missed)
+    kept.extend((fixed, libraries, known, new_tail, native))
+    call = python_function("call", native.addresses[0], ctypes.addressof(known), kept)
+    learns, lock = _Libraries(known, libraries, executor, kept), stream.lock
+
+    def checked(*arrays: Any) -> Any:
+        with lock:
+            found = call(*arrays)
+            if found is None and learns.all_of(arrays):
+                found = call(*arrays)
+        return fail(found) if type(found) is int else found
+
+    return checked
+
+
+@attrs.define(eq=False)
+class _Libraries:
+    """The types of arrays of others that a program knows."""
+
+    known: Call
+    places: Any
+    executor: CudaExecutor
+    kept: list[object]
+    seen: set[type] = attrs.field(factory=lambda: {DeviceArray, type(None)})
+
+    def all_of(self, arrays: Sequence[Any]) -> bool:
+        """Learn the types of arrays that were not seen before, and return whether one was learnt."""
+        learnt = False
+        for array in arrays:
+            if type(array) not in self.seen:
+                self.seen.add(type(array))
+                learnt = self._learn(array) or learnt
+        return learnt
+
+    def _learn(self, array: Any) -> bool:
+        exchange, number = Exchange.of(array), self.known.library_count
+        if exchange is None or number == LIBRARIES:
+            return False
+        kind = type(array)
+        names = [sys.intern(name) if hasattr(kind, name) else None for name in ("requires_grad", "is_neg")]
+        self.kept.extend((kind, exchange, *names))
+        asked = [None if name is None else id(name) for name in names]
+        try:
+            self.known.mark = self.executor.stream.crossing()
+        except BackendError:
+            return False
+        self.places[number] = Library(id(kind), *exchange.addresses, *asked)
+        self.known.library_count = number + 1
+        return True
+
+
+def _described(operand: QueuedOperand, executor: CudaExecutor, kept: list[object]) -> Operand:
+    """Return what the code knows of an array; it refers to what is ``kept``."""
+    pool, form, rank = executor.pool, operand.format, len(operand.shape)
+    extents, strides = (ctypes.create_string_buffer(each, max(8, 8 * rank)) for each in (form.extents, form.strides))
+    size, nbytes = rounded(operand.nbytes), operand.nbytes
+    spare, allocate = pool.spare_of(size), pool.taker(nbytes)
+    kept.extend((operand, extents, strides, size, nbytes, spare, allocate))
+    place, kind = (int.from_bytes(each, sys.byteorder, signed=True) for each in (form.kind[:8], form.kind[8:]))
+    return Operand(
+        id(operand.dtype), id(operand.shape), nbytes, operand.mask, place, kind, rank, ctypes.addressof(extents),
+        ctypes.addressof(strides), id(spare), id(allocate), id(nbytes), id(size),
+    )  # fmt: skip
+
+
+@cache
+def _native() -> Code | None:
+    if not getattr(sys, "_is_gil_enabled", lambda: True)() or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    slots = {"object.type": object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)}
+    for name, kind, fields in _FIELDS:
+        for field in fields:
+            offset = _offset(kind, field)
+            if offset is None:
+                return None
+            slots[f"{name}.{field}"] = offset
+    kinds = (DeviceArray, PooledCudaBuffer, CudaBuffer, AdoptedCudaBuffer, CudaEvent)
+    objects = {"None": id(None), "False": id(False), **{kind.__name__: id(kind) for kind in kinds}}
+    text, features = spelt(LOOKING + MAKING + CALLING, STRUCTURES, slots, objects), device().features
+    return load_code((object_code(calling_python(text), features, optimise=False),), ("call",), features)
+
+
+def place_in(value: object, field: str) -> int:
+    """Return where a field of an object is, which has places for its fields."""
+    kind: Any = type(value)
+    offset = _offset(kind, field)
+    assert offset is not None  # the fields of classes that are looked at have been found
+    return id(value) + offset
+
+
+@cache
+def _offset(kind: type[Any], field: str) -> int | None:
+    """Return how far behind its beginning an object has a field; None where it is not found."""
+    sample, marker = object.__new__(kind), object()
+    for each in attrs.fields(kind):
+        getattr(kind, each.name).__set__(sample, None)
+    descriptor: Any = getattr(kind, field)
+    descriptor.__set__(sample, marker)
+    header = object.__basicsize__
+    words = (ctypes.c_void_p * ((kind.__basicsize__ - header) // 8)).from_address(id(sample) + header)
+    found = [number for number, word in enumerate(words) if word == id(marker)]
+    descriptor.__set__(sample, None)
+    if len(found) != 1 or words[found[0]] != id(None):
+        return None
+    return header + 8 * found[0]

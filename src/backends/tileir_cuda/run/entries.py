@@ -1,0 +1,164 @@
+"""What is handed over for arrays at some addresses: tensor maps with them, and graphs of the driver."""
+
+from __future__ import annotations
+
+import ctypes
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tileir.core.errors import BackendError
+from tileir_cuda.run.array_code import Entry, Made
+from tileir_cuda.run.graphs import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tileir_cuda.run.launcher import Launch, Launcher, Table
+    from tileir_cuda.run.maps import Maps
+
+FROM: Final = 3
+"""Programs of fewer launches are no graphs: on an H100 two launches took 15 µs, five 26, graphs of ten or fifty 12."""
+
+KEPT: Final = 4
+"""So many graphs of a program are kept: buffers come back to the same addresses, two by two mostly."""
+
+KEPT_MAPS: Final = 16
+"""So many sets of addresses of a program without a graph are kept, with their tensor maps."""
+
+REMEMBERED: Final = 16
+"""So many sets of addresses are remembered, to know those that come again."""
+
+
+@attrs.define(eq=False)
+class _Held:
+    """What lives as long as an entry refers to it; ``arguments`` are all, tensor maps behind the addresses."""
+
+    key: bytes
+    arguments: Any
+    maps: object
+    graph: Graph | None = None
+
+
+@attrs.define(eq=False)
+class Entries:
+    """The entries of one program. The lock of the stream is held by who asks.
+
+    Attributes:
+        card: The driver's number of the card.
+        launches: All launches, in order.
+        table: What native code knows of them.
+        launcher: That code.
+        maps: What makes tensor maps, and which argument each of its kernel's parameters is.
+        graphs: Whether the launches are worth a graph; not any more when the driver has refused one.
+        made: What native code knows of them.
+
+    """
+
+    card: int
+    launches: tuple[Launch, ...]
+    table: Table
+    launcher: Launcher
+    maps: tuple[tuple[Maps, tuple[int, ...]], ...]
+    graphs: bool
+    made: Made = attrs.field(init=False)
+    _entries: Any = attrs.field(factory=lambda: (Entry * KEPT_MAPS)(), init=False)
+    _held: list[_Held] = attrs.field(factory=list, init=False)
+    _once: Entry = attrs.field(factory=Entry, init=False)
+    _last: _Held | None = attrs.field(default=None, init=False)
+    _seen: dict[bytes, None] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.made = Made(ctypes.addressof(self._entries), 0, 0)
+
+    @classmethod
+    def of(
+        cls,
+        card: int,
+        launches: Sequence[Launch],
+        table: Table,
+        launcher: Launcher,
+        maps: Sequence[tuple[Maps, tuple[int, ...]]],
+    ) -> Entries | None:
+        """Return the entries of a program; None where addresses are all that is handed over."""
+        graphs = len(launches) >= FROM
+        return cls(card, tuple(launches), table, launcher, tuple(maps), graphs) if graphs or maps else None
+
+    def at(self, key: bytes) -> Entry:
+        """Return the entry for addresses."""
+        for number, held in enumerate(self._held):
+            if held.key == key:
+                self._touch(number)
+                entry: Entry = self._entries[number]
+                return entry
+        return Entry.from_address(self.missed(key))
+
+    def missed(self, key: bytes) -> int:
+        """Return where an entry is for addresses that have none: a graph, once addresses have come before.
+
+        Raises:
+            BackendError: TIL808, the driver makes no tensor map.
+
+        """
+        wanted = self._complete(key)
+        again = key in self._seen
+        first = not self._seen
+        if not again:
+            if len(self._seen) >= REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = None
+        if self.graphs and not first:
+            try:
+                return self._with_graph(wanted, again)
+            except BackendError:  # without a graph it takes longer, and fails if the card does
+                self._forget()
+        if self.graphs or not self.maps:
+            self._last, self._once = wanted, Entry(ctypes.addressof(wanted.arguments), None, 0)
+            return ctypes.addressof(self._once)
+        return self._keep(wanted, self._next(room=True))
+
+    def _with_graph(self, wanted: _Held, again: bool) -> int:
+        """Return an entry whose graph has these arguments: a new one, or one whose addresses are changed."""
+        number = self._next(room=again)
+        if number == len(self._held):
+            wanted.graph = Graph.of(self.card, self.launches, self.table, self.launcher, wanted.arguments)
+        else:
+            old = self._held[number]
+            assert old.graph is not None  # there are none without
+            old.graph.change(wanted.arguments, old.arguments)
+            wanted.graph = old.graph
+        return self._keep(wanted, number)
+
+    def _next(self, *, room: bool) -> int:
+        """Return the number of the entry to make: one more while there is room, or the one used the longest ago."""
+        count = len(self._held)
+        if not count or (room and count < (KEPT if self.graphs else KEPT_MAPS)):
+            return count
+        return min(range(count), key=lambda number: self._entries[number].used)
+
+    def _keep(self, wanted: _Held, number: int) -> int:
+        graph = 0 if wanted.graph is None else wanted.graph.number
+        self._entries[number] = Entry(ctypes.addressof(wanted.arguments), graph, 0)
+        self._held[number : number + 1] = [wanted]
+        self.made.count = len(self._held)
+        self._touch(number)
+        return ctypes.addressof(self._entries) + number * ctypes.sizeof(Entry)
+
+    def _touch(self, number: int) -> None:
+        self.made.clock += 1
+        self._entries[number].used = self.made.clock
+
+    def _forget(self) -> None:
+        """Do without graphs from now on."""
+        self.graphs = False
+        self.made.count = 0
+        self._held.clear()
+
+    def _complete(self, key: bytes) -> _Held:
+        """Return all arguments for addresses; maps stay where they are as long as somebody refers to them."""
+        count = len(key) // 8
+        addresses = Struct(f"{count}Q").unpack(key)
+        made = [one for maps, arguments in self.maps for one in maps.at([addresses[each] for each in arguments])]
+        arguments = (ctypes.c_uint64 * (count + len(made)))(*addresses, *map(ctypes.addressof, made))
+        return _Held(key, arguments, made)

@@ -1,0 +1,281 @@
+"""Looking at arrays of a card, and at those of other libraries there, as LLVM IR in the words of :mod:`array_code`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOOKING: Final = """
+define internal i1 @is_lazy(ptr %library, ptr %object) nounwind {
+; whether an array of others is more than its memory, or does not tell
+entry:
+  %self = alloca ptr
+  store ptr %object, ptr %self
+  %gradient = field Library.gradient of %library
+  %negative = field Library.negative of %library
+  %asks = icmp ne ptr %gradient, null
+  br i1 %asks, label %asking, label %signing
+asking:
+  %recorded = call ptr @PyObject_GetAttr(ptr %object, ptr %gradient)
+  %plain = icmp eq ptr %recorded, @<False>
+  %told = icmp ne ptr %recorded, null
+  br i1 %told, label %answered, label %failed
+answered:
+  call void @Py_DecRef(ptr %recorded)
+  br i1 %plain, label %signing, label %lazy
+signing:
+  %signs = icmp ne ptr %negative, null
+  br i1 %signs, label %calling, label %memory
+calling:
+  %negated = call ptr @PyObject_VectorcallMethod(ptr %negative, ptr %self, i64 1, ptr null)
+  %positive = icmp eq ptr %negated, @<False>
+  %said = icmp ne ptr %negated, null
+  br i1 %said, label %signed, label %failed
+signed:
+  call void @Py_DecRef(ptr %negated)
+  br i1 %positive, label %memory, label %lazy
+failed:
+  call void @PyErr_Clear()
+  ret i1 1
+lazy:
+  ret i1 1
+memory:
+  ret i1 0
+}
+
+define internal i1 @same(ptr %some, ptr %others, i64 %count) nounwind {
+entry:
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %going ]
+  %over = icmp eq i64 %number, %count
+  br i1 %over, label %done, label %going
+going:
+  %some_at = getelementptr i64, ptr %some, i64 %number
+  %others_at = getelementptr i64, ptr %others, i64 %number
+  %one = load i64, ptr %some_at
+  %other = load i64, ptr %others_at
+  %after = add i64 %number, 1
+  %equal = icmp eq i64 %one, %other
+  br i1 %equal, label %next, label %done
+done:
+  %result = phi i1 [ 1, %next ], [ 0, %going ]
+  ret i1 %result
+}
+
+define internal ptr @library_of(ptr %call, ptr %object) nounwind {
+entry:
+  %type = slot object.type of %object
+  %libraries = field Call.libraries of %call
+  %count = field Call.library_count of %call
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %going ]
+  %over = icmp eq i64 %number, %count
+  br i1 %over, label %unknown, label %going
+going:
+  %library = getelementptr %Library, ptr %libraries, i64 %number
+  %own = field Library.type of %library
+  %after = add i64 %number, 1
+  %found = icmp eq ptr %own, %type
+  br i1 %found, label %known, label %next
+known:
+  ret ptr %library
+unknown:
+  ret ptr null
+}
+
+define internal i1 @may_write(ptr %library, ptr %object) nounwind {
+entry:
+  %to = alloca ptr
+  store ptr null, ptr %to
+  %owned = field Library.owned of %library
+  %status = call i32 %owned(ptr %object, ptr %to)
+  %managed = load ptr, ptr %to
+  %right = icmp eq i32 %status, 0
+  %some = icmp ne ptr %managed, null
+  %given = and i1 %right, %some
+  br i1 %given, label %asking, label %failed
+asking:
+  %major = field Managed.major of %managed
+  %flags = field Managed.flags of %managed
+  %deleter = field Managed.deleter of %managed
+  %ends = icmp ne ptr %deleter, null
+  br i1 %ends, label %ending, label %told
+ending:
+  call void %deleter(ptr %managed)
+  br label %told
+told:
+  %version = icmp eq i32 %major, 1
+  %kept = and i64 %flags, 1
+  %free = icmp eq i64 %kept, 0
+  %writable = and i1 %version, %free
+  ret i1 %writable
+failed:
+  call void @PyErr_Clear()
+  ret i1 0
+}
+
+define internal i1 @follows(ptr %call, ptr %library, ptr %seen, i64 %place) nounwind {
+; note the stream in which a library works now; no if another one was noted
+entry:
+  %to = alloca ptr
+  store ptr null, ptr %to
+  %last = field Seen.library of %seen
+  %asked = icmp eq ptr %last, %library
+  br i1 %asked, label %known, label %asking
+known:
+  ret i1 1
+asking:
+  %current = field Library.stream of %library
+  %device = trunc i64 %place to i32
+  %high = lshr i64 %place, 32
+  %which = trunc i64 %high to i32
+  %status = call i32 %current(i32 %device, i32 %which, ptr %to)
+  %right = icmp eq i32 %status, 0
+  br i1 %right, label %told, label %failed
+told:
+  %handle = load ptr, ptr %to
+  %default = icmp eq ptr %handle, null
+  %stream = select i1 %default, ptr inttoptr (i64 1 to ptr), ptr %handle
+  %before = field Seen.stream of %seen
+  %first = icmp eq ptr %before, null
+  %equal = icmp eq ptr %before, %stream
+  %agrees = or i1 %first, %equal
+  store ptr %stream, ptr %before_at
+  store ptr %library, ptr %last_at
+  ret i1 %agrees
+failed:
+  call void @PyErr_Clear()
+  ret i1 0
+}
+
+define internal i64 @lent_address(ptr %call, ptr %operand, ptr %object, ptr %seen, i1 %written) nounwind {
+; where the elements of an array of others are; 0 where it is not as wanted
+entry:
+  %tensor = alloca %Tensor
+  %library = call ptr @library_of(ptr %call, ptr %object)
+  %known = icmp ne ptr %library, null
+  br i1 %known, label %looking, label %refused
+looking:
+  %lazy = call i1 @is_lazy(ptr %library, ptr %object)
+  br i1 %lazy, label %refused, label %lending
+lending:
+  %lent = field Library.lent of %library
+  %status = call i32 %lent(ptr %object, ptr %tensor)
+  %right = icmp eq i32 %status, 0
+  br i1 %right, label %comparing, label %failed
+failed:
+  call void @PyErr_Clear()
+  ret i64 0
+comparing:
+  %data = field Tensor.data of %tensor
+  %own_place = field Tensor.place of %tensor
+  %own_kind = field Tensor.kind of %tensor
+  %own_extents = field Tensor.extents of %tensor
+  %own_strides = field Tensor.strides of %tensor
+  %offset = field Tensor.offset of %tensor
+  %place = field Operand.place of %operand
+  %kind = field Operand.kind of %operand
+  %rank = field Operand.rank of %operand
+  %extents = field Operand.extents of %operand
+  %strides = field Operand.strides of %operand
+  %some = icmp ne ptr %data, null
+  %same_place = icmp eq i64 %own_place, %place
+  %same_kind = icmp eq i64 %own_kind, %kind
+  %there = and i1 %some, %same_place
+  %like = and i1 %there, %same_kind
+  br i1 %like, label %shaped, label %refused
+shaped:
+  %scalar = icmp eq i64 %rank, 0
+  br i1 %scalar, label %fits, label %stepping
+stepping:
+  %steps = icmp ne ptr %own_strides, null
+  br i1 %steps, label %measuring, label %refused
+measuring:
+  %same_extents = call i1 @same(ptr %own_extents, ptr %extents, i64 %rank)
+  %same_strides = call i1 @same(ptr %own_strides, ptr %strides, i64 %rank)
+  %whole = and i1 %same_extents, %same_strides
+  br i1 %whole, label %fits, label %refused
+fits:
+  br i1 %written, label %writing, label %following
+writing:
+  %writable = call i1 @may_write(ptr %library, ptr %object)
+  br i1 %writable, label %following, label %refused
+following:
+  %follows = call i1 @follows(ptr %call, ptr %library, ptr %seen, i64 %place)
+  %first = ptrtoint ptr %data to i64
+  %address = add i64 %first, %offset
+  %result = select i1 %follows, i64 %address, i64 0
+  ret i64 %result
+refused:
+  ret i64 0
+}
+
+define internal i64 @own_address(ptr %call, ptr %operand, ptr %object, ptr %held, i1 %written) nounwind {
+; where an array of ours is, whose buffer is kept in %held; 0 where it is not as wanted, or somebody has to wait
+entry:
+  %dtype = field Operand.dtype of %operand
+  %shape = field Operand.shape of %operand
+  %stream = field Call.stream of %call
+  %own_dtype = slot array.dtype of %object
+  %own_shape = slot array.shape of %object
+  %same_dtype = icmp eq ptr %own_dtype, %dtype
+  br i1 %same_dtype, label %shaped, label %refused
+shaped:
+  %identical = icmp eq ptr %own_shape, %shape
+  br i1 %identical, label %locked, label %measuring
+measuring:
+  %equal = call i32 @PyObject_RichCompareBool(ptr %own_shape, ptr %shape, i32 2)
+  %same_shape = icmp eq i32 %equal, 1
+  br i1 %same_shape, label %locked, label %failed
+failed:
+  call void @PyErr_Clear()
+  ret i64 0
+locked:
+  %read_only = slot array.read_only of %object
+  %may_write = icmp eq ptr %read_only, @<False>
+  %read = xor i1 %written, true
+  %allowed = or i1 %read, %may_write
+  br i1 %allowed, label %placed, label %refused
+placed:
+  %buffer = slot array._buffer of %object
+  %type = slot object.type of %buffer
+  %pooled = icmp eq ptr %type, @<PooledCudaBuffer>
+  %part = icmp eq ptr %type, @<CudaBuffer>
+  %adopted = icmp eq ptr %type, @<AdoptedCudaBuffer>
+  %some = or i1 %pooled, %part
+  %ours = or i1 %some, %adopted
+  br i1 %ours, label %streamed, label %refused
+streamed:
+  %own_stream = slot buffer.stream of %buffer
+  %shared = slot buffer.shared of %buffer
+  %same_stream = icmp eq ptr %own_stream, %stream
+  %alone = icmp eq ptr %shared, @<False>
+  %usable = and i1 %same_stream, %alone
+  br i1 %usable, label %awaiting, label %refused
+awaiting:
+  %event = slot array._written of %object
+  %is_written = icmp eq ptr %event, @<None>
+  br i1 %is_written, label %fits, label %following
+following:
+  %event_type = slot object.type of %event
+  %known = icmp eq ptr %event_type, @<CudaEvent>
+  br i1 %known, label %ordered, label %refused
+ordered:
+  %event_stream = slot event.stream of %event
+  %failure = slot event._failure of %event
+  %before = icmp eq ptr %event_stream, %stream
+  %succeeds = icmp eq ptr %failure, @<None>
+  %follows = and i1 %before, %succeeds
+  br i1 %follows, label %fits, label %refused
+fits:
+  call void @Py_IncRef(ptr %buffer)
+  store ptr %buffer, ptr %held
+  %number = slot buffer.address of %buffer
+  %address = call i64 @PyLong_AsUnsignedLongLong(ptr %number)
+  ret i64 %address
+refused:
+  ret i64 0
+}
+"""
+"""Functions that return where an array is; nothing of it is changed."""
