@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.evolving import evolved
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tileir.core.dtype import DType
     from tileir.schedule.nest import Node, Use
@@ -26,7 +27,9 @@ def write(root: Node, kernel: stripe.Block) -> stripe.Block:
     _collect(root, ranges)
     roots = {r.name: r.source for r in kernel.refinements if r.direction is not stripe.Direction.NONE}
     given = frozenset(r.name for r in kernel.refinements if r.direction.reads)
-    block = _Emitter(ranges, given, _subtree_uses(root)).block(root, {}, roots, frozenset(), given)
+    block = _Emitter(ranges, given, _subtree_uses(root), _outside_indices(root)).block(
+        root, {}, roots, frozenset(), given
+    )
     return attrs.evolve(block, name=root.name or kernel.name, comments=kernel.comments, tags=kernel.tags)
 
 
@@ -53,18 +56,28 @@ def _subtree_uses(root: Node) -> dict[int, tuple[Use, ...]]:
     return uses
 
 
-def _outside_indices(node: Node) -> tuple[str, ...]:
-    """Return the indices that constraints and load_index statements below take from above, in a stable order."""
-    names: dict[str, None] = {}
-    for constraint in node.constraints:
-        names.update(dict.fromkeys(constraint.indices))
-    for statement in node.statements:
-        if isinstance(statement, stripe.LoadIndex):
-            names.update(dict.fromkeys(statement.affine.indices))
-    for child in node.children:
-        names.update(dict.fromkeys(_outside_indices(child)))
-    own = {i.name for i in node.indices}
-    return tuple(name for name in names if name not in own)
+def _outside_indices(root: Node) -> dict[int, tuple[str, ...]]:
+    """Return, by its identity, the indices that each node takes from above, in a stable order.
+
+    These are in constraints and load_index statements of the node and of those below it.
+    """
+    outside: dict[int, tuple[str, ...]] = {}
+
+    def visit(node: Node) -> tuple[str, ...]:
+        names: dict[str, None] = {}
+        for constraint in node.constraints:
+            names.update(dict.fromkeys(constraint.indices))
+        for statement in node.statements:
+            if isinstance(statement, stripe.LoadIndex):
+                names.update(dict.fromkeys(statement.affine.indices))
+        for child in node.children:
+            names.update(dict.fromkeys(visit(child)))
+        own = {i.name for i in node.indices}
+        taken = outside[id(node)] = tuple([name for name in names if name not in own])
+        return taken
+
+    visit(root)
+    return outside
 
 
 def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refinement]:
@@ -98,12 +111,14 @@ class _Emitter:
         ranges: Those of all indices of the tree.
         given: Roots whose content comes from outside; the tree defines the rest.
         uses: The uses below each node, by its identity.
+        outside: What each node takes from above, likewise.
 
     """
 
     ranges: Mapping[str, int]
     given: frozenset[str]
     uses: Mapping[int, tuple[Use, ...]]
+    outside: Mapping[int, tuple[str, ...]]
 
     def block(
         self,
@@ -120,40 +135,56 @@ class _Emitter:
         before the node runs.
         """
         own = frozenset(index.name for index in node.indices)
-        seen = own | bound
-        names = NameScope.of(r.name for r in node.allocations)
         views: dict[Use, stripe.Refinement] = {}
         for use in self.uses[id(node)]:
             source = inherited.get(use)
             name = roots[use.root] if source is None else source.name
             views[use] = self._view(use, name, own, bound, None if source is None else source.start)
-        least = {use: view.access for use, view in views.items()}
-        if not node.statements:
-            views = self._with_one_view_each(self._with_what_is_read_in_what_is_written(views, defined))
-        written: dict[stripe.Refinement, str] = {}
-        chosen: dict[Use, _Source] = {}
-        for use, view in views.items():
-            if node.statements:
-                written[_named(view, use.name)] = use.name
-            elif view not in written:
-                written[view] = names.fresh(use.root)
-            starts = zip(least[use], view.access, strict=True)
-            chosen[use] = _Source(written.get(view, use.name), tuple(int(a.offset - b.offset) for a, b in starts))
-        passed = tuple(stripe.Index(n, 1, Affine.index(n)) for n in _outside_indices(node))
-        below = {r.name: r.name for r in node.allocations}
-        children = []
-        for child in node.children:
-            children.append(self.block(child, chosen, below, seen, defined))
-            defined |= {use.root for use in self.uses[id(child)] if use.direction.writes}
+        written: Iterable[stripe.Refinement]
+        children: tuple[stripe.Block, ...] = ()
+        if node.statements:
+            written = dict.fromkeys(evolved(view, name=use.name) for use, view in views.items())
+        else:
+            written, chosen = self._chosen(node, views, defined)
+            children = tuple(self._inside(node, chosen, own | bound, defined))
+        passed = tuple(stripe.Index(n, 1, Affine.index(n)) for n in self.outside[id(node)])
         return stripe.Block(
             name=node.name,
             indices=(*passed, *node.indices),
             constraints=node.constraints,
-            refinements=(*node.allocations, *(_named(view, name) for view, name in written.items())),
+            refinements=(*node.allocations, *written),
             statements=(*node.statements, *children),
             tags=node.tags,
             instruction=node.instruction,
         )
+
+    def _inside(
+        self, node: Node, chosen: Mapping[Use, _Source], seen: frozenset[str], defined: frozenset[str]
+    ) -> Iterator[stripe.Block]:
+        """Write the children of a node, which see the refinements that were ``chosen`` for their uses."""
+        below = {r.name: r.name for r in node.allocations}
+        for child in node.children:
+            yield self.block(child, chosen, below, seen, defined)
+            defined |= {use.root for use in self.uses[id(child)] if use.direction.writes}
+
+    def _chosen(
+        self, node: Node, views: Mapping[Use, stripe.Refinement], defined: Collection[str]
+    ) -> tuple[Iterable[stripe.Refinement], dict[Use, _Source]]:
+        """Return the refinements of a node that has children, and for each use that of its and where it starts in it.
+
+        ``views`` has what each use alone would need, without a name.
+        """
+        names = NameScope.of(r.name for r in node.allocations)
+        shared = self._with_one_view_each(self._with_what_is_read_in_what_is_written(views, defined))
+        written: dict[stripe.Refinement, stripe.Refinement] = {}
+        chosen: dict[Use, _Source] = {}
+        for use, view in shared.items():
+            known = written.get(view)
+            if known is None:
+                known = written[view] = evolved(view, name=names.fresh(use.root))
+            starts = zip(views[use].access, view.access, strict=True)
+            chosen[use] = _Source(known.name, tuple([int(a.offset - b.offset) for a, b in starts]))
+        return written.values(), chosen
 
     def _with_what_is_read_in_what_is_written(
         self, views: Mapping[Use, stripe.Refinement], defined: Collection[str]
@@ -181,13 +212,12 @@ class _Emitter:
         """
         if len({view.source for view in views.values()}) == len(views):
             return dict(views)
-        together: dict[stripe.Refinement, list[Use]] = {}
+        together: dict[object, list[Use]] = {}
         for use, view in views.items():
             if use.root not in self.given or view.aggregation is None:
-                neutral = attrs.evolve(view, direction=stripe.Direction.NONE, aggregation=None)
-                together.setdefault(neutral, []).append(use)
+                together.setdefault((view.source, view.access, view.shape), []).append(use)
         result = dict(views)
-        for neutral, uses in together.items():
+        for uses in together.values():
             ways = [views[use] for use in uses]
             defined_here = uses[0].root not in self.given
             if any(way != ways[0] for way in ways) and (defined_here or ways[0].direction is stripe.Direction.OUT):
@@ -195,7 +225,8 @@ class _Emitter:
                 later = stripe.Direction.INOUT if writes else stripe.Direction.IN
                 first = ways[0].direction
                 direction = first if first is stripe.Direction.OUT else later
-                result.update((use, attrs.evolve(neutral, direction=direction)) for use in uses)
+                shared = evolved(ways[0], direction=direction, aggregation=None)
+                result.update((use, shared) for use in uses)
         return result
 
     def _view(
@@ -225,10 +256,6 @@ class _Emitter:
             dims.append(stripe.Dim(size + high - low, stride))
         shape = stripe.TensorShape(use.dtype, tuple(dims))
         return stripe.Refinement("", use.direction, source, tuple(access), shape, use.aggregation)
-
-
-def _named(view: stripe.Refinement, name: str) -> stripe.Refinement:
-    return view if view.name == name else attrs.evolve(view, name=name)
 
 
 def allocation(name: str, dtype: DType, sizes: Sequence[int], location: stripe.Location) -> stripe.Refinement:

@@ -9,6 +9,7 @@ written in absolute terms; a pass then splits indices, orders them in a tree of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from operator import is_
 from typing import Final
 
@@ -50,7 +51,13 @@ class Use:
 
     def stride(self, index: str) -> int:
         """Return how many elements the access moves when ``index`` grows by one."""
-        return movement(self.access, self.strides, index)
+        return self._strides.get(index, 0)
+
+    @cached_property
+    def _strides(self) -> Mapping[str, int]:
+        """How many elements the access moves, by each index that takes part: schedules ask again and again."""
+        names = {name for affine in self.access for name, _ in affine.terms}
+        return {name: movement(self.access, self.strides, name) for name in names}
 
     def crosses(self, row: str, column: str) -> bool:
         """Return whether elements are neighbours along ``row``, and apart along ``column``: the use is transposed."""

@@ -16,10 +16,12 @@ All views of these blocks show memory as it is.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
+from tileir.core.evolving import evolved
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_table import launched
@@ -86,9 +88,10 @@ def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
     return view_of(memory, Direction.INOUT if memory.name in used.written else Direction.IN)
 
 
+@lru_cache(1024)  # each pass asks for the views of all memory again
 def view_of(memory: Refinement, direction: Direction) -> Refinement:
     """Return the view of a whole allocation under its own name."""
-    return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False)
+    return evolved(memory, direction=direction, source=memory.name, offset=None, constant=False)
 
 
 @attrs.define(repr=False)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from tileir.core.evolving import evolved
 from tileir.core.rewrite import rewritten
 from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
@@ -65,7 +66,7 @@ def taken_apart(block: stripe.Block, memory: Mapping[str, stripe.Refinement]) ->
             seen.setdefault(view.source, view)
     parameters = tuple(_parameter(name, memory.get(name, view)) for name, view in seen.items())
     said = block.tags.remove(KERNEL)  # where a block stands is no tag of it
-    return Kernel(parameters, attrs.evolve(block, name="", comments=(), deps=(), tags=said)), tuple(seen)
+    return Kernel(parameters, evolved(block, name="", comments=(), deps=(), tags=said)), tuple(seen)
 
 
 def _parameter(name: str, memory: stripe.Refinement) -> Parameter:
@@ -100,8 +101,6 @@ def _launched(kernel: Kernel, launch: Launch) -> stripe.Block:
     refinements = kernel.block.refinements
     if names:
         refinements = rewritten(
-            refinements, lambda r: (attrs.evolve(r, source=names[r.source]) if r.source in names else r,)
+            refinements, lambda r: (evolved(r, source=names[r.source]) if r.source in names else r,)
         )
-    return attrs.evolve(
-        kernel.block, name=launch.name, comments=launch.comments, deps=launch.deps, refinements=refinements
-    )
+    return evolved(kernel.block, name=launch.name, comments=launch.comments, deps=launch.deps, refinements=refinements)

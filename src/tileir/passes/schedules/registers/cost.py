@@ -13,7 +13,7 @@ import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import dearness, is_dense, whole_uses
-from tileir.passes.schedules.registers.steps import LATENCY, Rate, Step
+from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
@@ -233,10 +233,10 @@ class _Candidate:
     def best(self) -> Tiling | Refused:
         """Return the cheapest tile; refused where the registers hold none."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
-        visits = self._visits()
+        visits, rates = self._visits(), Rates(self.steps)
         pieces = {columns: tuple(self._column_pieces(columns)) for columns in visits}
         for rows in self._row_choices():
-            for columns, cost in self._costs(rows, visits, pieces):
+            for columns, cost in self._costs(rows, visits, pieces, rates):
                 if found is None or cost < found[0]:
                     found = cost, columns, rows
         if found is None:
@@ -307,6 +307,7 @@ class _Candidate:
         rows: Sequence[Rows],
         visits: Mapping[int, Visit | None],
         pieces: Mapping[int, tuple[tuple[int, int], ...]],
+        rates: Rates,
     ) -> Iterator[tuple[int, float]]:
         """Yield how many columns a tile may have, and what all tiles cost together then.
 
@@ -317,18 +318,15 @@ class _Candidate:
             return
         points = product(r.index.range for r in rows)
         share = product(i.range for i in self.nest.indices if i is not self.vector) / points
-        tiles = tuple(row_pieces(rows))
-        rates: dict[int, list[tuple[Rate, ...]]] = {}
+        tiles = [(count, product(heights.values()), tuple(heights.items())) for count, heights in row_pieces(rows)]
         for columns in widths:
             visit, parts = visits[columns], pieces[columns]
             beside, blocks = (0, 1) if visit is None else (min(visit.panels, parts[0][0]), visit.blocks)
-            if beside not in rates:
-                rates[beside] = [tuple([step.over(heights, beside) for step in self.steps]) for _, heights in tiles]
             cost = 0.0
-            for (count, heights), steps in zip(tiles, rates[beside], strict=True):
-                setting = blocks * _SETTING * product(heights.values())
+            for count, height, heights in tiles:
+                setting = blocks * _SETTING * height
                 for repeats, width in parts:
-                    step = sum([rate.cost(width) for rate in steps])
+                    step = rates[heights, beside, width]
                     cost += count * repeats * (step + setting * width + blocks * LATENCY)
             yield columns, cost * share * (1 + _PIECE * (len(parts) - 1))
 

@@ -6,7 +6,7 @@ vector from farther away twice that; multiply-adds that depend on each other are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil, floor, prod
 from typing import Final
 
@@ -113,21 +113,30 @@ class Step:
         Where it is one of ``beside`` panels that were packed into the nearest caches, these read one after the other
         what is read elsewhere.
         """
-        runs = [product(h for name, h in heights.items() if name in moved) for moved in self.vectors]
-        scalars = sum(product(h for name, h in heights.items() if name in moved) for moved in self.scalars)
+        runs = [_moving(heights, moved) for moved in self.vectors]
+        scalars = sum([_moving(heights, moved) for moved in self.scalars])
         elsewhere = self.lines if beside else self.elsewhere
-        pages = sum(share * product(h for name, h in heights.items() if name in moved) for share, moved in elsewhere)
+        pages = sum([share * _moving(heights, moved) for share, moved in elsewhere])
         return Rate(
             depth=self.depth,
             tile=self.sums * product(heights.values()),
             vectors=sum(runs),
             near=_ALL if beside else self.near,
-            others=scalars + sum(_RUN * count for count in runs if count > 1),
+            others=scalars + sum([_RUN * count for count in runs if count > 1]),
             elsewhere=_ELSEWHERE * pages,
             beside=max(1, beside),
             least=LATENCY * self.sums,
-            tests=_TEST * sum(min(heights.get(name, 0), abs(rows)) for test in self.tests for name, rows in test),
+            tests=_TEST * sum([min(heights.get(name, 0), abs(rows)) for test in self.tests for name, rows in test]),
         )
+
+
+def _moving(heights: Mapping[str, int], moved: frozenset[str]) -> int:
+    """Return how many rows of a tile an operand has that some indices move."""
+    rows = 1
+    for name, height in heights.items():
+        if name in moved:
+            rows *= height
+    return rows
 
 
 def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> float:
@@ -186,3 +195,23 @@ class Rate:
         beside = loads + self.elsewhere / self.beside
         step = (first + again * (self.beside - 1)) / self.beside
         return self.depth * (step + beside * _LOADS_BESIDE + self.tests)
+
+
+class Rates(dict[tuple[tuple[tuple[str, int], ...], int, int], float]):
+    """What all steps cost over a tile, by its rows along each index, panels beside each other, and columns.
+
+    Tiles of few rows occur in many plans: as what is left behind larger ones.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        super().__init__()
+        self.steps = steps
+        self.tiles: dict[tuple[tuple[tuple[str, int], ...], int], list[Rate]] = {}
+
+    def __missing__(self, key: tuple[tuple[tuple[str, int], ...], int, int]) -> float:
+        heights, beside, columns = key
+        rates = self.tiles.get((heights, beside))
+        if rates is None:
+            rates = self.tiles[heights, beside] = [step.over(dict(heights), beside) for step in self.steps]
+        cost = self[key] = sum([rate.cost(columns) for rate in rates])
+        return cost
