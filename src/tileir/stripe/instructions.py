@@ -6,7 +6,7 @@ The blocks mean the same without, and that is how devices run them that have no 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -27,14 +27,24 @@ class Product(Node):
     fragment: str
 
 
+def _of_older_pipeline(data: dict[str, object]) -> dict[str, object]:
+    """Return the JSON of a pipeline as it is now, of one from before groups took several points."""
+    return {"groups": 0, **data}
+
+
 @attrs.frozen(cache_hash=True, repr=False)
 class Pipeline(Node):
     """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
 
-    Each iteration has its own local memory, which the block allocates; ``stages`` of them do at a time.
+    Each iteration has its own local memory, which the block allocates; ``stages`` of them do at a time. Where so many
+    ``groups`` are asked for, no more than that run: each takes several points of the grid in turn, and its copies run
+    ahead into the next point.
     """
 
     stages: int
+    groups: int = 0
+
+    of_older_json: ClassVar = staticmethod(_of_older_pipeline)
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -116,8 +126,10 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
     match instruction:
         case Product(fragment=fragment):
             return {PRODUCT: fragment}
-        case Pipeline(stages=stages):
+        case Pipeline(stages=stages, groups=0):
             return {PIPELINE: stages}
+        case Pipeline(stages=stages, groups=groups):
+            return {PIPELINE: f"{stages} {_IN} {groups} {_GROUPS}"}
         case Copy(box=()):
             return {COPY: None}
         case Repair():
@@ -132,6 +144,8 @@ def _by(sizes: tuple[int, ...]) -> str:
 
 _OF: Final = "of"
 _AT: Final = "by"
+_IN: Final = "in"
+_GROUPS: Final = "groups"
 
 
 def copy_of(value: TagValue) -> Copy | None:
@@ -156,10 +170,21 @@ def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
             return Product(fragment), tags.remove(PRODUCT)
         case {"pipeline": int(stages)} if not isinstance(stages, bool):
             return Pipeline(stages), tags.remove(PIPELINE)
+        case {"pipeline": str(value)} if (found := _pipeline_of(value)) is not None:
+            return found, tags.remove(PIPELINE)
         case {"repair": None}:
             return Repair(), tags.remove(REPAIR)
         case _:
             return None, tags
+
+
+def _pipeline_of(value: str) -> Pipeline | None:
+    """Return the pipeline that the value of its word stands for, such as ``4 in 132 groups``."""
+    match value.split():
+        case [stages, "in", groups, "groups"] if stages.isdecimal() and groups.isdecimal():
+            return Pipeline(int(stages), int(groups))
+        case _:
+            return None
 
 
 def role_words(role: Role) -> dict[str, TagValue]:
@@ -192,6 +217,8 @@ def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
             return
         case Pipeline(stages=stages) if stages < 2:
             yield f"a pipeline has two stages at least, not {stages}"
+        case Pipeline(groups=groups) if groups < 0:
+            yield f"a pipeline has no fewer groups than none, not {groups}"
         case Copy() if not copies:
             yield "a block that copies ahead stands in a block with a pipeline"
         case Copy(box=box, extents=extents, strides=strides):

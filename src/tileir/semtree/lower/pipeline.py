@@ -11,7 +11,7 @@ itself or, where that is an instruction that only begins a product, behind it, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
 import attrs
@@ -27,6 +27,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import Phase, Touch
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.boxes import box_copy
+from tileir.semtree.lower.turns import Turns
 from tileir.semtree.lower.views import View, swizzle_of
 from tileir.semtree.matrices import COPIED_BYTES
 from tileir.semtree.rewrite import map_bodies
@@ -58,12 +59,26 @@ def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
     return [r for r in block.refinements if r.direction is stripe.Direction.NONE]
 
 
+@attrs.frozen(eq=False)
+class _Steps:
+    """How the messages of a channel are sent."""
+
+    acquire: sem.Channel
+    send: sem.Channel
+    channel: sem.Subscript
+
+    def message(self, copies: Iterable[sem.BulkCopy]) -> list[sem.Stmt]:
+        """Return what sends a message of copies."""
+        return [self.acquire, *copies, self.send]
+
+
 @attrs.define(eq=False)
 class Pipeline:
     """Lowers one block; all its iterations, over whatever indices, become one loop.
 
     ``phase`` lowers a child with the views and the indices that it sees; ``declare`` takes declarations for the top of
-    the kernel.
+    the kernel. With ``turns``, the loop runs once for each point of the grid that a group takes, and what is copied
+    ahead at the end of one is for the next.
     """
 
     blocks: BlockLowering
@@ -73,6 +88,7 @@ class Pipeline:
     bound: dict[str, Affine]
     phase: Callable[[stripe.Block, dict[str, View], dict[str, Affine]], Phase]
     declare: Callable[[sem.Stmt], None]
+    turns: Turns | None = None
     _touches: list[Touch] = attrs.field(factory=list, init=False)
     _arrays: dict[str, str] = attrs.field(factory=dict, init=False)
 
@@ -84,6 +100,9 @@ class Pipeline:
             size = refinement.shape.span * stages
             self.declare(sem.DeclareArray(name, refinement.shape.dtype, size, sem.Region.LOCAL))
         boxes = self.blocks.target.bulk_copies and all(each.box for each in self._copying)
+        if self.turns is not None and (not boxes or iterations < stages):
+            what = f"the pipeline {self.block.name or '(unnamed)'} of groups that take turns"
+            raise fail("TIL502", f"{what} must copy boxes, and have an iteration for each stage")
         body = self._with_channel(stages, iterations) if boxes else self._with_groups(stages, iterations)
         arrays = frozenset(self._arrays.values())
         return Phase(tuple(body), tuple(dict.fromkeys(t for t in self._touches if t.array not in arrays)))
@@ -103,31 +122,70 @@ class Pipeline:
                 sem.ChannelStep.RELEASE,
             )
         )
-        body: list[sem.Stmt] = []
-        for number in range(min(stages - 1, iterations)):
-            boxes = self._boxes(channel, self._point(number), Affine.constant(number))
-            body.extend((acquire, *boxes, send))
+        steps = _Steps(acquire, send, channel)
+        body = self._before(steps, min(stages - 1, iterations))
         counter, ahead = self.blocks.counter(self._moving[-1].name), self.blocks.counter("ahead")
-        slot = self._slot(ahead, stages)
-        digits, values = self._digits(ahead)
-        boxes = self._boxes(channel, values, Affine.index(slot.variable.name))
+        begin: list[sem.Stmt] = []
+        number: sem.Expr = counter
+        if self.turns is not None:
+            before = sem.Apply(Op.MUL, (self.turns.turn, constant(iterations)))
+            message = self.blocks.counter("message")
+            begin.append(sem.Declare(message, sem.Apply(Op.ADD, (before, counter))))
+            number = message
         fill = (
-            sem.Declare(ahead, sem.Apply(Op.ADD, (counter, constant(stages - 1)))),
-            sem.If(
-                sem.Apply(Op.CMP_LT, (ahead, constant(iterations))),
-                (slot, *digits, acquire, *boxes, send),
-            ),
+            sem.Declare(ahead, sem.Apply(Op.ADD, (number, constant(stages - 1)))),
+            *self._ahead(steps, ahead, stages, iterations),
         )
-        slot = self._slot(counter, stages)
+        slot = self._slot(number, stages)
         digits, values = self._digits(counter)
         product, rest = self._parted()
         own, after = (self._run(each, values, Affine.index(slot.variable.name)) for each in (product, rest))
-        inside = (receive, slot, *digits, *own, *fill, release, *after)
+        inside = (receive, *begin, slot, *digits, *own, *fill, release, *after)
         body.append(sem.For(counter, constant(0), constant(iterations), 1, inside))
         return body
 
-    def _boxes(self, channel: sem.Subscript, point: Mapping[str, Affine], slot: Affine) -> list[sem.BulkCopy]:
+    def _before(self, steps: _Steps, count: int) -> list[sem.Stmt]:
+        """Return what sends the first messages, which is done before all turns where groups take these."""
+        body: list[sem.Stmt] = []
+        moved: dict[str, Affine] = {}
+        if self.turns is not None:
+            declarations, values = self.turns.point(self.turns.group)
+            body, moved = declarations, self.turns.moved(values)
+        for number in range(count):
+            body.extend(steps.message(self._boxes(steps.channel, self._point(number), Affine.constant(number), moved)))
+        if self.turns is None:
+            return body
+        for stmt in body:
+            self.declare(stmt)
+        return []
+
+    def _ahead(self, steps: _Steps, ahead: sem.Var, stages: int, iterations: int) -> list[sem.Stmt]:
+        """Return what sends message ``ahead``, if there is one."""
+        constant = self.blocks.offsets.constant
+        slot = self._slot(ahead, stages)
+        place = Affine.index(slot.variable.name)
+        if self.turns is None:
+            digits, values = self._digits(ahead)
+            message = steps.message(self._boxes(steps.channel, values, place, {}))
+            return [sem.If(sem.Apply(Op.CMP_LT, (ahead, constant(iterations))), (slot, *digits, *message))]
+        number = self.turns.number(sem.Apply(Op.DIV, (ahead, constant(iterations))))
+        (point, *declarations), there = self.turns.point(number)
+        assert isinstance(point, sem.Declare)
+        step = self.blocks.counter(self._moving[-1].name)
+        start = sem.Declare(step, sem.Apply(Op.MOD, (ahead, constant(iterations))))
+        digits, values = self._digits(step)
+        message = steps.message(self._boxes(steps.channel, values, place, self.turns.moved(there)))
+        inside = (slot, *declarations, start, *digits, *message)
+        return [point, sem.If(sem.Apply(Op.CMP_LT, (point.variable, constant(self.turns.points))), inside)]
+
+    def _boxes(
+        self, channel: sem.Subscript, point: Mapping[str, Affine], slot: Affine, moved: Mapping[str, Affine]
+    ) -> list[sem.BulkCopy]:
+        """Return the copies of an iteration; ``moved`` is what stands for variables of the grid."""
         views, values = self._seen(point, slot)
+        if moved:
+            views = {name: attrs.evolve(view, offset=view.offset.substitute(moved)) for name, view in views.items()}
+            values = {name: value.substitute(moved) for name, value in values.items()}
         fills = [inner for inner in self.block.blocks if isinstance(inner.instruction, stripe.Copy)]
         return [box_copy(self.blocks, inner, views, values, channel) for inner in fills]
 
@@ -197,7 +255,7 @@ class Pipeline:
             stride *= index.range
         return declarations, values
 
-    def _slot(self, number: sem.Var, stages: int) -> sem.Declare:
+    def _slot(self, number: sem.Expr, stages: int) -> sem.Declare:
         """Return the declaration of a variable: which of the arrays an iteration has."""
         variable = self.blocks.counter("slot")
         return sem.Declare(variable, sem.Apply(Op.MOD, (number, self.blocks.offsets.constant(stages))))

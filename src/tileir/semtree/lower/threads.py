@@ -20,6 +20,7 @@ from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import plan_loops, point_count, thread_indices
 from tileir.semtree.lower.pipeline import Pipeline, stages_of
 from tileir.semtree.lower.product import fragment_of, product
+from tileir.semtree.lower.turns import Turns
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 
@@ -71,15 +72,21 @@ class GroupLowering:
     thread: sem.Var = attrs.field(init=False)
     _fixed: frozenset[str] = attrs.field(default=frozenset(), init=False)
     _declarations: list[sem.Stmt] = attrs.field(factory=list, init=False)
+    _turns: Turns | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.thread = self.blocks.counter("tid")
 
     def kernel(self, block: stripe.Block, buffers: dict[str, View]) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
         """Return the grid and the body of a kernel block, whose parent holds the views ``buffers``."""
+        number = sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)
+        turns = self._turns = Turns.of(self.blocks, block)
+        if turns is not None:
+            step = Ordered((self._step(block, buffers, {}, turns.values),), turns.around, repeats=True, skips=False)
+            head = (turns.first, sem.Declare(self.thread, number), *self._declarations)
+            return (turns.groups,), (*head, *with_barriers(step))
         grid, start, values = self.blocks.grid(block)
         self._fixed = frozenset(name for value in values.values() for name in value.indices)
-        number = sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)
         body = with_barriers(self._step(block, buffers, {}, values))
         return grid, (*start, sem.Declare(self.thread, number), *self._declarations, *body)
 
@@ -91,7 +98,14 @@ class GroupLowering:
         stages = stages_of(block) if self.blocks.target.async_copies else 0
         if stages:
             return Pipeline(
-                self.blocks, block, parents, outer, dict(bound), self._inner_phase, self._declarations.append
+                self.blocks,
+                block,
+                parents,
+                outer,
+                dict(bound),
+                self._inner_phase,
+                self._declarations.append,
+                self._turns,
             ).lowered(stages)
         if not all(isinstance(statement, stripe.Block) for statement in block.statements):
             message = f"block {block.name} has statements beside blocks with thread indices: put them into a block"

@@ -53,7 +53,8 @@ class MatrixTiling:
     reduction indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours
     along it share the tile, each with ``least`` rows or more. ``constraints`` say which products are added. ``boxes``
     tells how both inputs are copied where one thread asks for all of a tile, ``staged`` whether results are written
-    through local memory, and ``beside`` how many groups share a processor then.
+    through local memory, and ``beside`` how many groups share a processor then. Where ``groups`` is not 0, so many
+    take the tiles in turns.
     """
 
     left: Panel
@@ -74,6 +75,7 @@ class MatrixTiling:
     boxes: tuple[Copy, Copy] | None = None
     staged: bool = False
     beside: int = 1
+    groups: int = 0
 
     @property
     def threads(self) -> int:

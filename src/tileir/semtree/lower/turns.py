@@ -1,0 +1,110 @@
+"""Kernels of which few groups run, which take the points of the grid in turns.
+
+What would be one group for each point is a loop over points then. A group begins to copy what its next point needs
+before it has done with the one before (:mod:`tileir.semtree.lower.pipeline`), and no other group has to be started.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.poly.affine import Affine
+from tileir.semtree import ir as sem
+from tileir.semtree.lower.loops import grid_indices
+from tileir.stripe import ir as stripe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.semtree.lower.block import BlockLowering
+
+
+@attrs.frozen(eq=False)
+class Turns:
+    """Which points a group takes.
+
+    Attributes:
+        blocks: Makes the variables.
+        indices: The indices of the grid, the last one fastest.
+        groups: How many groups there are.
+        group: The number of a group, which is that of its first point.
+        turn: How many points it has done.
+        values: What the indices are in a turn.
+        declarations: The variables that these values are of, for the begin of a turn.
+
+    """
+
+    blocks: BlockLowering
+    indices: tuple[stripe.Index, ...]
+    groups: int
+    group: sem.Var
+    turn: sem.Var
+    values: dict[str, Affine]
+    declarations: tuple[sem.Stmt, ...]
+
+    @classmethod
+    def of(cls, blocks: BlockLowering, block: stripe.Block) -> Turns | None:
+        """Return the turns of a kernel; None where each point of the grid has a group of its own."""
+        indices = grid_indices(block)
+        groups = _groups_of(block) if blocks.target.bulk_copies else 0
+        if not 0 < groups < prod(index.range for index in indices):
+            return None
+        group, turn = blocks.counter("first"), blocks.counter("turn")
+        start = cls(blocks, indices, groups, group, turn, {}, ())
+        declarations, values = start.point(start.number(turn))
+        return attrs.evolve(start, values=values, declarations=tuple(declarations))
+
+    @property
+    def points(self) -> int:
+        """How many points the grid has."""
+        return prod(index.range for index in self.indices)
+
+    @property
+    def first(self) -> sem.Declare:
+        """The declaration of :attr:`group`."""
+        return sem.Declare(self.group, sem.GridIndex(sem.GridLevel.GROUP, 0, self.group.type))
+
+    def number(self, turn: sem.Expr) -> sem.Expr:
+        """Return the number of a group's point in a turn."""
+        return sem.Apply(Op.ADD, (self.group, sem.Apply(Op.MUL, (turn, self.blocks.offsets.constant(self.groups)))))
+
+    def point(self, number: sem.Expr) -> tuple[list[sem.Stmt], dict[str, Affine]]:
+        """Return declarations for the point of that number, and the values of the indices there."""
+        constant, stride = self.blocks.offsets.constant, 1
+        declarations: list[sem.Stmt] = []
+        values: dict[str, Affine] = {}
+        place = self.blocks.counter("point")
+        declarations.append(sem.Declare(place, number))
+        for index in reversed(self.indices):
+            if index.range == 1:
+                values[index.name] = Affine()
+                continue
+            variable = self.blocks.counter(index.name)
+            value: sem.Expr = sem.Apply(Op.DIV, (place, constant(stride))) if stride > 1 else place
+            stride *= index.range
+            if stride < self.points:
+                value = sem.Apply(Op.MOD, (value, constant(index.range)))
+            declarations.append(sem.Declare(variable, value))
+            values[index.name] = Affine.index(variable.name)
+        return declarations, values
+
+    def moved(self, values: Mapping[str, Affine]) -> dict[str, Affine]:
+        """Return what stands for each variable of :attr:`values` at a point where indices have other values."""
+        return {name: values[index] for index, own in self.values.items() for name in own.indices}
+
+    def around(self, body: list[sem.Stmt]) -> list[sem.Stmt]:
+        """Return the loop over the points of a group, which does for each what ``body`` says."""
+        constant = self.blocks.offsets.constant
+        rest = sem.Apply(Op.SUB, (constant(self.points - 1), self.group))
+        count = sem.Apply(Op.ADD, (sem.Apply(Op.DIV, (rest, constant(self.groups))), constant(1)))
+        return [sem.For(self.turn, constant(0), count, 1, (*self.declarations, *body))]
+
+
+def _groups_of(block: stripe.Block) -> int:
+    """Return how many groups the pipeline in a block asks for; 0 where none does."""
+    found = [block.instruction.groups] if isinstance(block.instruction, stripe.Pipeline) else []
+    return max([*found, *map(_groups_of, block.blocks)], default=0)
