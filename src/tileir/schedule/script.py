@@ -7,13 +7,14 @@ it was, and the remark says why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
-from tileir.schedule.remarks import Done, Refused, refused
+from tileir.schedule.rearranging import Rearrangement, rearranged
+from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
@@ -22,31 +23,18 @@ from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave, Tensorise
-from tileir.schedule.tree import Item, Leaf, Loop, Tree, tree_of, tree_of_nest, walk, with_names
+from tileir.schedule.tree import Item, Leaf, Loop, Tree, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from tileir.core.targets.template_expressions import Value
-    from tileir.schedule.nest import Nest
 
 _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise
 _OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist
 _OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt | JoinKernel | Fold
 Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""
-
-
-class Rearrangement(Protocol):
-    """A step, of scripts or of a pass that schedules by steps."""
-
-    name: ClassVar[str]
-
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
-        """Return the tree rearranged, or why it cannot be."""
-        ...
 
 
 @attrs.frozen
@@ -121,56 +109,8 @@ class Script:
             if isinstance(size, Refused):
                 return size
             values[parameter.name] = size
-        tree = _rearranged(tree, self.steps, Known(values, producer), applied)
+        tree = rearranged(tree, self.steps, Known(values, producer), applied)
         return tree if isinstance(tree, Refused) else kernels_of(tree)
-
-
-def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block, ...] | Refused:
-    """Return the kernels that steps make of a nest, in order, or why one of them refuses.
-
-    So passes that know sizes and names schedule: by the steps of scripts. They know as well where a device has loops
-    that are bound, which therefore nobody looks at after each step.
-    """
-    tree = _rearranged(tree_of_nest(nest), steps, Known(), lambda step, tree, known: step(tree, known))
-    return tree if isinstance(tree, Refused) else kernels_of(tree, knowing=True)
-
-
-def done_by_steps(made: tuple[stripe.Block, ...] | Refused) -> Done | Refused:
-    """Return what steps made of a kernel with a fact for remarks: which lanes of vectors are masked."""
-    if isinstance(made, Refused):
-        return made
-    masked: dict[str, None] = {}
-    blocks = [*made]
-    for block in blocks:
-        blocks += block.blocks
-        lanes = {index.name for index in block.indices if index.binding is Binding.LANE}
-        masked.update(dict.fromkeys(name for test in block.constraints for name in test.indices if name in lanes))
-    return Done(made, (("masked", ", ".join(masked)),) if masked else ())
-
-
-def in_turn(parts: Iterable[tuple[Nest, Iterable[Rearrangement]]]) -> tuple[stripe.Block, ...] | Refused:
-    """Return the kernels of several nests, each by steps of its own, in order, or why one refuses."""
-    made: list[stripe.Block] = []
-    for nest, steps in parts:
-        kernels = scheduled(nest, steps)
-        if isinstance(kernels, Refused):
-            return kernels
-        made += kernels
-    return tuple(made)
-
-
-def _rearranged(
-    tree: Tree,
-    steps: Iterable[Rearrangement],
-    known: Known,
-    apply: Callable[[Rearrangement, Tree, Known], Tree | Refused],
-) -> Tree | Refused:
-    for number, step in enumerate(steps):
-        new = apply(step, tree, known)
-        if isinstance(new, Refused):
-            return attrs.evolve(new, facts=(("step", f"{number} {step.name}"), *new.facts))
-        tree = new
-    return tree
 
 
 def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:

@@ -11,8 +11,8 @@ from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import with_kernels
 from tileir.passes.kernels.expansion import called_block
 from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.schedule.rearranging import done_by_steps
 from tileir.schedule.remarks import Refused, remark
-from tileir.schedule.script import done_by_steps
 from tileir.stripe.ir import Block, Program, Statement, views_read, views_written
 
 if TYPE_CHECKING:

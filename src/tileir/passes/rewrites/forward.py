@@ -12,7 +12,6 @@ from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.pieces import Pieces, is_copy, pieces
 from tileir.passes.base import at_least, with_kernels
-from tileir.passes.rewrites.through import axes_seen, reading_through
 from tileir.stripe.ir import (
     Block,
     Direction,
@@ -55,6 +54,8 @@ class Forward:
         through = scan.read_through()
         if not through:
             return program
+        from tileir.passes.rewrites.through import reading_through  # few programs copy
+
         statements: list[Statement] = []
         for statement in program.main.statements:
             copies = isinstance(statement, Block) and not through.keys().isdisjoint(views_written(statement))
@@ -139,6 +140,8 @@ class _Scan:
         strides = self.program.main.refinement(name).shape.strides
         if len(views) > self.options.most_apart and not _stays_near(found[name]):
             return False
+        from tileir.passes.rewrites.through import axes_seen  # few programs copy
+
         return all(
             r.direction is Direction.IN
             and is_element(r)

@@ -12,7 +12,8 @@ from tileir.passes.base import Pass, expand_kernels, unnamed
 from tileir.passes.fusion.makers import expanded_with_makers
 from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
-from tileir.schedule.script import Parameter, Pattern, Script, Step, done_by_steps
+from tileir.schedule.rearranging import done_by_steps
+from tileir.schedule.script import Parameter, Pattern, Script, Step
 from tileir.schedule.steps.loops import Bind
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.stripe.bindings import Binding

@@ -8,7 +8,7 @@ from tileir.core.errors import Diagnostic
 from tileir.core.schema import bodies, introduced, mentions, operands
 from tileir.semtree.check.type_rules import MAX_DEPTH, MAX_NESTING
 from tileir.semtree.ir import Apply, DeclareArray, Expr, Param, Shuffle
-from tileir.semtree.text.syntax import is_spellable
+from tileir.semtree.text.names import is_spellable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -50,7 +50,7 @@ from tileir.semtree.ir import (
     Work,
 )
 from tileir.semtree.launches import MAX_NESTED_WORKS, launches
-from tileir.semtree.text.syntax import is_spellable
+from tileir.semtree.text.names import is_spellable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

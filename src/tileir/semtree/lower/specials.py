@@ -24,7 +24,6 @@ from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.orders.ordering import lower_order
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
@@ -103,6 +102,8 @@ def lower_special(blocks: BlockLowering, views: Mapping[str, View], statement: s
         case "copy" | "fill" | "zero":
             return [_filled(blocks, views, statement, position) for position in range(len(statement.outputs))]
         case "order":
+            from tileir.semtree.lower.orders.ordering import lower_order  # few programs sort
+
             return lower_order(blocks, views, statement)
         case "prefetch":
             return _prefetches(blocks, [views[name] for name in statement.inputs], statement)

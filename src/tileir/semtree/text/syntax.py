@@ -51,7 +51,6 @@ CALLS: Final[Mapping[str, Op]] = MappingProxyType(
 
 TYPE_PATTERN: Final = re.compile(rf"({'|'.join(d.value for d in DType)})(?:x([1-9][0-9]{{0,5}}))?")
 PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-QUOTED_NAME: Final = re.compile(r"`[^`\x00-\x1f]+`")
 
 _KEYWORDS: Final = frozenset(
     {
@@ -72,11 +71,6 @@ def spelt_name(name: str) -> str:
     """Return a name as the text writes it: between back quotes where it is reserved or not a plain word."""
     plain = PLAIN_NAME.fullmatch(name) is not None and not is_reserved(name)
     return name if plain else f"`{name}`"
-
-
-def is_spellable(name: str) -> bool:
-    """Return whether the text has a way to write ``name``."""
-    return QUOTED_NAME.fullmatch(f"`{name}`") is not None
 
 
 def type_of(word: str) -> Type | None:

@@ -13,9 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
-from tileir.stripe.dependences import order_of, requirements
 from tileir.stripe.ir import Block, Direction, Load, Refinement, Special, Statement, Store, views_read
-from tileir.stripe.lifetimes import clashes
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -39,6 +37,8 @@ def check_order(scope: Scope) -> Iterator[Diagnostic]:
         return
     if any(not 0 <= dep < number for number, statement in enumerate(statements) for dep in statement.deps):
         return
+    from tileir.stripe.dependences import order_of, requirements  # processors have no use for dependencies
+
     order = order_of(statements)
     for number, needed in enumerate(requirements(scope)):
         for earlier in needed:
@@ -71,6 +71,8 @@ def check_placement(scope: Scope, lasting: Container[str] = ()) -> Iterator[Diag
     """
     if all(view.offset is None or view.direction is not Direction.NONE for view in scope.block.refinements):
         return
+    from tileir.stripe.lifetimes import clashes  # nor for memory at bytes
+
     for first, second in clashes(scope.block, lasting):
         message = (
             f"{first!r} and {second!r} in {scope.place} are placed at the same bytes while both are in use: run the"

@@ -14,8 +14,8 @@ from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwis
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest
+from tileir.schedule.rearranging import Rearrangement, scheduled
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.script import Rearrangement, scheduled
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Loop, Replaced, Tree, map_leaves, with_loops_replaced

@@ -23,8 +23,8 @@ from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Use
+from tileir.schedule.rearranging import Rearrangement, in_turn
 from tileir.schedule.remarks import Done, Refused, done, refused
-from tileir.schedule.script import Rearrangement, in_turn
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import (

@@ -11,8 +11,8 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.schedule.nest import Nest
+from tileir.schedule.rearranging import Rearrangement, scheduled
 from tileir.schedule.remarks import Done, Refused, done, refused
-from tileir.schedule.script import Step, scheduled
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
@@ -88,7 +88,7 @@ class StreamReduction:
                 return index
         return refused("TR601")
 
-    def _steps(self, nest: Nest, vector: str, lanes: int, width: int) -> tuple[Step, ...]:
+    def _steps(self, nest: Nest, vector: str, lanes: int, width: int) -> tuple[Rearrangement, ...]:
         """Return what makes stretches of a row, and adds a few rows to one at a time."""
         names = nest.taken_names()
         panel, stretch, step, lane = (names.fresh(f"{vector}_{what}") for what in ("panel", "in", "vector", "lane"))

@@ -17,8 +17,8 @@ from tileir.passes.regions.strips import STRIP
 from tileir.passes.schedules.vectors.untested import untested
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, product
+from tileir.schedule.rearranging import Rearrangement, in_turn
 from tileir.schedule.remarks import Done, Refused, done, refused
-from tileir.schedule.script import Rearrangement, in_turn
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced

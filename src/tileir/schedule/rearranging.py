@@ -1,0 +1,81 @@
+"""Kernels rearranged by one step after the other: what scripts and passes that schedule by steps share.
+
+Which steps there are is for those who name them: a pass loads the few that it takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import attrs
+
+from tileir.schedule.emission import kernels_of
+from tileir.schedule.remarks import Done, Refused
+from tileir.schedule.sizes import Known
+from tileir.schedule.tree import Tree, tree_of_nest
+from tileir.stripe.bindings import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tileir.schedule.nest import Nest
+    from tileir.stripe import ir as stripe
+
+
+class Rearrangement(Protocol):
+    """A step, of scripts or of a pass that schedules by steps."""
+
+    name: ClassVar[str]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
+        """Return the tree rearranged, or why it cannot be."""
+        ...
+
+
+def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block, ...] | Refused:
+    """Return the kernels that steps make of a nest, in order, or why one of them refuses.
+
+    So passes that know sizes and names schedule: by the steps of scripts. They know as well where a device has loops
+    that are bound, which therefore nobody looks at after each step.
+    """
+    tree = rearranged(tree_of_nest(nest), steps, Known(), lambda step, tree, known: step(tree, known))
+    return tree if isinstance(tree, Refused) else kernels_of(tree, knowing=True)
+
+
+def done_by_steps(made: tuple[stripe.Block, ...] | Refused) -> Done | Refused:
+    """Return what steps made of a kernel with a fact for remarks: which lanes of vectors are masked."""
+    if isinstance(made, Refused):
+        return made
+    masked: dict[str, None] = {}
+    blocks = [*made]
+    for block in blocks:
+        blocks += block.blocks
+        lanes = {index.name for index in block.indices if index.binding is Binding.LANE}
+        masked.update(dict.fromkeys(name for test in block.constraints for name in test.indices if name in lanes))
+    return Done(made, (("masked", ", ".join(masked)),) if masked else ())
+
+
+def in_turn(parts: Iterable[tuple[Nest, Iterable[Rearrangement]]]) -> tuple[stripe.Block, ...] | Refused:
+    """Return the kernels of several nests, each by steps of its own, in order, or why one refuses."""
+    made: list[stripe.Block] = []
+    for nest, steps in parts:
+        kernels = scheduled(nest, steps)
+        if isinstance(kernels, Refused):
+            return kernels
+        made += kernels
+    return tuple(made)
+
+
+def rearranged(
+    tree: Tree,
+    steps: Iterable[Rearrangement],
+    known: Known,
+    apply: Callable[[Rearrangement, Tree, Known], Tree | Refused],
+) -> Tree | Refused:
+    """Return what ``apply`` makes of a tree by one step after the other, or why one of them refuses."""
+    for number, step in enumerate(steps):
+        new = apply(step, tree, known)
+        if isinstance(new, Refused):
+            return attrs.evolve(new, facts=(("step", f"{number} {step.name}"), *new.facts))
+        tree = new
+    return tree
