@@ -8,12 +8,14 @@ What tells the code of installed extensions apart, for the keys of what is kept 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 import time
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from io import open_code
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,8 @@ from tileir.runtime.caches.disk_cache import cache_log
 
 _TEXTS: Final = (".py", ".json")
 """Files whose content counts: code, and data that decides what code does."""
+
+_COUNTED: Final = (*_TEXTS, ".so", ".pyd", ".dll", ".dylib")
 
 _STARTED: Final = time.time()
 
@@ -33,17 +37,16 @@ def source_digest(package: str) -> str | None:
     Native libraries in it count by size and time. None where there is no source to be found, or where a file is newer
     than this process, which may then run other code than the file has.
     """
-    files = sorted(_files(package))
     digest, sources = hashlib.sha256(), 0
-    for name, path in files:
-        status = path.stat()
+    for name, path, status in sorted(_files(package)):
         if status.st_mtime > _STARTED:
             cache_log().info("not used for %s: %s is newer than this process", package, path)
             return None
         digest.update(f"{name}\0{status.st_size}\0".encode())
-        if path.suffix in _TEXTS:
-            digest.update(path.read_bytes())
-            sources += path.suffix == ".py"
+        if path.endswith(_TEXTS):
+            with open_code(path) as file:
+                digest.update(file.read())
+            sources += path.endswith(".py")
         else:
             digest.update(f"{status.st_mtime_ns}\0".encode())
     if not sources:
@@ -52,19 +55,27 @@ def source_digest(package: str) -> str | None:
     return digest.hexdigest()
 
 
-def _files(package: str) -> Iterator[tuple[str, Path]]:
-    """Yield the source files and native libraries of a package with their names in it."""
+def _files(package: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Yield the source files and native libraries of a package: their names in it, and where and what they are.
+
+    Each process does so before it looks into the cache, and there are hundreds: paths are texts here.
+    """
     module = sys.modules.get(package)
     roots = getattr(module, "__path__", None)
     if roots is None:
         file = getattr(module, "__file__", None)
         if file is not None and Path(file).is_file():
-            yield "", Path(file)
+            yield "", file, Path(file).stat()
         return
-    for root in map(Path, roots):
-        for path in root.rglob("*"):
-            if path.suffix in (*_TEXTS, ".so", ".pyd", ".dll", ".dylib") and path.is_file():
-                yield path.relative_to(root).as_posix(), path
+    pending = [(root, "") for root in roots]
+    while pending:
+        folder, inside = pending.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append((entry.path, f"{inside}{entry.name}/"))
+                elif entry.name.endswith(_COUNTED) and entry.is_file():
+                    yield inside + entry.name, entry.path, entry.stat()
 
 
 _WORD: Final = re.compile(r"[\w-]+")
