@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import attrs
+import numpy as np
 import pytest
 
 from strategies.passes import program_of
@@ -8,7 +9,8 @@ from tileir.core.errors import VerifyError
 from tileir.core.ops import Aggregation
 from tileir.stripe.check.verifier import diagnose, verify
 from tileir.stripe.flattening import with_blocks
-from tileir.stripe.ir import Block, Dim, Program, Refinement, Special, Statement, Tags
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.ir import Block, Dim, Launch, Program, Refinement, Special, Statement, Tags
 from tileir.stripe.lower.kernel_table import KernelTable, launched
 from tileir.stripe.text.parser import parse, parse_block
 from tileir.stripe.text.printer import to_text
@@ -37,6 +39,9 @@ def seeing(kernel: Block, *sources: str, name: str = "second") -> Block:
 
 
 SECOND = seeing(FIRST, "C", "D", "P")
+ARRAYS = {
+    name: scale * np.arange(1, 5, dtype=np.float32) for name, scale in {"A": 1, "B": 10, "C": 100, "D": 1000}.items()
+}
 
 
 def holding(*blocks: Statement, **memory: Refinement) -> Program:
@@ -113,7 +118,26 @@ def test_a_launch_stands_for_the_very_same_block_each_time() -> None:
 def test_a_table_has_each_kernel_once() -> None:
     table = KernelTable()
     (kernel,) = PROGRAM.kernels
-    assert [table.number(kernel), table.number(attrs.evolve(kernel)), table.kernels] == [0, 0, [kernel]]
+    launch = Launch(7, ("A", "B", "O"))
+    assert [table.relaunch(each, launch).kernel for each in (kernel, attrs.evolve(kernel))] == [0, 0]
+    assert table.kernels == [kernel]
+
+
+def test_a_kernel_has_the_names_of_what_it_is_launched_on_first() -> None:
+    both = holding(FIRST, SECOND)
+    second = with_blocks(both, both.main.blocks[1:])
+    assert parse(to_text(second)) == second
+    (kernel,) = second.kernels
+    assert [parameter.name for parameter in kernel.parameters] == ["C", "D", "P"]
+    assert [view.name for view in kernel.block.refinements] == ["C", "D", "P"]
+    verify(second)
+
+
+def test_names_are_exchanged_where_a_kernel_loses_its_first_launch() -> None:
+    both = holding(FIRST, seeing(FIRST, "B", "A", "P"))
+    left = with_blocks(both, both.main.blocks[1:])
+    assert parse(to_text(left)) == left
+    assert interpret(left, ARRAYS)["P"].tolist() == [11, 22, 33, 44]
 
 
 def test_text_shows_each_launch_under_names_of_its_own() -> None:

@@ -187,6 +187,6 @@ class _Whole:
         for work in part.works:
             assert isinstance(work, Launch)  # passes make no loops
             arguments = tuple(renamed.get(name, name) for name in work.arguments)
-            number = self.table.number(part.kernels[work.kernel])
-            launches.append(attrs.evolve(work, kernel=number, arguments=arguments, deps=()))
+            launch = attrs.evolve(work, arguments=arguments, deps=())
+            launches.append(self.table.relaunch(part.kernels[work.kernel], launch))
         return launches

@@ -205,9 +205,7 @@ class _Flattening:
             _refuse(f"{place} must be a block: a kernel, a loop or a branch")
         known = self._known(block)
         if known is not None and all(names.get(name) == name for name in known[1].arguments):
-            kernel, launch = known
-            number = self.table.number(kernel)
-            return launch if number == launch.kernel else attrs.evolve(launch, kernel=number)
+            return self.table.relaunch(*known)
         renamed = rewritten(
             block.refinements,
             lambda r: (attrs.evolve(r, source=names[r.source]) if names.get(r.source, r.source) != r.source else r,),

@@ -38,8 +38,7 @@ def expanded(program: Program, function: Callable[[Block], Outcome]) -> Program:
         expansion = made[launch.kernel]
         if expansion is not None:
             return expansion.launches(launch)
-        number = table.number(kernel)
-        return (launch if number == launch.kernel else attrs.evolve(launch, kernel=number),)
+        return (table.relaunch(kernel, launch),)
 
     works = map_launches(program.works, expand)
     if (remarks := listener()) is not None:

@@ -1,6 +1,6 @@
 """The kernels of a program while it is put together: those that are equal but for names are one.
 
-Of equal kernels the first one stays, under the names that it has.
+Of equal kernels the first one stays, under the names of what it is launched on first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tileir.core.evolving import evolved
 from tileir.core.rewrite import rewritten
 from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
+from tileir.stripe.lower.renaming import with_names
 from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import Launch
 
@@ -27,11 +28,17 @@ class KernelTable:
     """
 
     kernels: list[Kernel] = attrs.field(factory=list)
+    _given: list[Kernel] = attrs.field(factory=list, init=False)  # keeps the keys of what follows
     _numbers: dict[int, int] = attrs.field(factory=dict, init=False)
     _heads: dict[object, int] = attrs.field(factory=dict, init=False)
     _forms: dict[object, int] = attrs.field(factory=dict, init=False)
 
-    def number(self, kernel: Kernel) -> int:
+    def relaunch(self, kernel: Kernel, launch: Launch) -> Launch:
+        """Return a launch of a kernel of another program as one of this, which may get others of its launches."""
+        number = self._number(kernel, launch.arguments)
+        return launch if number == launch.kernel else evolved(launch, kernel=number)
+
+    def _number(self, kernel: Kernel, arguments: tuple[str, ...]) -> int:
         """Return the number of a kernel, which is added unless an equal one is there."""
         number = self._numbers.get(id(kernel))
         if number is None:
@@ -41,14 +48,15 @@ class KernelTable:
                 self._forms.setdefault(self.kernels[first].form, first)
                 number = self._forms.setdefault(kernel.form, following)
             if number == len(self.kernels):
-                self.kernels.append(kernel)
+                self.kernels.append(_launched_on(kernel, arguments))
+                self._given.append(kernel)
                 self._numbers[id(kernel)] = number
         return number
 
     def launch(self, block: stripe.Block, memory: Mapping[str, stripe.Refinement]) -> Launch:
         """Return what launches ``block``, whose views have names of ``memory`` as their sources."""
         kernel, arguments = taken_apart(block, memory)
-        number = self.number(kernel)
+        number = self._number(kernel, arguments)
         launch = Launch(number, arguments, block.name, block.comments, block.deps)
         if self.kernels[number] is kernel and kernel.block.tags is block.tags:
             kernel.launched[_said(launch)] = block
@@ -71,6 +79,23 @@ def taken_apart(block: stripe.Block, memory: Mapping[str, stripe.Refinement]) ->
 
 def _parameter(name: str, memory: stripe.Refinement) -> Parameter:
     return Parameter(name, memory.shape, memory.location, memory.bank_dim)
+
+
+def _launched_on(kernel: Kernel, arguments: tuple[str, ...]) -> Kernel:
+    """Return a kernel under the names of what it is launched on; itself where it has them."""
+    names = {own.name: name for own, name in zip(kernel.parameters, arguments, strict=True) if own.name != name}
+    if not names:
+        return kernel
+    parameters = tuple(evolved(each, name=names.get(each.name, each.name)) for each in kernel.parameters)
+    return Kernel(parameters, with_names(evolved(kernel.block, refinements=_seeing(kernel.block, names)), names))
+
+
+def _seeing(block: stripe.Block, names: Mapping[str, str]) -> tuple[stripe.Refinement, ...]:
+    """Return the views of a kernel with other names of their sources."""
+    views = block.refinements
+    if not names:
+        return views
+    return rewritten(views, lambda r: (evolved(r, source=names[r.source]) if r.source in names else r,))
 
 
 def is_laid_out(memory: stripe.Refinement, parameter: Parameter) -> bool:
@@ -98,9 +123,5 @@ def _said(launch: Launch) -> object:
 
 def _launched(kernel: Kernel, launch: Launch) -> stripe.Block:
     names = {own.name: name for own, name in zip(kernel.parameters, launch.arguments, strict=True) if own.name != name}
-    refinements = kernel.block.refinements
-    if names:
-        refinements = rewritten(
-            refinements, lambda r: (evolved(r, source=names[r.source]) if r.source in names else r,)
-        )
+    refinements = _seeing(kernel.block, names)
     return evolved(kernel.block, name=launch.name, comments=launch.comments, deps=launch.deps, refinements=refinements)
