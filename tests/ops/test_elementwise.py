@@ -69,6 +69,34 @@ def test_nothing_is_lost_near_0(name: str, low: float, high: float, x: float) ->
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["asin", "asinh", "atan", "atanh", "erf", "expm1", "log1p", "sin", "sinh", "softsign", "sqrt", "tan", "tanh"],
+)
+def test_zeros_keep_their_signs(name: str) -> None:
+    assert np.signbit(run(getattr(ops, name), np.array([-0.0, 0.0]))).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", ["asinh", "atanh"])
+def test_inverses_of_odd_functions_have_their_slope_at_0(name: str) -> None:
+    operation = getattr(ops, name)
+    slopes = run(lambda t: gradient(operation(t), t), np.array([-0.0, 0.0]))
+    curvatures = run(lambda t: gradient(gradient(operation(t), t), t), np.array([-0.0, 0.0]))
+    assert (slopes.tolist(), curvatures.tolist()) == ([1, 1], [0, 0])
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_numbers_are_divided_by_the_least_ones(fast_math: bool) -> None:
+    f = tileir.FunctionBuilder()
+    x, y = f.input("X", "N"), f.input("Y", "N")
+    values = np.array([0, 1e-45, -1e-45, 2e-39, 1.5, -3], np.float32)
+    left, right = (each.ravel() for each in np.meshgrid(values, values))
+    program = f.build(Q=ops.floor_divide(x, y))
+    found = tileir.jit(program, "llvm", options=tileir.Options(fast_math=fast_math))(left, right)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(np.isnan(found), (left == 0) & (right == 0))
+
+
+@pytest.mark.parametrize(
     ("name", "x", "expected"),
     [
         ("expm1", -12.0, math.exp(-12)),

@@ -308,10 +308,10 @@ def floor_divide(x: Operand, y: Operand) -> Tensor:
     """Return the quotient rounded down, as NumPy's ``//``; that of integers is one, and 0 for the divisor 0."""
     rest = call("mod", x, y)
     other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
-    whole = round(call("sub", x, rest) / y)
-    return call(
-        "cond", _compared(operator.eq, y, 0), round(call("div", x, y)), call("cond", other_side, whole - 1, whole)
-    )
+    by_zero = _compared(operator.eq, y, 0)
+    # one quotient: of two by one divisor fast_math makes products with 1 / y, which is infinite for the least numbers
+    whole = round(call("cond", by_zero, x, call("sub", x, rest)) / y)
+    return call("cond", by_zero, whole, call("cond", other_side, whole - 1, whole))
 
 
 def frac(x: Tensor) -> Tensor:
@@ -352,4 +352,7 @@ def _nonzero(x: Tensor) -> Tensor:
 
 
 def _signed(x: Operand, magnitude: Tensor) -> Tensor:
-    return call("cond", call("cmp_lt", x, 0), -magnitude, magnitude)
+    """Return a magnitude with the sign of ``x``; zeros stay themselves."""
+    return call(
+        "cond", call("cmp_eq", x, 0), call("mul", x, 1.0), call("cond", call("cmp_lt", x, 0), -magnitude, magnitude)
+    )
