@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -103,6 +104,43 @@ def test_loads_past_the_end_are_moved_and_stores_are_left_out() -> None:
 def test_tiles_are_smaller_where_groups_would_be_idle() -> None:
     assert kernel((64, 64, 64), GroupContraction(threads=16)).grid == (2, 2)
     assert kernel((64, 64, 64), GroupContraction(threads=16, groups=64)).grid == (4, 16)
+
+
+WAVES = GroupContraction(threads=256, groups=132, stages=2, vector_bytes=16)
+
+
+@pytest.mark.parametrize(
+    ("size", "grid", "threads"),
+    [
+        ((1536, 16, 1536), (24, 16), 128),  # 384 tiles of 96 x 64 are 2.9 waves, 144 of 128 x 128 are 1.1
+        ((2048, 16, 2048), (16, 16), 256),
+        ((4096, 16, 4096), (32, 32), 256),
+        ((3000, 20, 3000), (24, 32), 256),
+    ],
+)
+def test_tiles_fill_the_last_wave(size: tuple[int, int, int], grid: tuple[int, int], threads: int) -> None:
+    types = {
+        "A": TensorType(DType.F32, size[:2]),
+        "B": TensorType(DType.F32, size[1:]),
+        "D": TensorType(DType.F32, size[2:]),
+    }
+    (found,) = compile_stages(PRODUCT, types, AHEAD, passes=(*fused(AHEAD), WAVES)).sem.kernels
+    assert (found.grid, found.group) == (grid, (threads,))
+
+
+@pytest.mark.parametrize(
+    ("size", "groups", "grid"), [((96, 6, 128), 2, (2,)), ((130, 6, 132), 4, (2, 2)), ((130, 6, 132), 2, (3, 2))]
+)
+def test_tiles_of_ninety_six_rows_are_right(size: tuple[int, int, int], groups: int, grid: tuple[int, ...]) -> None:
+    shapes = {"A": size[:2], "B": size[1:], "D": size[2:]}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    step = attrs.evolve(WAVES, groups=groups)
+    stages = compile_stages(PRODUCT, types, AHEAD, passes=(*fused(AHEAD), step))
+    assert [found.grid for found in stages.sem.kernels] == [grid]
+    generator = np.random.default_rng(3)
+    values = {name: generator.integers(-4, 5, shape).astype(np.float32) for name, shape in shapes.items()}
+    result = run_program(stages.sem, values, ALL_CHECKS)["R"]
+    np.testing.assert_array_equal(result, values["A"] @ values["B"] + values["D"])
 
 
 def test_idle_threads_share_the_reduction() -> None:
