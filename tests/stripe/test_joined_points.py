@@ -160,3 +160,11 @@ def test_the_first_point_out_of_bounds_is_told() -> None:
     assert "TIL511" in told[0]
     assert "at 4 along axis 0" in told[0]
     assert told[0] == told[1]
+
+
+def test_a_block_that_only_writes_has_nothing_for_the_only_one_inside_to_read() -> None:
+    """So no points are joined that read what they have stored themselves."""
+    inside = f"block [i:4]:4 (inout O[i] {ONE}) {{ 0: $x = load(O) 1: O = store($x) }}"
+    outside = f"block [j:1]:1 (out O[0] {FOUR}) {{ 0: {inside} }}"
+    with pytest.raises(TileError, match="reads 'O', which nothing has written before"):
+        joined(program_of([outside], SIZES, ("O",)), {"X": X})

@@ -229,12 +229,13 @@ def _joined(outer: Plan, inner: Plan) -> Plan | None:
     """Return the points of a block and of that which it runs as one plan; None where this cannot be.
 
     It can where both have no order and nothing but views, no access is known only when it is made, and what the inner
-    block aggregates goes on from point to point of the outer one.
+    block aggregates goes on from point to point of the outer one. That outer one has no views that are private to its
+    points: nothing stands before the inner block that could store what it reads through them.
     """
     accesses = [each for each in inner.block.statements if isinstance(each, Load | Store)]
     if (
         (outer.block.is_serial or inner.block.is_serial or not inner.is_leaf)
-        or (outer.private or any(view.refinement.direction is Direction.NONE for view in outer.views.values()))
+        or any(view.refinement.direction is Direction.NONE for view in outer.views.values())
         or any(access.index is not None for access in accesses)
         or outer.points * inner.points > CHUNK
     ):
