@@ -54,7 +54,7 @@ def accepted(text: str) -> bool:
 
 
 def words(text: str) -> list[str]:
-    lexer = Lexer(Source(text), Faults())
+    lexer = Lexer.of(Source(text), Faults())
     found = []
     while (token := lexer.next()).kind != END:
         found.append(text[token.start : token.stop])

@@ -11,7 +11,7 @@ from tileir.tile.text.lexer import FLOAT, INDEX, INTEGER, NAME, Lexer
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
-    lexer = Lexer(Source(text), Faults())
+    lexer = Lexer.of(Source(text), Faults())
     found: list[tuple[str, str]] = []
     while (token := lexer.next()).kind != END:
         found.append((token.kind, token.text))
@@ -41,7 +41,7 @@ def test_tokens(text: str, expected: list[tuple[str, str]]) -> None:
 
 
 def test_positions_include_the_mark_of_a_name() -> None:
-    lexer = Lexer(Source("  #abc +"), Faults())
+    lexer = Lexer.of(Source("  #abc +"), Faults())
     assert lexer.next() == Token(NAME, "abc", 2, 6)
     assert lexer.next() == Token("+", "+", 7, 8)
     assert lexer.next() == lexer.next() == Token(END, "", 8, 8)
@@ -61,7 +61,7 @@ def test_positions_include_the_mark_of_a_name() -> None:
 )
 def test_unknown_characters_are_reported_and_passed_over(text: str, unknown: list[str]) -> None:
     faults = Faults()
-    lexer = Lexer(Source(text), faults)
+    lexer = Lexer.of(Source(text), faults)
     while lexer.next().kind != END:
         pass
     assert [(d.code, d.underlined) for d in faults.found] == [("TIL101", word) for word in unknown]
@@ -69,7 +69,7 @@ def test_unknown_characters_are_reported_and_passed_over(text: str, unknown: lis
 
 def test_skipping_stops_at_the_end_of_a_statement() -> None:
     faults = Faults()
-    lexer = Lexer(Source("A @ 1.5 != // ; }\n #x ; B"), faults)
+    lexer = Lexer.of(Source("A @ 1.5 != // ; }\n #x ; B"), faults)
     lexer.next()
     lexer.skip_statement(0)
     assert lexer.next().kind == ";"
@@ -77,14 +77,14 @@ def test_skipping_stops_at_the_end_of_a_statement() -> None:
 
 
 def test_skipping_a_header_stops_at_its_brace() -> None:
-    lexer = Lexer(Source("A ; // {\n } / { B"), Faults())
+    lexer = Lexer.of(Source("A ; // {\n } / { B"), Faults())
     lexer.skip_header(0)
     assert lexer.next().kind == "{"
 
 
 def test_reading_stops_at_a_limit_of_faults() -> None:
     faults = Faults()
-    lexer = Lexer(Source("@ " * 1000), faults)
+    lexer = Lexer.of(Source("@ " * 1000), faults)
     with pytest.raises(TooManyFaultsError):
         lexer.next()
     assert faults.found[-1].notes == ("the rest is not read",)

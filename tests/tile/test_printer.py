@@ -27,7 +27,7 @@ def test_parse_undoes_print(function: Function) -> None:
 @given(functions(), st.data())
 def test_white_space_and_comments_mean_nothing(function: Function, data: st.DataObject) -> None:
     text = to_text(function)
-    lexer = Lexer(Source(text), Faults())
+    lexer = Lexer.of(Source(text), Faults())
     spaces = st.sampled_from([" ", "\n", "\t ", " // a ; } comment [\n", "\r\n"])
     loose = ""
     while (token := lexer.next()).kind != END:

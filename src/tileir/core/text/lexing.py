@@ -8,9 +8,9 @@ to :data:`MAX_FAULTS`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -123,13 +123,21 @@ class Lexer:
             if match.lastgroup != "unknown":
                 return Token(word if match.lastgroup == "sign" else match.lastgroup, word, start, stop)
             if stop > self.unknown_stop:  # after recovery it may be read again
-                self.unknown_stop = stop
-                self.faults.report(self.code, self.advice(word), Span(self.source, start, stop))
+                self._report(start, stop)
+
+    def _report(self, start: int, stop: int) -> None:
+        self.unknown_stop = stop
+        self.faults.report(self.code, self.advice(self.source.text[start:stop]), Span(self.source, start, stop))
 
 
 @attrs.define
 class Cursor:
-    """A place in a stream of tokens: look at one, take it, say what was expected."""
+    """A place in a stream of tokens: look at one, take it, say what was expected.
+
+    Words are tokens of the kind :attr:`word_kind`.
+    """
+
+    word_kind: ClassVar[str] = "name"
 
     source: Source
     faults: Faults
@@ -165,12 +173,48 @@ class Cursor:
             raise self.unexpected(what or f"'{kind}'")
         return self.advance()
 
+    def at_word(self, word: str) -> bool:
+        """Return whether a word comes next."""
+        return self.token.kind == self.word_kind and self.token.text == word
+
+    def skip_word(self, word: str) -> bool:
+        """Take a word if it comes next, and say whether it did."""
+        found = self.at_word(word)
+        if found:
+            self.advance()
+        return found
+
+    def word(self, word: str) -> None:
+        """Take a word, which must come next."""
+        if not self.skip_word(word):
+            raise self.unexpected(f"'{word}'")
+
+    def one_of(self, words: Mapping[str, T], what: str = "") -> T:
+        """Take one of some words, and return what it stands for; ``what`` says what they all are."""
+        if self.token.kind != self.word_kind or self.token.text not in words:
+            raise self.unexpected(f"{what}: {', '.join(words)}" if what else f"one of {', '.join(words)}")
+        return words[self.advance().text]
+
     def list(self, item: Callable[[], T]) -> tuple[T, ...]:
         """Read one item or more, with commas between them."""
         items = [item()]
         while self.skip(","):
             items.append(item())
         return tuple(items)
+
+    def inside(self, read: Callable[[], T], signs: str = "()") -> T:
+        """Read what stands between two signs."""
+        self.expect(signs[0])
+        found = read()
+        self.expect(signs[1])
+        return found
+
+    def enclosed(self, item: Callable[[], T], signs: str = "()", what: str = "") -> tuple[T, ...]:
+        """Read items with commas between them, or none, between two signs; ``what`` describes the first one."""
+        self.expect(signs[0], what)
+        items = () if self.at(signs[1]) else self.list(item)
+        self.expect(signs[1], f"',' or '{signs[1]}'")
+        return items
 
     def unexpected(self, expected: str, *notes: str) -> AbandonError:
         """Report that the next token is not what was expected, and return what the caller raises."""

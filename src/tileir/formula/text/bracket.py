@@ -139,10 +139,9 @@ class _BracketReader(Reader):
         return Source(token.text, span=self.span_from(token.start))
 
     def one_source(self) -> Source:
-        self.expect("{", "'{' and what is read")
-        source = self.reference()
-        self.expect("}")
-        return source
+        if not self.at("{"):
+            raise self.unexpected("'{' and what is read")
+        return self.inside(self.reference, "{}")
 
     def condition(self) -> Condition:
         start = self.token.start

@@ -232,9 +232,7 @@ class _Parser(Reader):
         if self.skip_word("mask"):
             return Mask(self.reference(), negated, span=self.span_from(start))
         if self.skip_word("region"):
-            self.expect("(")
-            sides = self.list(self.number)
-            self.expect(")", "',' or ')'")
+            sides = self.enclosed(self.number)
             if len(sides) != 4:
                 span = self.span_from(start)
                 message = f"a region has a top, a left, a height and a width; there are {len(sides)} numbers"

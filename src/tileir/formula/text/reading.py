@@ -35,6 +35,7 @@ LARGEST: Final = 1e300
 class Reader(Cursor):
     """A place in the tokens of a formula."""
 
+    word_kind = NAME
     opening: ClassVar[str] = "["
     closing: ClassVar[str] = "]"
 
@@ -47,17 +48,6 @@ class Reader(Cursor):
     def wrong(self, token: Token, message: str, code: str = "TIL102") -> AbandonError:
         """Report a token, and return what the caller raises, unless it reads on."""
         return self.report_and_abandon(message, self.span_of(token), code)
-
-    def at_word(self, word: str) -> bool:
-        """Return whether a word comes next."""
-        return self.token.kind == NAME and self.token.text == word
-
-    def skip_word(self, word: str) -> bool:
-        """Read a word if it comes next, and return whether it did."""
-        if not self.at_word(word):
-            return False
-        self.advance()
-        return True
 
     def expect(self, kind: str, what: str = "") -> Token:
         """Read a token of a kind, which messages call ``what``."""

@@ -129,10 +129,7 @@ class _Parser:
         return Request(name.text, settings, cursor.span_of(name), label)
 
     def _settings(self, depth: int) -> tuple[Setting, ...]:
-        self.cursor.expect("{")
-        settings = () if self.cursor.at("}") else self.cursor.list(lambda: self._setting(depth))
-        self.cursor.expect("}")
-        return settings
+        return self.cursor.enclosed(lambda: self._setting(depth), "{}")
 
     def _setting(self, depth: int) -> Setting:
         name = self.cursor.expect("word", "the name of an option")

@@ -31,6 +31,7 @@ class HopelessError(AbandonError):
 class Cursor(lexing.Cursor):
     """One token of look-ahead over a text, and the names in scope."""
 
+    word_kind = WORD
     known: dict[str, Known] = attrs.field(factory=dict, init=False)
 
     @classmethod
@@ -125,15 +126,6 @@ class Cursor(lexing.Cursor):
         if len(token.text) > _MAX_DIGITS:
             self.fail("TIL104", f"an integer has at most {_MAX_DIGITS} digits", self.span_of(token))
         return int(token.text)
-
-    def integers(self) -> tuple[int, ...]:
-        """Step past integers with commas between them; none before a closing bracket."""
-        if self.at(")") or self.at("]"):
-            return ()
-        found = [self.integer()]
-        while self.accept(","):
-            found.append(self.integer())
-        return tuple(found)
 
     def declare(self, name: Token, known: Known) -> None:
         """Bring a name into scope, where it must not be yet."""

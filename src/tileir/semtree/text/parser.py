@@ -109,9 +109,7 @@ class _Parser:
         role = BufferRole(cursor.advance().text)
         dtype = cursor.dtype()
         name = cursor.name().text
-        cursor.expect("[")
-        shape = cursor.integers()
-        cursor.expect("]")
+        shape = cursor.enclosed(cursor.integer, "[]")
         data = cursor.content() if cursor.accept("=") else b""
         cursor.expect(";")
         return Buffer(name, dtype, shape, role, data)
@@ -123,41 +121,19 @@ class _Parser:
         cursor.expect("kernel")
         name = cursor.name().text
         with cursor.scope():
-            params = self._params()
+            params = cursor.enclosed(self._param)
             header = self._facts(KernelFunction(name, params, (), comments=comments))
             return attrs.evolve(header, body=_Body(self, ExpressionParser(cursor, header)).block())
 
-    def _params(self) -> tuple[Param, ...]:
-        cursor = self.cursor
-        cursor.expect("(")
-        params: list[Param] = []
-        while not cursor.at(")"):
-            if params:
-                cursor.expect(",")
-            params.append(self._param())
-        cursor.expect(")")
-        return tuple(params)
-
     def _param(self) -> Param:
         cursor = self.cursor
-        accesses = {access.value: access for access in ParamAccess}
-        if cursor.token.text not in accesses:
-            cursor.reject(f"one of {', '.join(accesses)}")
-        access = accesses[cursor.advance().text]
+        access = cursor.one_of({access.value: access for access in ParamAccess})
         dtype = cursor.dtype()
         name = cursor.name()
-        cursor.expect("[")
-        size = cursor.integer()
-        cursor.expect("]")
-        alignment = self._bracketed() if cursor.accept("align") else 1
+        size = cursor.inside(cursor.integer, "[]")
+        alignment = cursor.inside(cursor.integer) if cursor.accept("align") else 1
         cursor.declare(name, dtype)
         return Param(name.text, dtype, size, access, alignment, cursor.accept("noalias"))
-
-    def _bracketed(self) -> int:
-        self.cursor.expect("(")
-        value = self.cursor.integer()
-        self.cursor.expect(")")
-        return value
 
     def _facts(self, kernel: KernelFunction) -> KernelFunction:
         """Read the launch grid and what else stands between the parameters and the body."""
@@ -165,17 +141,13 @@ class _Parser:
         while not cursor.at("{"):
             word = cursor.advance()
             if word.text in ("grid", "group"):
-                cursor.expect("(")
-                extents = cursor.integers()
-                cursor.expect(")")
+                extents = cursor.enclosed(cursor.integer)
                 same = word.text == "grid"
                 kernel = attrs.evolve(kernel, grid=extents) if same else attrs.evolve(kernel, group=extents)
             elif word.text == "index":
-                cursor.expect("(")
-                kernel = attrs.evolve(kernel, index=self._index())
-                cursor.expect(")")
+                kernel = attrs.evolve(kernel, index=cursor.inside(self._index))
             elif word.text == "operations":
-                kernel = attrs.evolve(kernel, operations=self._bracketed())
+                kernel = attrs.evolve(kernel, operations=cursor.inside(cursor.integer))
             else:
                 cursor.fail("TIL102", "expected grid, group, index, operations or '{'", cursor.span_of(word))
         return kernel
@@ -280,13 +252,9 @@ class _Body:
         region = _REGIONS[cursor.advance().text]
         dtype = cursor.dtype()
         name = cursor.name()
-        cursor.expect("[")
-        size = cursor.integer()
-        cursor.expect("]")
+        size = cursor.inside(cursor.integer, "[]")
         cursor.expect("align")
-        cursor.expect("(")
-        alignment = cursor.integer()
-        cursor.expect(")")
+        alignment = cursor.inside(cursor.integer)
         cursor.expect(";")
         cursor.declare(name, dtype)
         return DeclareArray(name.text, dtype, size, region, alignment)
@@ -317,9 +285,7 @@ class _Body:
         cursor.expect("+=")
         step = cursor.integer()
         cursor.expect(")")
-        loop_kind = _LOOP_KINDS.get(cursor.token.text, LoopKind.SERIAL)
-        if cursor.token.text in _LOOP_KINDS:
-            cursor.advance()
+        loop_kind = LoopKind.SERIAL if cursor.at("{") else cursor.one_of(_LOOP_KINDS)
         with cursor.scope():
             cursor.declare(name, kind)
             return For(Var(name.text, kind), begin, end, step, self.block(), loop_kind)
@@ -332,9 +298,7 @@ class _Body:
     def _branch(self) -> Stmt:
         cursor, expressions = self.cursor, self.expressions
         cursor.advance()
-        cursor.expect("(")
-        condition = expressions.of_type(expressions.expression(), Type(DType.BOOL))
-        cursor.expect(")")
+        condition = cursor.inside(lambda: expressions.of_type(expressions.expression(), Type(DType.BOOL)))
         then = self.block()
         return If(condition, then, self.block() if cursor.accept("else") else ())
 

@@ -32,9 +32,7 @@ def parse_work(cursor: Cursor, depth: int = 0) -> Work:
     cursor.advance()
     if word.text == "repeat":
         return Loop(cursor.integer(), _block(cursor, depth))
-    cursor.expect("(")
-    condition = cursor.name().text
-    cursor.expect(")")
+    condition = cursor.inside(cursor.name).text
     works = _block(cursor, depth)
     if word.text == "while":
         return Loop(While(condition), works)
@@ -51,12 +49,6 @@ def _block(cursor: Cursor, depth: int) -> tuple[Work, ...]:
 
 def _launch(cursor: Cursor) -> Launch:
     kernel = cursor.integer()
-    cursor.expect("(")
-    arguments: list[str] = []
-    if not cursor.at(")"):
-        arguments.append(cursor.name().text)
-        while cursor.accept(","):
-            arguments.append(cursor.name().text)
-    cursor.expect(")")
+    arguments = cursor.enclosed(cursor.name)
     cursor.expect(";")
-    return Launch(kernel, tuple(arguments))
+    return Launch(kernel, tuple(argument.text for argument in arguments))

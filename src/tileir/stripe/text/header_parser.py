@@ -28,15 +28,8 @@ class HeaderParser(TokenParser):
     def header(self) -> Block:
         """Read ``<location> [indices]:points ( // name``, the lines below it and ``)``: a block without statements."""
         location = self.location()
-        self.expect("[")
-        indices: list[Index] = []
-        while not self.at("]"):
-            indices.append(self._index())
-            self.separator("]")
-        self.expect("]")
-        if self.at(":"):
-            self.advance()
-            self.integer()
+        indices = self.enclosed(self._index, "[]")
+        self.suffixed(":", self.integer)
         opening = self.expect("(")
         name, said = "", []
         for text, beside in self._comments():
@@ -62,16 +55,12 @@ class HeaderParser(TokenParser):
         if not self.skip(")"):
             self.report("this block header is not closed: add )", self.span_of(opening))
         views = tuple(refinements)
-        return Block(name, tuple(indices), tuple(constraints), views, (), tuple(said), location, reduction=reduction)
+        return Block(name, indices, tuple(constraints), views, (), tuple(said), location, reduction=reduction)
 
     def _reduction(self) -> Reduction:
         """Read ``reduction combine elements positions``."""
         self.advance()
-        token = self.token
-        word = self.name()
-        if word not in _COMBINES:
-            raise self.fault(token, f"expected one of {', '.join(_COMBINES)}")
-        return Reduction(_COMBINES[word], self.dtype(), self.dtype())
+        return Reduction(self.one_of(_COMBINES), self.dtype(), self.dtype())
 
     def _index(self) -> Index:
         if not self.at("("):
@@ -88,15 +77,12 @@ class HeaderParser(TokenParser):
 
     def _plain_index(self) -> Index:
         name = self.name()
-        if self.at(":"):
-            self.advance()
+        if self.skip(":"):
             return Index(name, self.integer())
         self.expect("=")
         affine = self.affine()
-        if not self.at(":"):
-            return Index(name, 1, affine)
-        self.advance()
-        return Index(name, self.integer(), affine)
+        size = self.suffixed(":", self.integer)
+        return Index(name, 1 if size is None else size, affine)
 
     def _constraint(self) -> Affine:
         affine = self.affine()
@@ -116,24 +102,19 @@ class HeaderParser(TokenParser):
     def _refinement(self) -> Refinement:
         """Read ``#tags direction [const] [new@|at@offset] name [= source]<location>[access]:aggregation shape``."""
         tags = self.tags()
-        token = self.token
-        word = self.name()
-        if word not in _DIRECTIONS:
-            raise self.fault(token, "expected one of none, in, out, inout")
-        direction = _DIRECTIONS[word]
+        direction = self.one_of(_DIRECTIONS)
         constant = self.at_word("const") and self.after().kind == NAME
         if constant:
             self.advance()
         offset = self._offset()
         location = self.location()
         name = self.name()
-        source = "" if direction is Direction.NONE else name
-        if self.at("="):
-            self.advance()
-            source = self.name()
+        source = self.suffixed("=", self.name)
+        if source is None:
+            source = "" if direction is Direction.NONE else name
         location = location if location else self.location()
         access, bank = self._access()
-        aggregation = self._aggregation()
+        aggregation = self.suffixed(":", lambda: self.one_of(_AGGREGATIONS))
         shape = self._shape()
         cache = self._exterior_and_cache()
         return Refinement(
@@ -156,71 +137,39 @@ class HeaderParser(TokenParser):
 
     def _access(self) -> tuple[tuple[Affine, ...], int | None]:
         """Read ``[affine, …]``; the axis over memory banks stands in braces."""
-        self.expect("[")
-        access: list[Affine] = []
-        bank: int | None = None
-        while not self.at("]"):
-            if self.at("{"):
-                self.advance()
-                bank = len(access)
-                access.append(self.affine())
-                self.expect("}")
-            else:
-                access.append(self.affine())
-            self.separator("]")
-        self.expect("]")
-        return tuple(access), bank
+        banked: list[bool] = []
 
-    def _aggregation(self) -> Aggregation | None:
-        if not self.at(":"):
-            return None
-        self.advance()
-        token = self.token
-        word = self.name()
-        if word not in _AGGREGATIONS:
-            raise self.fault(token, f"expected one of {', '.join(_AGGREGATIONS)}")
-        return _AGGREGATIONS[word]
+        def axis() -> Affine:
+            banked.append(self.at("{"))
+            return self.inside(self.affine, "{}") if banked[-1] else self.affine()
+
+        access = self.enclosed(axis, "[]")
+        return access, max((number for number, held in enumerate(banked) if held), default=None)
 
     def _shape(self) -> TensorShape:
         """Read ``dtype:I(sizes):(strides):bytes`` or the elder ``dtype(size:stride, …)``."""
         dtype = self.dtype()
         if self.at("("):
-            return TensorShape(dtype, self._elder_dims())
+            return TensorShape(dtype, self.enclosed(self._elder_dim))
         self.expect(":")
         self.word("I")
-        sizes = self._integers()
+        sizes = self.enclosed(self.integer)
         self.expect(":")
         token = self.token
-        strides = self._integers()
+        strides = self.enclosed(self.integer)
         if len(sizes) != len(strides):
             raise self.fault(token, f"{len(sizes)} sizes need as many strides, not {len(strides)}")
         self._bytes()
         return TensorShape(dtype, tuple(map(Dim, sizes, strides)))
 
-    def _elder_dims(self) -> tuple[Dim, ...]:
-        self.expect("(")
-        dims: list[Dim] = []
-        while not self.at(")"):
-            size = self.integer()
-            self.expect(":")
-            dims.append(Dim(size, self.integer()))
-            self.separator(")")
-        self.expect(")")
-        return tuple(dims)
-
-    def _integers(self) -> tuple[int, ...]:
-        self.expect("(")
-        found: list[int] = []
-        while not self.at(")"):
-            found.append(self.integer())
-            self.separator(")")
-        self.expect(")")
-        return tuple(found)
+    def _elder_dim(self) -> Dim:
+        size = self.integer()
+        self.expect(":")
+        return Dim(size, self.integer())
 
     def _bytes(self) -> None:
         """Step behind ``:1.5 KiB`` if it is there; sizes below 0, which the verifier refuses, print a sign."""
-        if self.at(":"):
-            self.advance()
+        if self.skip(":"):
             self._sign()
             self.take(NUMBER)
             self.name()
@@ -228,15 +177,11 @@ class HeaderParser(TokenParser):
     def _exterior_and_cache(self) -> Affine | None:
         """Step behind ``, E(sizes):bytes`` and read ``, cache[affine]``, if they are there."""
         cache: Affine | None = None
-        while self.at(","):
-            self.advance()
-            if self.at_word("E"):
-                self.advance()
-                self._integers()
+        while self.skip(","):
+            if self.skip_word("E"):
+                self.enclosed(self.integer)
                 self._bytes()
             else:
                 self.word("cache")
-                self.expect("[")
-                cache = self.affine()
-                self.expect("]")
+                cache = self.inside(self.affine, "[]")
         return cache

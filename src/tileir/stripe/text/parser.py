@@ -99,8 +99,7 @@ class _Parser(HeaderParser):
         if not named:
             inputs, outputs = parameters_of(entry)
         buffers: list[Buffer] = []
-        while self.at_word("buffer"):
-            self.advance()
+        while self.skip_word("buffer"):
             name = self.name()
             self.expect("=")
             start = self.token
@@ -167,8 +166,7 @@ class _Parser(HeaderParser):
             statement = self._special()
         else:
             statement = self._store()
-        if self.at(";"):
-            self.advance()
+        self.skip(";")
         return attrs.evolve(statement, tags=tags, deps=deps)
 
     def _stores(self) -> bool:
@@ -181,42 +179,31 @@ class _Parser(HeaderParser):
         index = self._displacement()
         self.expect("=")
         self.word("store")
-        self.expect("(")
-        source = self.scalar()
-        self.expect(")")
-        return Store(source, into, index)
+        return Store(self.inside(self.scalar), into, index)
 
     def _displacement(self) -> str | None:
-        if not self.at("["):
-            return None
-        self.advance()
-        index = self.scalar()
-        self.expect("]")
-        return index
+        return self.inside(self.scalar, "[]") if self.at("[") else None
 
     def _special(self) -> Special:
         outputs = self.names()
         self.expect("=")
         name = self.name()
-        inputs: list[str] = []
         parameters: list[tuple[str, TagValue]] = []
-        self.expect("(")
-        while not self.at(")"):
-            argument = self.name()
-            if self.at("="):
-                self.advance()
-                parameters.append((argument, self.literal()))
-            else:
-                inputs.append(argument)
-            self.separator(")")
-        self.expect(")")
-        return Special(name, tuple(inputs), outputs, tuple(parameters))
+
+        def argument() -> str:
+            word = self.name()
+            if self.skip("="):
+                parameters.append((word, self.literal()))
+                return ""
+            return word
+
+        inputs = tuple(filter(None, self.enclosed(argument)))
+        return Special(name, inputs, outputs, tuple(parameters))
 
     def _constant_dtype(self) -> DType:
         """Read the dtype of a constant; the reference writes only of which kind it is, and means 32 bits."""
         for word, dtype in _KINDS.items():
-            if self.at_word(word):
-                self.advance()
+            if self.skip_word(word):
                 return dtype
         return self.dtype()
 
@@ -225,24 +212,15 @@ class _Parser(HeaderParser):
         into = self.scalar()
         self.expect("=")
         if self.at("("):
-            self.advance()
-            dtype = self._constant_dtype()
-            self.expect(")")
-            return Constant(into, dtype, self.number_literal())
+            return Constant(into, self.inside(self._constant_dtype), self.number_literal())
         token = self.token
         operation = self.name()
-        suffix: DType | None = None
-        if self.at(":"):
-            self.advance()
-            suffix = self.dtype()
+        suffix = self.suffixed(":", self.dtype)
         if operation == "load":
             return self._load(into)
         if operation == "load_index":
-            self.expect("(")
-            affine = self.affine()
-            self.expect(")")
-            return LoadIndex(affine, into, DTYPES["i32"] if suffix is None else suffix)
-        operands = self._operands()
+            return LoadIndex(self.inside(self.affine), into, DTYPES["i32"] if suffix is None else suffix)
+        operands = self.enclosed(self.scalar)
         if operation.startswith(_CAST) and operation[len(_CAST) :] in DTYPES:
             if len(operands) != 1:
                 raise self.fault(token, "a conversion takes one scalar")
@@ -261,15 +239,6 @@ class _Parser(HeaderParser):
         index = self._displacement()
         self.expect(")")
         return Load(source, into, index)
-
-    def _operands(self) -> tuple[str, ...]:
-        self.expect("(")
-        operands: list[str] = []
-        while not self.at(")"):
-            operands.append(self.scalar())
-            self.separator(")")
-        self.expect(")")
-        return tuple(operands)
 
 
 def _with_copy(statement: Statement) -> Statement:

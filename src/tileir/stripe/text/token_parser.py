@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final, NoReturn, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import attrs
 
@@ -97,24 +97,20 @@ class TokenParser(lexing.Cursor):
         """Return the token behind the next one."""
         return after(self.source, self.token)
 
-    def at_word(self, text: str) -> bool:
-        """Tell whether the name ``text`` comes next."""
-        return self.token.kind == NAME and self.token.text == text
-
-    def word(self, text: str) -> None:
-        """Step behind the name ``text``."""
-        if not self.at_word(text):
-            self.reject(f"{text!r}")
+    def enclosed(self, item: Callable[[], T], signs: str = "()", what: str = "") -> tuple[T, ...]:
+        """Read items between two signs, with commas between them and perhaps behind the last."""
+        self.expect(signs[0], what)
+        items: list[T] = []
+        while not self.at(signs[1]):
+            items.append(item())
+            if not self.at(signs[1]):
+                self.expect(",")
         self.advance()
+        return tuple(items)
 
-    def separator(self, end: str) -> None:
-        """Step behind a comma, which is needed unless ``end`` comes next."""
-        if not self.at(end):
-            self.expect(",")
-
-    def reject(self, wanted: str) -> NoReturn:
-        """Raise the fault that something else than ``wanted`` comes next."""
-        raise self.unexpected(wanted)
+    def suffixed(self, sign: str, read: Callable[[], T]) -> T | None:
+        """Read what stands behind a sign; None where the sign is not there."""
+        return read() if self.skip(sign) else None
 
     def take(self, kind: str) -> str:
         """Read a token of one kind and return its text."""
@@ -140,13 +136,7 @@ class TokenParser(lexing.Cursor):
 
     def names(self) -> tuple[str, ...]:
         """Read ``(name, …)``."""
-        self.expect("(")
-        found: list[str] = []
-        while not self.at(")"):
-            found.append(self.name())
-            self.separator(")")
-        self.expect(")")
-        return tuple(found)
+        return self.enclosed(self.name)
 
     # --- numbers ---
 
@@ -178,7 +168,7 @@ class TokenParser(lexing.Cursor):
         elif self.token.text in _SPECIAL_VALUES:
             value = _SPECIAL_VALUES[self.advance().text]
         else:
-            self.reject("a value")
+            raise self.unexpected("a value")
         if not negative:
             return value
         if value is None or isinstance(value, bool):
@@ -186,10 +176,7 @@ class TokenParser(lexing.Cursor):
         return -value
 
     def _sign(self) -> int:
-        if self.at("-"):
-            self.advance()
-            return -1
-        return 1
+        return -1 if self.skip("-") else 1
 
     def _number(self) -> int | float:
         token = self.token
@@ -220,50 +207,26 @@ class TokenParser(lexing.Cursor):
 
     def dependencies(self) -> tuple[int, ...]:
         """Read ``[number, …]`` if it is there."""
-        if not self.at("["):
-            return ()
-        self.advance()
-        found: list[int] = []
-        while not self.at("]"):
-            found.append(self.integer())
-            self.separator("]")
-        self.expect("]")
-        return tuple(found)
+        return self.enclosed(self.integer, "[]") if self.at("[") else ()
 
     def tags(self) -> Tags:
         """Read ``#name`` and ``#name=value`` as long as there are any."""
         found: dict[str, TagValue] = {}
         while self.token.kind == TAG:
             name = self.advance().text[1:]
-            value: TagValue = None
-            if self.at("="):
-                self.advance()
-                value = self.literal()
-            found[name] = value
+            found[name] = self.suffixed("=", self.literal)
         return Tags.of(**found)
 
     def location(self) -> Location:
         """Read ``<device[units…]/…>`` if it is there; a device may have no name."""
-        if not self.at("<"):
+        if not self.skip("<"):
             return ()
-        self.advance()
-        devices: list[Device] = []
-        while True:
-            name = self.name() if self.token.kind == NAME else ""
-            devices.append(Device(name, self._units()))
-            if not self.at("/"):
-                break
-            self.advance()
+        devices = [self._device()]
+        while self.skip("/"):
+            devices.append(self._device())
         self.expect(">")
         return tuple(devices)
 
-    def _units(self) -> tuple[Affine, ...]:
-        if not self.at("["):
-            return ()
-        self.advance()
-        units: list[Affine] = []
-        while not self.at("]"):
-            units.append(self.affine())
-            self.separator("]")
-        self.expect("]")
-        return tuple(units)
+    def _device(self) -> Device:
+        name = self.name() if self.token.kind == NAME else ""
+        return Device(name, self.enclosed(self.affine, "[]") if self.at("[") else ())

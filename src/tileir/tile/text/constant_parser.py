@@ -46,10 +46,7 @@ class ConstantParser:
         cursor = self.cursor
         cursor.advance()
         name = cursor.expect(NAME, TENSOR)
-        dims: tuple[Name, ...] | None = None
-        if cursor.skip("["):
-            dims = () if cursor.at("]") else cursor.list(self._dimension)
-            cursor.expect("]", "',' or ']'")
+        dims = cursor.enclosed(self._dimension, "[]") if cursor.at("[") else None
         cursor.expect("=")
         value = self._value()
         where, span = cursor.span_of(name), cursor.span_from(start)
@@ -74,14 +71,10 @@ class ConstantParser:
         """Read an array, at the name of its dtype."""
         cursor = self.cursor
         start = cursor.advance().start
-        cursor.expect("[", "'[' and the sizes of the array")
-        shape = () if cursor.at("]") else cursor.list(self._size)
-        cursor.expect("]", "',' or ']'")
+        shape = cursor.enclosed(self._size, "[]", "'[' and the sizes of the array")
         if cursor.at(INDEX) and cursor.token.text.startswith(DIGEST):
             return self._by_digest(dtype, shape, start)
-        cursor.expect("(", "'(' and the elements of the array")
-        elements = () if cursor.at(")") else cursor.list(lambda: self._element(dtype))
-        cursor.expect(")", "',' or ')'")
+        elements = cursor.enclosed(lambda: self._element(dtype), what="'(' and the elements of the array")
         if len(elements) != prod(shape):
             message = f"there are {len(elements)} elements, where the sizes {list(shape)} ask for {prod(shape)}"
             raise cursor.report_and_abandon(message, cursor.span_from(start), "TIL219")

@@ -106,9 +106,7 @@ class ContractionParser:
         name = cursor.advance()
         if not cursor.at("["):
             raise cursor.unexpected(f"'[': a contraction reads {form}")
-        cursor.advance()
-        indices = () if cursor.at("]") else cursor.list(self.expressions.polynomial)
-        cursor.expect("]", "',' or ']'")
+        indices = cursor.enclosed(self.expressions.polynomial, "[]")
         return Access(name.text, indices, span=cursor.span_from(name.start))
 
     def _constraint(self) -> Constraint:

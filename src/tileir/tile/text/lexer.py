@@ -10,19 +10,15 @@ from typing import Final
 
 import attrs
 
-from tileir.core.text.lexing import END, Faults, Token
-from tileir.core.text.lexing import Cursor as CoreCursor
-from tileir.core.text.span import Source, Span
+from tileir.core.text import lexing
+from tileir.core.text.lexing import Faults, Token
+from tileir.core.text.span import Source
 from tileir.tile.text.grammar import RESERVED
 
 NAME: Final = "name"
 INDEX: Final = "index"
 INTEGER: Final = "integer"
 FLOAT: Final = "float"
-
-
-_KINDS: Final = frozenset((NAME, INTEGER, FLOAT, END))
-"""Groups of the pattern that are kinds of tokens as they stand."""
 
 
 # Neighbouring characters that no token has make one fault; so does a whole name that begins with _.
@@ -56,40 +52,26 @@ _SKIPPED: Final = re.compile(
 
 
 @attrs.define
-class Lexer:
-    """Reads one token after the other. Unknown characters are reported and passed over.
+class Lexer(lexing.Lexer):
+    """The tokens of Tile text: reserved words are their own kind, and names have lost the sign in front of them."""
 
-    ``unknown_stop`` is where the last run of them stops.
-    """
-
-    source: Source
-    faults: Faults
-    unknown_stop: int = attrs.field(default=0, init=False)
-    _position: int = attrs.field(default=0, init=False)
+    @classmethod
+    def of(cls, source: Source, faults: Faults) -> Lexer:
+        """Return what reads the tokens of a text; characters that belong to none are reported as TIL101."""
+        return cls(source, faults, _TOKEN, "TIL101", _advice)
 
     def next(self) -> Token:
         """Return the next token; at the end of the text, an ``END`` as often as asked."""
-        text = self.source.text
-        while True:
-            match = _TOKEN.match(text, self._position)
-            if match is None or (group := match.lastgroup) is None:
-                raise RuntimeError("the token pattern leaves out a character")  # a defect of the pattern
-            start, stop = match.span(group)
-            self._position = stop
-            word = text[start:stop]
-            if group == "sign":
-                return Token(word, word, start, stop)
-            if group in _KINDS:
-                return Token(group, word, start, stop)
-            match group:
-                case "index":
-                    return Token(word if word in RESERVED else INDEX, word, start, stop)
-                case "hashed":
-                    return Token(NAME, word, start - 1, stop)
-                case "dollar":
-                    return Token(INDEX, word, start - 1, stop)
-                case _:
-                    self._report(start, stop)
+        token = super().next()
+        match token.kind:
+            case "index" if token.text in RESERVED:
+                return token._replace(kind=token.text)
+            case "hashed":
+                return Token(NAME, token.text, token.start - 1, token.stop)
+            case "dollar":
+                return Token(INDEX, token.text, token.start - 1, token.stop)
+            case _:
+                return token
 
     def skip_statement(self, start: int) -> None:
         """Pass over what stands between ``start`` and the next ``;`` or ``}``; report unknown characters there."""
@@ -107,11 +89,6 @@ class Lexer:
             if match.lastgroup is not None:
                 self._report(*match.span())
         self._position = stop
-
-    def _report(self, start: int, stop: int) -> None:
-        word = self.source.text[start:stop]
-        self.unknown_stop = stop
-        self.faults.report("TIL101", _advice(word), Span(self.source, start, stop))
 
 
 def _advice(word: str) -> str:
@@ -135,15 +112,16 @@ def _advice(word: str) -> str:
 
 
 @attrs.define
-class Cursor(CoreCursor):
+class Cursor(lexing.Cursor):
     """The token that is looked at, and where the one before it stopped."""
 
+    word_kind = INDEX
     tokens: Lexer
 
     @classmethod
     def at_start(cls, source: Source, faults: Faults) -> Cursor:
         """Look at the first token of ``source``."""
-        lexer = Lexer(source, faults)
+        lexer = Lexer.of(source, faults)
         return cls(source, faults, lexer.next(), lexer)
 
     def recover(self) -> None:

@@ -220,9 +220,7 @@ class _Parser:
         cursor.expect("function", "'function (inputs) -> (outputs) { statements }'")
         if cursor.at(NAME) or cursor.at(INDEX):
             raise cursor.unexpected("'('", "programs have no names; write function (A) -> (B) { … }")
-        cursor.expect("(")
-        inputs = () if cursor.at(")") else cursor.list(self._input)
-        cursor.expect(")", "',' or ')'")
+        inputs = cursor.enclosed(self._input)
         cursor.expect("->")
         cursor.expect("(")
         outputs = cursor.list(self._output)
@@ -234,10 +232,9 @@ class _Parser:
     def _input(self) -> Input:
         cursor = self.cursor
         name = cursor.expect(NAME, TENSOR)
-        if not cursor.skip("["):
+        if not cursor.at("["):
             return Input(name.text, span=cursor.span_of(name))
-        dims = () if cursor.at("]") else cursor.list(self._dimension)
-        cursor.expect("]", "',' or ']'")
+        dims = cursor.enclosed(self._dimension, "[]")
         return Input(name.text, dims, span=cursor.span_from(name.start))
 
     def _dimension(self) -> Name:
@@ -258,7 +255,7 @@ class _Parser:
         while cursor.at("["):
             attributes.append(self._attribute())
         statement: Statement
-        if self._at_word("constant"):
+        if cursor.at_word("constant"):
             statement = self.constants.read(tuple(attributes), start)
             self._end_of_statement()
             return statement
@@ -275,7 +272,7 @@ class _Parser:
     def _assigned(self, name: Token, attributes: tuple[Attribute, ...], start: int) -> Assignment | Scan:
         """Read what stands behind ``=``."""
         cursor = self.cursor
-        if self._at_word("scan"):
+        if cursor.at_word("scan"):
             return self._scan(name, attributes, start)
         value = self.expressions.expression()
         where, span = cursor.span_of(name), cursor.span_from(start)
@@ -308,15 +305,11 @@ class _Parser:
         constants = self._operands() if cursor.skip(";") else ()
         cursor.expect(")", "',', ';' or ')'")
         count: Expr | None = None
-        if not cursor.at("function") and not self._at_word("reverse"):
+        if not cursor.at("function") and not cursor.at_word("reverse"):
             count = self.expressions.expression()
-            if not self._at_word("times"):
+            if not cursor.skip_word("times"):
                 raise cursor.unexpected("'times' after the number of steps")
-            cursor.advance()
-        reverse = self._at_word("reverse")
-        if reverse:
-            cursor.advance()
-        return (carries, sequences, constants), count, reverse
+        return (carries, sequences, constants), count, cursor.skip_word("reverse")
 
     def _operands(self) -> tuple[Name, ...]:
         """Read names with commas between them, or none."""
@@ -327,15 +320,12 @@ class _Parser:
         name = self.cursor.expect(NAME, f"{TENSOR} as anything else goes into a statement of its own,")
         return Name(name.text, span=self.cursor.span_of(name))
 
-    def _at_word(self, word: str) -> bool:
-        return self.cursor.at(INDEX) and self.cursor.token.text == word
-
     def _end_of_statement(self) -> None:
         """Take the ``;``. Where a line was plainly meant to be ended by one, report it and go on."""
         cursor = self.cursor
         if cursor.skip(";"):
             return
-        begins = cursor.at(NAME) or cursor.at("[") or self._at_word("constant")
+        begins = cursor.at(NAME) or cursor.at("[") or cursor.at_word("constant")
         if not cursor.at("}") and not (cursor.on_new_line and begins):
             raise cursor.unexpected("';'")
         cursor.report("a statement ends with ';', which is missing after this", cursor.last)

@@ -82,7 +82,9 @@ class DefinitionParser:
         where, word = cursor.here, cursor.token.text
         if word in _OPS:
             cursor.advance()
-            return Elementwise(head.name, _OPS[word], self._names(), head.dtype, head.shape, span=self._span(head))
+            return Elementwise(
+                head.name, _OPS[word], cursor.enclosed(cursor.name), head.dtype, head.shape, span=self._span(head)
+            )
         if word in _COMBINES:
             cursor.advance()
             return self._reduce(head, _COMBINES[word])
@@ -101,43 +103,30 @@ class DefinitionParser:
         """Take a word that may stand behind an operation: on a line of its own it would be the name of a value."""
         return not self.cursor.on_new_line and self.cursor.skip_word(word)
 
-    def _names(self) -> tuple[str, ...]:
-        """Read ``(name, …)``."""
-        self.cursor.expect("(")
-        names = self.cursor.names(")")
-        self.cursor.expect(")", "',' or ')'")
-        return names
-
     def _name(self) -> str:
         """Read ``(name)``."""
-        return self._in_parentheses(self.cursor.name)
+        return self.cursor.inside(self.cursor.name)
 
-    def _pair(self) -> tuple[str, str]:
-        """Read ``(name, name)``."""
+    def _with_name(self, read: Callable[[], T]) -> tuple[str, T]:
+        """Read ``(name, …)``, which ends with what ``read`` reads."""
         self.cursor.expect("(")
-        first = self.cursor.name()
+        name = self.cursor.name()
         self.cursor.expect(",")
-        second = self.cursor.name()
-        self.cursor.expect(")")
-        return first, second
-
-    def _in_parentheses(self, read: Callable[[], T]) -> T:
-        self.cursor.expect("(")
         found = read()
         self.cursor.expect(")")
-        return found
+        return name, found
 
     # --- operations of one line ---
 
     def _constant(self, head: Head) -> Operation:
-        value = self._in_parentheses(self.cursor.number)
+        value = self.cursor.inside(self.cursor.number)
         if not head.shape:
             return Constant(head.name, head.dtype, value, span=self._span(head))
         message = f"a constant is a scalar: write {head.dtype.value}[] for its type, or the elements of an array"
         raise self.cursor.report_and_abandon(message, self._span(head), "TIL102")
 
     def _array(self, head: Head) -> Operation:
-        value = self._in_parentheses(lambda: self.constants.array(self.cursor.dtype_ahead()))
+        value = self.cursor.inside(lambda: self.constants.array(self.cursor.dtype_ahead()))
         if (value.dtype, value.shape) == (head.dtype, head.shape):
             return ArrayConstant(head.name, value, span=self._span(head))
         message = f"this array is {value}; write that as the type of {head.name!r}"
@@ -147,32 +136,26 @@ class DefinitionParser:
         return Cast(head.name, self._name(), head.dtype, head.shape, span=self._span(head))
 
     def _coordinate(self, head: Head) -> Operation:
-        axis = self._in_parentheses(self.cursor.size)
+        axis = self.cursor.inside(self.cursor.size)
         return Coordinate(head.name, axis, head.dtype, head.shape, span=self._span(head))
 
     def _shape(self, head: Head) -> Operation:
-        cursor = self.cursor
-        dims = self._in_parentheses(lambda: () if cursor.at(")") else cursor.list(cursor.size))
+        dims = self.cursor.enclosed(self.cursor.size)
         return ShapeOf(head.name, dims, head.dtype, head.shape, span=self._span(head))
 
     def _reshape(self, head: Head) -> Operation:
         return Reshape(head.name, self._name(), head.dtype, head.shape, span=self._span(head))
 
     def _argsort(self, head: Head) -> Operation:
-        cursor = self.cursor
-        cursor.expect("(")
-        source = cursor.name()
-        cursor.expect(",")
-        axis = cursor.size()
-        cursor.expect(")")
+        source, axis = self._with_name(self.cursor.size)
         descending = self._option("descending")
         return Argsort(head.name, source, axis, descending, head.dtype, head.shape, span=self._span(head))
 
     def _gather(self, head: Head) -> Operation:
-        return Gather(head.name, *self._pair(), head.dtype, head.shape, span=self._span(head))
+        return Gather(head.name, *self._with_name(self.cursor.name), head.dtype, head.shape, span=self._span(head))
 
     def _scatter(self, head: Head) -> Operation:
-        updates, indices = self._pair()
+        updates, indices = self._with_name(self.cursor.name)
         self.cursor.word("in")
         accumulator = self.cursor.dtype()
         return Scatter(head.name, updates, indices, accumulator, head.dtype, head.shape, span=self._span(head))
@@ -238,8 +221,7 @@ class DefinitionParser:
         return value, self.cursor.name()
 
     def _upstream(self, head: Head) -> Operation:
-        self.cursor.expect("(")
-        self.cursor.expect(")")
+        self.cursor.inside(lambda: None)
         return Upstream(head.name, head.dtype, head.shape, span=self._span(head))
 
     def _checkpoint(self, head: Head) -> Operation:
@@ -256,12 +238,12 @@ class DefinitionParser:
     def _contraction(self, head: Head) -> Operation:
         """Read ``[affines] aggregation(inputs), constraints options``."""
         cursor = self.cursor
-        output = cursor.bracketed(cursor.affine)
+        output = cursor.enclosed(cursor.affine, "[]")
         aggregation = AGGREGATIONS.get(cursor.token.kind)
         if aggregation is None:
             raise cursor.unexpected("an aggregation: +(…), *(…), >(…), <(…) or =(…)")
         cursor.advance()
-        combination, inputs = self._in_parentheses(self._combination)
+        combination, inputs = cursor.inside(self._combination)
         constraints: list[Constraint] = []
         while cursor.skip(","):
             constraints.append(self._constraint())
@@ -305,7 +287,7 @@ class DefinitionParser:
 
     def _access(self) -> Access:
         cursor = self.cursor
-        return Access(cursor.name("an access, as in A[i, j]"), cursor.bracketed(cursor.affine))
+        return Access(cursor.name("an access, as in A[i, j]"), cursor.enclosed(cursor.affine, "[]"))
 
     def _constraint(self) -> Constraint:
         polynomial = self.cursor.affine()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -109,6 +109,7 @@ _WORDS: Final[Mapping[str, bool | float]] = MappingProxyType(
 class Cursor(lexing.Cursor):
     """The token that is looked at, and the small parts of the grammar."""
 
+    word_kind = WORD
     tokens: Lexer
 
     @classmethod
@@ -124,22 +125,6 @@ class Cursor(lexing.Cursor):
 
     # --- words and names ---
 
-    def at_word(self, word: str) -> bool:
-        """Return whether a word comes next."""
-        return self.token.kind == WORD and self.token.text == word
-
-    def skip_word(self, word: str) -> bool:
-        """Take a word if it comes next, and say whether it did."""
-        found = self.at_word(word)
-        if found:
-            self.advance()
-        return found
-
-    def word(self, word: str) -> None:
-        """Take a word, which must come next."""
-        if not self.skip_word(word):
-            raise self.unexpected(f"'{word}'")
-
     def name(self, what: str = "a name") -> str:
         """Read a name."""
         if self.token.kind == QUOTED:
@@ -154,12 +139,6 @@ class Cursor(lexing.Cursor):
     def names(self, *ends: str) -> tuple[str, ...]:
         """Read names with commas between them; none where one of ``ends`` comes next."""
         return () if self.token.kind in ends else self.list(self.name)
-
-    def one_of(self, words: Mapping[str, lexing.T], what: str) -> lexing.T:
-        """Read one of some words, and return what it stands for."""
-        if self.token.kind != WORD or self.token.text not in words:
-            raise self.unexpected(f"{what}: {', '.join(words)}")
-        return words[self.advance().text]
 
     # --- numbers ---
 
@@ -208,9 +187,7 @@ class Cursor(lexing.Cursor):
 
     def dtype(self) -> DType:
         """Read the name of a dtype."""
-        dtype = self.dtype_ahead()
-        self.advance()
-        return dtype
+        return self.one_of(_DTYPES, "a dtype")
 
     def dtype_ahead(self) -> DType:
         """Return the dtype whose name comes next, without taking it."""
@@ -221,15 +198,8 @@ class Cursor(lexing.Cursor):
     def tensor_type(self) -> tuple[DType, Shape]:
         """Read a dtype and the sizes behind it, as in ``f32[2, 3]``."""
         dtype = self.dtype()
-        return dtype, self.bracketed(self.size)
+        return dtype, self.enclosed(self.size, "[]")
 
     def affine(self) -> Affine:
         """Read an affine expression of indices."""
         return read_affine(self, INTEGER, self.integer, self.name)
-
-    def bracketed(self, item: Callable[[], lexing.T]) -> tuple[lexing.T, ...]:
-        """Read ``[item, …]``."""
-        self.expect("[")
-        items = () if self.at("]") else self.list(item)
-        self.expect("]", "',' or ']'")
-        return items

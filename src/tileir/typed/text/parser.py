@@ -103,10 +103,7 @@ class _Parser:
                     raise
         cursor.expect(")")
         cursor.expect("->")
-        cursor.expect("(")
-        outputs = cursor.names(")")
-        cursor.expect(")", "',' or ')'")
-        return outputs
+        return cursor.enclosed(cursor.name)
 
     def _input(self) -> Value:
         cursor = self.cursor
@@ -145,10 +142,9 @@ class _Parser:
         cursor.expect("[")
         cursor.expect("[")
         cursor.word("pid")
-        cursor.expect("(")
-        label = cursor.name()
-        for sign in ")]]":
-            cursor.expect(sign)
+        label = cursor.inside(cursor.name)
+        cursor.expect("]")
+        cursor.expect("]")
         return label
 
     def _step(self, name: str, body: _Body) -> None:
@@ -164,24 +160,17 @@ class _Parser:
     def _number(self, name: str, start: int) -> NumberStep:
         """Read what stands behind ``name: number``."""
         cursor = self.cursor
-        dtype = None
-        if cursor.skip("("):
-            dtype = cursor.dtype()
-            cursor.expect(")")
+        dtype = cursor.inside(cursor.dtype) if cursor.at("(") else None
         cursor.expect("=")
         if cursor.at_word("cast"):
             where = cursor.span_of(cursor.advance())
-            cursor.expect("(")
-            source = cursor.name()
-            cursor.expect(")")
+            source = cursor.inside(cursor.name)
             if dtype is None:
                 message = "a number is cast to a dtype: write number(f32) for its type, say"
                 raise cursor.report_and_abandon(message, where, "TIL102")
             return NumberCast(name, source, dtype, span=cursor.span_from(start))
         if cursor.token.kind == WORD and cursor.token.text in _OPS:
             op = _OPS[cursor.advance().text]
-            cursor.expect("(")
-            inputs = cursor.names(")")
-            cursor.expect(")", "',' or ')'")
+            inputs = cursor.enclosed(cursor.name)
             return NumberArithmetic(name, op, inputs, dtype, span=cursor.span_from(start))
         return NumberLiteral(name, cursor.number(), dtype, span=cursor.span_from(start))
