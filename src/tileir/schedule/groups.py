@@ -15,7 +15,7 @@ from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
 from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Use, product
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_uses, walk
 from tileir.stripe.bindings import Binding
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Path: TypeAlias = tuple[Loop, ...]
 
 
+@refusing
 def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
     """Return the tree with memory in registers for each thread of a group; itself where loops are bound to none.
 
@@ -37,8 +38,7 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
     if not any(_is_thread(loop) for loop in tree.loops()):
         return tree
     seen = list(_leaves(tree.body))
-    if (why := _against_nesting(seen) or _against_size(tree, seen, facts)) is not None:
-        return why
+    rule_out(_against_nesting(seen) or _against_size(tree, seen, facts))
     owned: dict[str, tuple[int, ...]] = {}
     local = set()
     for memory, path in _allocations(tree):
@@ -49,9 +49,7 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
             if inside:
                 return refused("TR729", memory=memory.name)
         elif not inside and hardware.SCRATCH not in places:
-            axes = _axes_of_threads(memory.name, seen)
-            if isinstance(axes, Refused):
-                return axes
+            axes = accepted(_axes_of_threads(memory.name, seen))
             owned[memory.name] = axes
         elif inside:
             local.add(memory.name)  # each thread has it, so that nobody hands it on

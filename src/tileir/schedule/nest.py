@@ -21,7 +21,7 @@ from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement
 from tileir.schedule.emitter import write
 from tileir.schedule.reindex import with_values
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -143,6 +143,7 @@ class Node:
     instruction: stripe.Instruction | None = None
 
 
+@refusing
 def analyse(kernel: stripe.Block) -> Nest | Refused:
     """Return a kernel as a nest, or why it is not of the form that the module text describes.
 
@@ -151,16 +152,13 @@ def analyse(kernel: stripe.Block) -> Nest | Refused:
     """
     segments: list[Segment] = []
     run: list[stripe.Statement] = []
-    if (why := _against_form(kernel)) is not None:
-        return why
+    rule_out(_against_form(kernel))
     for statement in kernel.statements:
         match statement:
             case stripe.Special():
                 return refused("TR106", special=statement.name)
             case stripe.Block():
-                segment = _inner_segment(kernel, statement)
-                if isinstance(segment, Refused):
-                    return segment
+                segment = accepted(_inner_segment(kernel, statement))
                 if run:
                     segments.append(_own_segment(kernel, run))
                     run = []
@@ -169,9 +167,7 @@ def analyse(kernel: stripe.Block) -> Nest | Refused:
                 run.append(statement)
     if run:
         segments.append(_own_segment(kernel, run))
-    completed = _completed(segments)
-    if isinstance(completed, Refused):
-        return completed
+    completed = accepted(_completed(segments))
     return with_one_range_each(Nest(kernel, kernel.indices, completed))
 
 

@@ -15,7 +15,7 @@ from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.reindex import renamed
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.schedule.tree import (
     Item,
     Leaf,
@@ -49,11 +49,10 @@ class Producer:
     stored: Use
 
     @classmethod
+    @refusing
     def of(cls, kernel: stripe.Block, source: str) -> Producer | Refused:
         """Return a kernel as the producer of a tensor, or why it is none."""
-        tree = tree_of(kernel)
-        if isinstance(tree, Refused):
-            return tree
+        tree = accepted(tree_of(kernel))
         body, loops, allocations = tree.body, [], tree.allocations
         while len(body) == 1 and isinstance(body[0], Loop) and not body[0].reduces:
             loops.append(body[0].name)

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
 
 import attrs
 
 from tileir.schedule.reasons import REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tileir.stripe.ir import Statement
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Value: TypeAlias = bool | int | float | str
 """What a fact may be: a number or a word."""
@@ -73,6 +76,39 @@ def refused(code: str, **facts: Value) -> Refused:
 def _plain(code: str) -> Refused:
     """Return a refusal without facts, each of which is made once: most kernels are refused by most steps."""
     return Refused(code)
+
+
+class _RefusedError(Exception):
+    """Ends a function that :func:`refusing` wraps, with the refusal that it returns."""
+
+    def __init__(self, refusal: Refused) -> None:
+        self.refusal = refusal
+
+
+def refusing(function: Callable[P, T]) -> Callable[P, T | Refused]:
+    """Return a function that ends, and returns the refusal, where :func:`accepted` or :func:`rule_out` meets one."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | Refused:
+        try:
+            return function(*args, **kwargs)
+        except _RefusedError as ended:
+            return ended.refusal
+
+    return wrapped
+
+
+def accepted(result: T | Refused) -> T:
+    """Return a result that is no refusal; one that is ends the function around, which is :func:`refusing`."""
+    if isinstance(result, Refused):
+        raise _RefusedError(result)
+    return result
+
+
+def rule_out(reason: Refused | None) -> None:
+    """End the function around, which is :func:`refusing`, where something is against what it does."""
+    if reason is not None:
+        raise _RefusedError(reason)
 
 
 def strongest(said: Sequence[Refused]) -> Refused:

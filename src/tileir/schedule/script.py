@@ -14,7 +14,7 @@ import attrs
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.rearranging import Rearrangement, rearranged
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
@@ -63,13 +63,12 @@ class Pattern:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
+    @refusing
     def named(self, kernel: stripe.Block) -> Tree | Refused:
         """Return a kernel as a tree, with the names of the pattern."""
         if self.kernel not in ("", kernel.name.partition("(")[0]):
             return refused("TR724", wanted=self.kernel)
-        tree = tree_of(kernel)
-        if isinstance(tree, Refused):
-            return tree
+        tree = accepted(tree_of(kernel))
         loops = {loop.name: loop.reduces for loop in tree.loops()}
         roots = [refinement for refinement in kernel.refinements if refinement.direction is not stripe.Direction.NONE]
         held = (
@@ -93,6 +92,7 @@ class Script:
     match: Pattern = Pattern()
     parameters: tuple[Parameter, ...] = ()
 
+    @refusing
     def apply(self, kernel: stripe.Block, producer: Producers = no_producer) -> tuple[stripe.Block, ...] | Refused:
         """Return the kernels that the steps make of a kernel, or why one of them, or the pattern, refuses.
 
@@ -100,29 +100,20 @@ class Script:
             kernel: It has been scheduled by nobody yet.
             producer: Returns kernels that steps may compute there, as :class:`~tileir.schedule.sizes.Known` has them.
         """
-        tree = self.match.named(kernel)
-        if isinstance(tree, Refused):
-            return tree
+        tree = accepted(self.match.named(kernel))
         values: dict[str, Value] = {}
         for parameter in self.parameters:
-            size = Known(values).size(parameter.value, tree)
-            if isinstance(size, Refused):
-                return size
-            values[parameter.name] = size
-        tree = rearranged(tree, self.steps, Known(values, producer), applied)
-        return tree if isinstance(tree, Refused) else kernels_of(tree)
+            values[parameter.name] = accepted(Known(values).size(parameter.value, tree))
+        return kernels_of(accepted(rearranged(tree, self.steps, Known(values, producer), applied)))
 
 
+@refusing
 def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:
     """Return what a step makes of a tree; refused as well where loops that are bound would not fit any more."""
-    new = step(tree, known)
-    if isinstance(new, Refused):
-        return new
+    new = accepted(step(tree, known))
     for body in bodies_of(new):
-        grouped = with_threads(attrs.evolve(new, body=body), known.values)
-        why = _against_loops(body) or against_running_ahead(body) or (grouped if isinstance(grouped, Refused) else None)
-        if why is not None:
-            return why
+        rule_out(_against_loops(body) or against_running_ahead(body))
+        accepted(with_threads(attrs.evolve(new, body=body), known.values))
     return new
 
 

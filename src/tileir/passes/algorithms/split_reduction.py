@@ -22,7 +22,7 @@ from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 from tileir.schedule.reindex import with_values
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 
@@ -68,9 +68,9 @@ class SplitReduction:
         followed = _followed(program) if self.groups else frozenset()
         return replaced(program, partial(self._split, followed))
 
+    @refusing
     def _split(self, followed: frozenset[str], kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
-        if (why := _against_contraction(kernel)) is not None:
-            return why
+        rule_out(_against_contraction(kernel))
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}

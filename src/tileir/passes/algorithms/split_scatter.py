@@ -18,7 +18,7 @@ from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product
 from tileir.schedule.reindex import with_values
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule.remarks import Refused, refused, refusing, remark, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 
@@ -78,12 +78,12 @@ class SplitScatter:
         return index, power_of_two_below(max(1, min(self.parts // max(1, beside), updates, index.range)))
 
 
+@refusing
 def _against(clear: stripe.Statement | None, kernel: stripe.Block) -> Refused | None:
     """Return why a kernel is no sum into places that data choose, cleared right before; None where it is one."""
     if "scatter" not in kernel.tags:
         return refused("TR664")
-    if (why := against_flat(kernel)) is not None:
-        return why
+    rule_out(against_flat(kernel))
     if kernel.constraints:
         return refused("TR616")
     outputs = [r for r in kernel.refinements if r.direction.writes]

@@ -13,7 +13,7 @@ from tileir.passes.analysis.running import Terms, terms_of
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Program, Refinement, Store, TensorShape
 
 
@@ -45,10 +45,9 @@ class TwoStepWindow:
         """Return the program with such contractions in two steps."""
         return replaced(program, self._stepped, self.reqs)
 
+    @refusing
     def _stepped(self, kernel: Block, names: NameScope) -> Replacement | Refused:
-        window = self._window(kernel)
-        if isinstance(window, Refused):
-            return window
+        window = accepted(self._window(kernel))
         between = window.between(names)
         facts = (("first", window.first), ("second", window.second))
         return Replacement(window.kernels(between), (between,), facts)

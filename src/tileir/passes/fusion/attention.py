@@ -17,7 +17,7 @@ from tileir.passes.fusion.attention_match import Attention, attentions
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.passes.kernels.expansion import called_block
 from tileir.poly.affine import Affine
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, remark
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND, Attending
 
@@ -94,6 +94,7 @@ class FuseAttention:
         kept = {*program.inputs, *program.outputs, *used}
         return with_temporaries(program, left, (), {r.name for r in program.memory if r.name not in kept})
 
+    @refusing
     def _fused(self, found: Attention) -> stripe.Block | Refused:
         """Return the kernel for attention."""
         left = {found.rows, found.columns, ALONG, found.feature[0]}
@@ -119,9 +120,7 @@ class FuseAttention:
             return refused("TR442")
         if len(whole) != len(views) or min(sizes.values()) < 2:
             return refused("TR443")
-        planned = self._planned(found, whole, math.prod(i.range for i in outer), band)
-        if isinstance(planned, Refused):
-            return planned
+        planned = accepted(self._planned(found, whole, math.prod(i.range for i in outer), band))
         special = stripe.Special(ATTEND, tuple(v.name for v in whole[:3]), (whole[3].name,), planned.parameters())
         comments = tuple(dict.fromkeys(found.kernel.comments))
         return stripe.Block(found.kernel.name, outer, (), tuple(whole), (special,), comments)

@@ -19,7 +19,7 @@ from tileir.passes.fusion.recompute import bytes_of_a_row, takes_less_than_memor
 from tileir.passes.kernels.expansion import called_block
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule.remarks import Refused, refused, refusing, remark, rule_out
 from tileir.stripe.ir import (
     Block,
     Convert,
@@ -237,6 +237,7 @@ class _Scan:
             pending.extend(r for r in kernel.refinements if r.name not in before)
         return kernel
 
+    @refusing
     def _against(self, number: int, kernel: Block, view: Refinement, producer: _Producer) -> Refused | None:
         """Return why it is better to store and load what a view shows, or has to be; None where it is computed."""
         tensor = view.source
@@ -245,8 +246,7 @@ class _Scan:
         statements = len(kernel.statements) + len(producer.block.statements)
         if statements > self.options.max_statements:
             return refused("TR653", tensor=tensor, statements=statements, most=self.options.max_statements)
-        if (why := self._against_again(kernel, view, producer)) is not None:
-            return why
+        rule_out(self._against_again(kernel, view, producer))
         if not self._holds(producer):
             return refused("TR656", tensor=tensor)
         return refused("TR657", tensor=tensor) if self._keeps_more(number, producer) else None

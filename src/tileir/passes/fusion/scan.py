@@ -25,7 +25,7 @@ from tileir.passes.fusion.match import (
 )
 from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.shared_rows import are_one_row, has_points, loops_of, with_long_rows
-from tileir.schedule.remarks import Refused, refused, strongest
+from tileir.schedule.remarks import Refused, refused, refusing, rule_out, strongest
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import Block, Index, Statement, views_read, views_written
 
@@ -215,10 +215,10 @@ class FusionScan:
         self._joining.update((kept, gone))
         return True
 
+    @refusing
     def _together(self, first: FusionGroup, second: FusionGroup, *, sibling: bool) -> FusionGroup | Refused:
         """Return the group that has both; refused where that is not legal, or does not pay."""
-        if (why := self._against(first, second)) is not None:
-            return why
+        rule_out(self._against(first, second))
         position = self._common_position(first, second)
         if position is None:
             return refused("TR687")

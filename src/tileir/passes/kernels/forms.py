@@ -5,7 +5,7 @@ from __future__ import annotations
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import nest_of, reduction_nest
 from tileir.schedule.nest import Nest, Segment
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.stripe import ir as stripe
 
 SCHEDULED = refused("TR101")
@@ -21,11 +21,10 @@ def unscheduled_elementwise(kernel: stripe.Block) -> Nest | Refused:
     return SCHEDULED if sch.is_scheduled(kernel) else elementwise_nest(kernel)
 
 
+@refusing
 def elementwise_nest(kernel: stripe.Block) -> Nest | Refused:
     """Return a kernel without loops inside and without memory of its own as a nest of one segment."""
-    nest = nest_of(kernel)
-    if isinstance(nest, Refused):
-        return nest
+    nest = accepted(nest_of(kernel))
     if any(segment.loops for segment in nest.segments):
         return refused("TR114")
     if nest.allocations:

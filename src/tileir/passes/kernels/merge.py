@@ -15,7 +15,7 @@ from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Segment, Use, analyse, with_one_range_each
 from tileir.schedule.reindex import renamed
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Load, Statement, scalar_output
 
@@ -47,11 +47,10 @@ nest_of: Final = remembered(analyse)
 
 
 @remembered
+@refusing
 def reduction_nest(kernel: stripe.Block) -> Nest | Refused:
     """Return a kernel that reduces as a nest with its indices joined; why not, for any other kernel."""
-    nest = nest_of(kernel)
-    if isinstance(nest, Refused):
-        return nest
+    nest = accepted(nest_of(kernel))
     return merged(nest) if any(segment.loops for segment in nest.segments) else NO_REDUCTION
 
 

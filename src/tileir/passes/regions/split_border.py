@@ -12,7 +12,7 @@ from tileir.passes.kernels.forms import against_flat
 from tileir.passes.regions.inside import divided, inside
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
-from tileir.schedule.remarks import Done, Refused, refused
+from tileir.schedule.remarks import Done, Refused, refused, refusing, rule_out
 from tileir.stripe.ir import Block, Index, Program
 
 _MANY: Final = 16
@@ -47,9 +47,9 @@ class SplitBorder:
         """Return the program with kernels for interiors and borders."""
         return expand_kernels(program, self._kernel, self.reqs)
 
+    @refusing
     def _kernel(self, kernel: Block) -> Done | Refused:
-        if (why := _against_elementwise(kernel)) is not None:
-            return why
+        rule_out(_against_elementwise(kernel))
         tests = computed_tests(kernel)
         points = 1
         for index in kernel.indices:
@@ -72,10 +72,10 @@ class SplitBorder:
         return Done(made, (("kernels", len(made)),))
 
 
+@refusing
 def _against_elementwise(kernel: Block) -> Refused | None:
     """Return what keeps a kernel from computing each point by itself, wherever that is."""
-    if (why := against_flat(kernel)) is not None:
-        return why
+    rule_out(against_flat(kernel))
     if kernel.constraints:
         return refused("TR616")
     merging = next((r.name for r in kernel.refinements if r.merges), None)

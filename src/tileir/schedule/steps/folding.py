@@ -12,7 +12,7 @@ import attrs
 from tileir.poly.affine import Affine, Rational, exact
 from tileir.schedule.emitter import allocation
 from tileir.schedule.meetings import apart, may_meet, touches
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.tree import (
     Item,
@@ -64,24 +64,21 @@ class Fold:
     into: str
     axis: int = 0
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with memory that outlasts iterations of the loop."""
-        by = known.size(self.by, tree)
-        if isinstance(by, Refused):
-            return by
-        if (refusal := taken(tree, (self.into,), "")) is not None:
-            return refusal
+        by = accepted(known.size(self.by, tree))
+        rule_out(taken(tree, (self.into,), ""))
         return with_loops_replaced(tree, self.loop, lambda loop, around: self._folded(tree, loop, around, by))
 
+    @refusing
     def _folded(self, tree: Tree, loop: Loop, around: Path, by: int) -> Replaced | Refused:
         if loop.bound or loop.last is not None:
             return refused("TR707", loop=loop.name, binding=loop.bound or "overlapping")
         sources = {each.name: each.source or each.name for each in tree.kernel.refinements}
         sliding = _Sliding(loop, self.axis, sources)
         for name in self.memory if isinstance(self.memory, tuple) else (self.memory,):
-            kept = sliding.keeping(name)
-            if isinstance(kept, Refused):
-                return kept
+            kept = accepted(sliding.keeping(name))
             sliding = kept
         for name in sliding.held:
             if sliding.loses(name, around, by):
@@ -244,6 +241,7 @@ class _Places:
     axis: int
     by: int
 
+    @refusing
     def of(self, items: tuple[Item, ...]) -> tuple[Item, ...] | Refused:
         """Return items that find each row in its place."""
         done: list[Item] = []
@@ -251,13 +249,9 @@ class _Places:
             if isinstance(item, Leaf):
                 done += self._leaf(item)
                 continue
-            parts = self._copies(item) if self._decides(item) else (item,)
-            if isinstance(parts, Refused):
-                return parts
+            parts = accepted(self._copies(item) if self._decides(item) else (item,))
             for part in parts:
-                body = self.of(part.body)
-                if isinstance(body, Refused):
-                    return body
+                body = accepted(self.of(part.body))
                 done.append(attrs.evolve(part, body=body))
         return tuple(done)
 

@@ -10,7 +10,7 @@ import attrs
 
 from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import chain_of, expanded, in_array, shared_merge
 from tileir.schedule.tree import (
@@ -39,6 +39,7 @@ class Fuse:
     loops: tuple[str, str]
     into: str
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
         """Return the tree with one loop for each two that are neighbours."""
         if self.into not in self.loops and self.into in tree.names():
@@ -47,13 +48,12 @@ class Fuse:
         if missing := [name for name in self.loops if name not in known_loops]:
             return refused("TR701", loop=missing[0], loops=", ".join(sorted(known_loops)))
         sources = {each.name: each.source or each.name for each in tree.kernel.refinements}
-        body = self._fused(tree.body, (), sources)
-        if isinstance(body, Refused):
-            return body
+        body = accepted(self._fused(tree.body, (), sources))
         if body == tree.body:
             return refused("TR748", first=self.loops[0], second=self.loops[1])
         return attrs.evolve(tree, body=body)
 
+    @refusing
     def _fused(
         self, items: tuple[Item, ...], around: tuple[Loop, ...], sources: Mapping[str, str]
     ) -> tuple[Item, ...] | Refused:
@@ -66,9 +66,7 @@ class Fuse:
                     return refusal
                 done[-1] = self._both(before, item)
             elif isinstance(item, Loop):
-                body = self._fused(item.body, (*around, item), sources)
-                if isinstance(body, Refused):
-                    return body
+                body = accepted(self._fused(item.body, (*around, item), sources))
                 done.append(attrs.evolve(item, body=body))
             else:
                 done.append(item)
@@ -133,13 +131,11 @@ class Distribute:
     after: Size
     into: tuple[str, str]
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with two loops."""
-        after = known.size(self.after, tree)
-        if isinstance(after, Refused):
-            return after
-        if (refusal := taken(tree, self.into, self.loop)) is not None:
-            return refusal
+        after = accepted(known.size(self.after, tree))
+        rule_out(taken(tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._distributed(loop, after))
 
     def _distributed(self, loop: Loop, after: int) -> Replaced | Refused:
@@ -177,20 +173,17 @@ class Skew:
     by: Size
     into: str
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the inner loop skewed."""
-        by = known.size(self.by, tree)
-        if isinstance(by, Refused):
-            return by
+        by = accepted(known.size(self.by, tree))
         if self.into not in self.loops[1:] and self.into in tree.names():
             return refused("TR705", name=self.into)
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._skewed(loop, by))
 
+    @refusing
     def _skewed(self, loop: Loop, by: int) -> Replaced | Refused:
-        chain = chain_of(loop, self.loops)
-        if isinstance(chain, Refused):
-            return chain
-        outer, inner = chain
+        outer, inner = accepted(chain_of(loop, self.loops))
         if outer.bound or inner.bound:
             bound = outer if outer.bound else inner
             return refused("TR707", loop=bound.name, binding=bound.bound)
@@ -221,13 +214,11 @@ class Persist:
     groups: Size
     into: tuple[str, str]
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with a loop over groups around one over turns."""
-        groups = known.size(self.groups, tree)
-        if isinstance(groups, Refused):
-            return groups
-        if (refusal := taken(tree, self.into, self.loop)) is not None:
-            return refusal
+        groups = accepted(known.size(self.groups, tree))
+        rule_out(taken(tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._persistent(loop, min(groups, loop.size)))
 
     def _persistent(self, loop: Loop, groups: int) -> Replaced | Refused:

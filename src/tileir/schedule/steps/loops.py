@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from tileir.poly.affine import Affine, exact
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.memory import Level
 from tileir.schedule.tree import (
@@ -61,13 +61,11 @@ class Split:
     into: tuple[str, str]
     tail: Tail = Tail.GUARD
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the loop split."""
-        by = known.size(self.by, tree)
-        if isinstance(by, Refused):
-            return by
-        if (refusal := taken(tree, self.into, self.loop)) is not None:
-            return refusal
+        by = accepted(known.size(self.by, tree))
+        rule_out(taken(tree, self.into, self.loop))
         if self.tail is Tail.SHIFT and (memory := in_place(tree)) is not None:
             return refused("TR747", loop=self.loop, memory=memory)
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._split(loop, by))
@@ -114,10 +112,9 @@ class Reorder:
         first = next((loop.name for loop in (*whole, *found)), self.loops[0])
         return with_loops_replaced(tree, first, lambda loop, _: self._ordered(loop))
 
+    @refusing
     def _ordered(self, loop: Loop) -> Replaced | Refused:
-        chain = chain_of(loop, self.loops)
-        if isinstance(chain, Refused):
-            return chain
+        chain = accepted(chain_of(loop, self.loops))
         by_name = {each.name: each for each in chain}
         last = chain[-1]
         return Replaced(nested([by_name[name] for name in self.loops], last.body, last.allocations))
@@ -169,10 +166,9 @@ class Join:
             return refused("TR705", name=self.into)
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._joined(loop))
 
+    @refusing
     def _joined(self, outer: Loop) -> Replaced | Refused:
-        chain = chain_of(outer, self.loops)
-        if isinstance(chain, Refused):
-            return chain
+        chain = accepted(chain_of(outer, self.loops))
         inner = chain[1]
         if outer.bound != inner.bound:
             return refused("TR707", loop=outer.name, binding=outer.bound or inner.bound)
@@ -208,10 +204,9 @@ class Jam:
             return refused("TR708", loops="")
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._moved_inwards(loop))
 
+    @refusing
     def _moved_inwards(self, loop: Loop) -> Replaced | Refused:
-        chain = chain_of(loop, self.loops)
-        if isinstance(chain, Refused):
-            return chain
+        chain = accepted(chain_of(loop, self.loops))
         last = chain[-1]
         arrays = {each.name: expanded(each, chain) for each in self._moved(last)}
         items = self._pushed(last.body, chain, arrays)
@@ -267,16 +262,14 @@ class Cut:
     at: Size | tuple[Size, ...]
     into: tuple[str, ...]
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with loops in turn."""
         places: list[int] = []
         for at in self.at if isinstance(self.at, tuple) else (self.at,):
-            place = known.size(at, tree)
-            if isinstance(place, Refused):
-                return place
+            place = accepted(known.size(at, tree))
             places.append(place)
-        if (refusal := taken(tree, self.into, self.loop)) is not None:
-            return refusal
+        rule_out(taken(tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._cut(loop, places))
 
     def _cut(self, loop: Loop, places: list[int]) -> Replaced | Refused:
@@ -303,10 +296,10 @@ class Specialise:
     loop: str
     into: tuple[str, str, str]
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with a loop that tests nothing."""
-        if (refusal := taken(tree, self.into, self.loop)) is not None:
-            return refusal
+        rule_out(taken(tree, self.into, self.loop))
         return with_loops_replaced(tree, self.loop, self._specialised)
 
     def _specialised(self, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:

@@ -15,7 +15,7 @@ from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import allocation, identity_of
 from tileir.schedule.nest import Use
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tree, leaves, map_uses, walk, with_loops_replaced
 from tileir.stripe import ir as stripe
@@ -108,13 +108,12 @@ class Stage:
             return refused("TR712", tensor=self.tensor)
         return with_loops_replaced(tree, self.at, lambda loop, _: self._staged(tree, loop))
 
+    @refusing
     def _staged(self, tree: Tree, loop: Loop) -> Replaced | Refused:
         uses = [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.tensor]
         if not uses or any(size > 1 for use in uses for size in use.sizes):
             return refused("TR713", loop=loop.name, tensor=self.tensor)
-        footprint = _Footprint.of(uses, _inner(loop.body))
-        if isinstance(footprint, Refused):
-            return footprint
+        footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
         axes = self.order or tuple(range(len(footprint.sizes)))
         if sorted(axes) != list(range(len(footprint.sizes))):
             return refused("TR714", order=", ".join(map(str, self.order)), axes=len(footprint.sizes))
@@ -195,14 +194,13 @@ class Accumulate:
     def _uses(self, loop: Loop) -> list[Use]:
         return [use for leaf in leaves(loop.body) for use in leaf.uses if use.root == self.memory]
 
+    @refusing
     def _accumulated(self, tree: Tree, loop: Loop, around: tuple[Loop, ...]) -> Replaced | Refused:
         uses = self._uses(loop)
         kinds = {use.aggregation for use in uses}
         if len(kinds) != 1 or not all(use.merges for use in uses) or any(size > 1 for u in uses for size in u.sizes):
             return refused("TR715", loop=loop.name, memory=self.memory)
-        footprint = _Footprint.of(uses, _inner(loop.body))
-        if isinstance(footprint, Refused):
-            return footprint
+        footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
         found = allocation(self.into, uses[0].dtype, footprint.sizes, self.level.location)
 
         def own(use: Use) -> Use:
@@ -357,11 +355,10 @@ class Pipeline:
     loop: str
     stages: Size = 2
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the loop running ahead."""
-        stages = known.size(self.stages, tree)
-        if isinstance(stages, Refused):
-            return stages
+        stages = accepted(known.size(self.stages, tree))
         if stages < 2:
             return refused("TR740", loop=self.loop, stages=stages)
         return with_loops_replaced(tree, self.loop, lambda loop, _: _ahead(loop, stages))

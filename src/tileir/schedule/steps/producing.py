@@ -8,7 +8,7 @@ from typing import ClassVar
 import attrs
 
 from tileir.schedule.producers import Producer, with_one_root
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.tree import Item, Leaf, Replaced, Tree, leaves, taken
@@ -28,12 +28,10 @@ class Inline:
     name: ClassVar[str] = "inline"
     tensor: str
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the statements of the other kernel."""
-        found = _taken_in(tree, self.tensor, known)
-        if isinstance(found, Refused):
-            return found
-        tree, root, producer = found
+        tree, root, producer = accepted(_taken_in(tree, self.tensor, known))
         if not producer.is_flat:
             return refused("TR735", tensor=self.tensor)
         names = tree.names()
@@ -67,15 +65,11 @@ class ComputeAt:
     level: Level = Level.SCRATCH
     order: tuple[int, ...] = ()
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the other kernel at the beginning of the loop."""
-        found = _taken_in(tree, self.tensor, known)
-        if isinstance(found, Refused):
-            return found
-        tree, root, producer = found
-        staged = Stage(root, self.at, self.into, self.level, self.order)(tree, known)
-        if isinstance(staged, Refused):
-            return staged
+        tree, root, producer = accepted(_taken_in(tree, self.tensor, known))
+        staged = accepted(Stage(root, self.at, self.into, self.level, self.order)(tree, known))
 
         def computed(leaf: Leaf) -> Replaced:
             target = next((use for use in leaf.uses if use.root == self.into and use.direction.writes), None)
@@ -102,11 +96,10 @@ class JoinKernel:
     tensor: str
     into: tuple[str, ...] = ()
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the loops of the other kernel before its own."""
-        found = _producer_of(tree, self.tensor, known, unread=True)
-        if isinstance(found, Refused):
-            return found
+        found = accepted(_producer_of(tree, self.tensor, known, unread=True))
         tree, root, producer = found
         views = {each.name: each.source for each in tree.kernel.refinements}
         used = {use.root for leaf in leaves(tree.body) for use in leaf.uses}
@@ -115,8 +108,7 @@ class JoinKernel:
         outer = [loop.name for loop in producer.tree.loops() if not loop.reduces]
         if self.into and len(self.into) != len(outer):
             return refused("TR725", what="loops", wanted=len(self.into), found=len(outer))
-        if (refusal := taken(tree, self.into, "")) is not None:
-            return refusal
+        rule_out(taken(tree, self.into, ""))
         joined = producer.beside(tree.names(), root, dict(zip(outer, self.into, strict=False)))
         own = (each for each in tree.kernel.refinements if each.name != root)
         kernel = attrs.evolve(
@@ -129,15 +121,13 @@ class JoinKernel:
         return Tree(kernel, body, allocations, {**tree.bounds, **joined.bounds})
 
 
+@refusing
 def _taken_in(tree: Tree, tensor: str, known: Known) -> tuple[Tree, str, Producer] | Refused:
     """Return a tree that knows what the producer of a tensor reads, how it sees the tensor, and the producer.
 
     The producer has names of its own.
     """
-    found = _producer_of(tree, tensor, known, unread=False)
-    if isinstance(found, Refused):
-        return found
-    tree, root, producer = found
+    tree, root, producer = accepted(_producer_of(tree, tensor, known, unread=False))
     producer = producer.renamed_apart(tree.names())
     inner = producer.tree
     read = tuple(each for each in inner.kernel.refinements if each.direction is stripe.Direction.IN)
@@ -146,6 +136,7 @@ def _taken_in(tree: Tree, tensor: str, known: Known) -> tuple[Tree, str, Produce
     return attrs.evolve(tree, kernel=around, bounds=bounds), root, producer
 
 
+@refusing
 def _producer_of(tree: Tree, tensor: str, known: Known, *, unread: bool) -> tuple[Tree, str, Producer] | Refused:
     """Return a tree with one view of a tensor, the name of that, and the kernel that makes the tensor before it."""
     root, source = _view_of(tree, tensor)
@@ -160,9 +151,7 @@ def _producer_of(tree: Tree, tensor: str, known: Known, *, unread: bool) -> tupl
         return refused("TR712", tensor=tensor)
     if any(size > 1 for use in uses for size in use.sizes) or _chosen_by_data(tree, root):
         return refused("TR713", loop="", tensor=tensor)
-    producer = Producer.of(kernel, source)
-    if isinstance(producer, Refused):
-        return producer
+    producer = accepted(Producer.of(kernel, source))
     if not all(producer.holds(use, tree.bounds[root]) for use in uses):
         return refused("TR736", tensor=tensor)
     written = {each.source for each in tree.kernel.refinements if each.direction.writes}

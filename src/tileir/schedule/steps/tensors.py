@@ -12,7 +12,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import chain_of, no_vector
 from tileir.schedule.steps.memory import with_memory
@@ -45,19 +45,17 @@ class Tensorise:
             return refused("TR742", fragment=self.fragment)
         return with_loops_replaced(tree, self.lanes, lambda loop, _: self._bound(loop, row))
 
+    @refusing
     def _bound(self, loop: Loop, row: Fragment) -> Replaced | Refused:
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         if len(loop.body) == 1 and isinstance(loop.body[0], Leaf):
             return no_vector(loop) or Replaced((attrs.evolve(loop, binding=Binding.LANE),))
-        chain = chain_of(loop, (self.lanes, self.terms))
-        if isinstance(chain, Refused):
-            return chain
+        chain = accepted(chain_of(loop, (self.lanes, self.terms)))
         terms = chain[1]
         if (loop.size, terms.size) != row.mnk[1:]:
             return refused("TR743", fragment=row.name, lanes=loop.size, terms=terms.size)
-        if (why := self._against_leaf(terms, row)) is not None:
-            return why
+        rule_out(self._against_leaf(terms, row))
         inner = attrs.evolve(terms, binding=Binding.DOT)
         return Replaced((attrs.evolve(loop, binding=Binding.LANE, body=(inner,)),))
 
@@ -96,11 +94,10 @@ class Interleave:
     axis: int
     by: Size
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the memory in another order."""
-        by = known.size(self.by, tree)
-        if isinstance(by, Refused):
-            return by
+        by = accepted(known.size(self.by, tree))
         ranges = {loop.name: loop.size for loop in tree.loops()}
         changed: list[stripe.Refinement] = []
 
@@ -115,9 +112,7 @@ class Interleave:
             return refused("TR714", order=str(self.axis), axes=len(uses[0].access))
         if apart := [use.access[self.axis] for use in uses if _parts(use.access[self.axis], by, ranges) is None]:
             return refused("TR746", memory=self.memory, access=str(apart[0]), by=by)
-        new = with_memory(tree, self.memory, parted)
-        if isinstance(new, Refused):
-            return new
+        new = accepted(with_memory(tree, self.memory, parted))
         if len({each.shape.sizes for each in changed}) > 1:
             return refused("TR752", memory=self.memory)
         return attrs.evolve(new, body=map_uses(new.body, lambda use: self._moved(use, by, ranges, changed[0])))

@@ -19,7 +19,7 @@ from tileir.passes.schedules.groups.contraction import build
 from tileir.passes.schedules.groups.group_reduction import is_product_of_panels, power_of_two_from
 from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
 from tileir.schedule.nest import Nest, Use, emit, product
-from tileir.schedule.remarks import Done, Refused, refused
+from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 
@@ -58,12 +58,10 @@ class GroupContraction:
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
         return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
+    @refusing
     def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> Done | Refused:
-        nest = unscheduled_reduction(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := against_plain(nest)) is not None:
-            return why
+        nest = accepted(unscheduled_reduction(kernel))
+        rule_out(against_plain(nest))
         if not self.always and not is_product_of_panels(nest):
             return refused("TR402")
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}

@@ -15,7 +15,7 @@ from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest
 from tileir.schedule.rearranging import Rearrangement, scheduled
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Loop, Replaced, Tree, map_leaves, with_loops_replaced
@@ -50,15 +50,13 @@ class GroupElementwise:
         """Return the program with its elementwise kernels scheduled."""
         return expand_kernels(program, self._kernel)
 
+    @refusing
     def _kernel(self, kernel: stripe.Block) -> tuple[stripe.Block, ...] | Refused:
-        nest = unscheduled_elementwise(kernel)
-        if isinstance(nest, Refused):
-            return nest
+        nest = accepted(unscheduled_elementwise(kernel))
         scattered = next((i.name for i in nest.indices if sch.scatters(nest.segments[0], i.name)), None)
         if scattered is not None:
             return refused("TR208", index=scattered)
-        if (why := against_parallel(nest)) is not None:
-            return why
+        rule_out(against_parallel(nest))
         nest = merged(nest)
         index = _contiguous(nest)
         return index if isinstance(index, Refused) else scheduled(nest, self._steps(nest, index))

@@ -19,7 +19,7 @@ from tileir.passes.schedules.groups.staging import TileShape
 from tileir.passes.schedules.groups.windows import WindowPlan, shared_out, slides_of
 from tileir.passes.schedules.groups.windows import build as write_windows
 from tileir.schedule.nest import Nest, Use, emit, product
-from tileir.schedule.remarks import Done, Refused, refused, strongest
+from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
 from tileir.stripe import ir as stripe
 
 
@@ -60,12 +60,10 @@ class GroupReduction:
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
         return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
+    @refusing
     def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
-        nest = unscheduled_reduction(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := against_plain(nest)) is not None:
-            return why
+        nest = accepted(unscheduled_reduction(kernel))
+        rule_out(against_plain(nest))
         if is_product_of_panels(nest):
             return refused("TR401")
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}

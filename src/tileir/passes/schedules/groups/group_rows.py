@@ -15,7 +15,7 @@ from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.row_plan import ELEMENT, Kept, Plan, Row, row_of
 from tileir.passes.schedules.groups.rows import build
 from tileir.schedule.nest import Nest, Segment, emit, product
-from tileir.schedule.remarks import Done, Refused, refused
+from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 _SECTOR: Final = 32
@@ -68,15 +68,11 @@ class GroupRows:
         """Return the program with such kernels scheduled."""
         return map_kernels(program, self._kernel)
 
+    @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = unscheduled_reduction(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := _against_rows(nest) or _across_threads(nest) or against_parallel(nest)) is not None:
-            return why
-        plan = self._plan(nest)
-        if isinstance(plan, Refused):
-            return plan
+        nest = accepted(unscheduled_reduction(kernel))
+        rule_out(_against_rows(nest) or _across_threads(nest) or against_parallel(nest))
+        plan = accepted(self._plan(nest))
         facts = (("threads", plan.threads), ("rows", plan.beside), ("lanes", plan.lanes), ("kept", len(plan.rows)))
         return Done((emit(build(nest, plan), kernel),), facts)
 
@@ -241,14 +237,14 @@ def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[
     return (row for row, count in times.items() if count > 1)
 
 
+@refusing
 def _against_rows(nest: Nest) -> Refused | None:
     """Return what keeps a nest from having several loops, or one that stores elements, that threads can share."""
     loops = [segment for segment in nest.segments if segment.loops]
     storing = any(u.direction.writes and not u.merges for s in loops for u in s.uses)
     if len(loops) < 2 and not storing:
         return refused("TR407")
-    if (why := against_plain_places(nest)) is not None:
-        return why
+    rule_out(against_plain_places(nest))
     scalars = frozenset(r.name for r in nest.allocations if r.shape.elements == 1)
     found = (_against_sharing(segment, scalars) for segment in nest.segments)
     return next((why for why in found if why is not None), None)

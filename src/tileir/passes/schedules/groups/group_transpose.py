@@ -19,7 +19,7 @@ from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use, emit, leaf
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -52,17 +52,12 @@ class GroupTranspose:
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
         return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
+    @refusing
     def _kernel(self, kernel: stripe.Block, sizes: dict[str, int]) -> stripe.Block | Refused:
-        nest = unscheduled_elementwise(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := against_plain_places(nest) or against_parallel(nest)) is not None:
-            return why
+        nest = accepted(unscheduled_elementwise(kernel))
+        rule_out(against_plain_places(nest) or against_parallel(nest))
         nest = merged(nest)
-        found = crossing_indices(nest, self.tile)
-        if isinstance(found, Refused):
-            return found
-        row, column = found
+        row, column = accepted(crossing_indices(nest, self.tile))
         shape = TileShape({row.name: self.tile, column.name: self.tile})
         crossing = tuple(use for use in sch.read_uses(nest) if use.crosses(row.name, column.name))
         needed = sum(shape.local_bytes(use) for use in crossing)

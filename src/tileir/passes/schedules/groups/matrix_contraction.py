@@ -31,7 +31,7 @@ from tileir.passes.schedules.groups.matrix_plan import (
 from tileir.passes.schedules.groups.matrix_refusals import against_constraints, against_product
 from tileir.passes.schedules.groups.matrix_results import staged_bytes
 from tileir.schedule.nest import Nest, emit, product
-from tileir.schedule.remarks import Done, Refused, refused, strongest
+from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.instructions import Copy
 
@@ -79,17 +79,13 @@ class MatrixContraction:
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
         return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
 
+    @refusing
     def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
         if not self.fragments:
             return refused("TR420")
-        nest = unscheduled_reduction(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := against_plain(nest) or against_product(nest, sch.the_reduction(nest))) is not None:
-            return why
-        plan = self._plan(nest, {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes})
-        if isinstance(plan, Refused):
-            return plan
+        nest = accepted(unscheduled_reduction(kernel))
+        rule_out(against_plain(nest) or against_product(nest, sch.the_reduction(nest)))
+        plan = accepted(self._plan(nest, {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}))
         facts: tuple[tuple[str, int | str], ...] = (("rows", plan.rows), ("columns", plan.columns))
         facts = (*facts, ("depth", plan.depth), ("stages", plan.stages))
         if self.boxes:
@@ -99,6 +95,7 @@ class MatrixContraction:
             facts = (*facts, ("groups", plan.groups))
         return Done((emit(build(nest, plan), kernel),), facts)
 
+    @refusing
     def _plan(self, nest: Nest, sizes: Mapping[str, int]) -> MatrixTiling | Refused:
         """Choose the indices and the sizes of tiles of a product; refused where instructions do not fit them.
 
@@ -109,9 +106,7 @@ class MatrixContraction:
         if len(reads) != 2:
             return refused("TR423", inputs=len(reads))
         total = next(use.dtype for use in segment.uses if use.direction.writes)
-        found = panels(nest, reads)
-        if isinstance(found, Refused):
-            return found
+        found = accepted(panels(nest, reads))
         loops = [i for i in segment.loops if all(use.stride(i.name) for use in reads)]
         if not loops:
             return refused("TR431")

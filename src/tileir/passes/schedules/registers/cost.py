@@ -15,7 +15,7 @@ from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import dearness, is_dense, whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
 from tileir.schedule.nest import Nest, Use, product
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Index
 
@@ -197,6 +197,7 @@ class _Candidate:
     overlaps: bool
 
     @classmethod
+    @refusing
     def of(
         cls,
         nest: Nest,
@@ -211,8 +212,7 @@ class _Candidate:
         """Return the candidate; refused where lanes cannot run there, or what it reads is not worth packing."""
         if vector.name in constrained:
             return refused("TR306", index=vector.name)
-        if (why := against_vector(nest, vector.name)) is not None:
-            return why
+        rule_out(against_vector(nest, vector.name))
         strided = tuple(use for use in panel_uses(nest, vector.name) if use.stride(vector.name) != 1)
         still = [i for i in nest.indices if i.name != vector.name and not any(use.stride(i.name) for use in strided)]
         points, least = product(i.range for i in still), _LEAST_BOUNDED if constrained else _LEAST_POINTS

@@ -24,7 +24,7 @@ from tileir.passes.schedules.registers.edges import bears_edges, has_edges
 from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import emit, product
-from tileir.schedule.remarks import Done, Refused, refused
+from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 
@@ -76,12 +76,10 @@ class RegisterTile:
 
         return expand_kernels(program, scheduled, self.reqs)
 
+    @refusing
     def _kernel(self, kernel: stripe.Block, shapes: Mapping[str, stripe.TensorShape]) -> Done | Refused:
-        nest = reduction_nest(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := against_reading(nest) or against_scalars(nest) or against_parallel(nest)) is not None:
-            return why
+        nest = accepted(reduction_nest(kernel))
+        rule_out(against_reading(nest) or against_scalars(nest) or against_parallel(nest))
         if self.edges and not has_edges(nest):
             return refused("TR501")
         limits = Limits(**{field.name: getattr(self, field.name) for field in attrs.fields(Limits)})

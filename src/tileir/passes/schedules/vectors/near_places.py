@@ -10,7 +10,7 @@ import numpy as np
 from tileir.core.arithmetic import Array
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.forms import against_flat
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.stripe.ir import Block, Direction, Index, Load, LoadIndex, Refinement, Store, scalar_inputs
 
 
@@ -56,20 +56,18 @@ class NearPlaces:
     tables: Mapping[str, Array]
 
     @classmethod
+    @refusing
     def of(cls, kernel: Block, known: Mapping[str, Array], width: int) -> NearPlaces | Refused:
         """Return what is near in a kernel, given the elements of constant tensors; refused where something is not."""
         if not any(isinstance(s, Load) and s.index is not None for s in kernel.statements):
             return refused("TR313")
-        line = _line(kernel)
-        if isinstance(line, Refused):
-            return line
+        line = accepted(_line(kernel))
         pixels, channels = line[0], line[1].range if len(line) > 1 else 1
         count = pixels.range * channels
         if count < width:
             return refused("TR301", index=pixels.name, range=count, lanes=width)
         reader = _Reader(kernel, line, channels, known)
-        if (why := reader.against()) is not None:
-            return why
+        rule_out(reader.against())
         firsts = np.arange(0, count - width + 1, width)
         if count % width:
             firsts = np.append(firsts, count - width)
@@ -81,10 +79,10 @@ class NearPlaces:
         return cls(kernel, line, count, width, firsts, neighbours, frozenset(reader.places), tables)
 
 
+@refusing
 def _line(kernel: Block) -> tuple[Index, ...] | Refused:
     """Return the indices of the line along which all results run without gaps; refused where there is none."""
-    if (why := _against_plain(kernel)) is not None:
-        return why
+    rule_out(_against_plain(kernel))
     stored = [kernel.refinement(s.into) for s in kernel.statements if isinstance(s, Store)]
     *others, last = kernel.indices
     line = (others[-1], last) if others and last.range <= _MOST_CHANNELS else (last,)
@@ -98,12 +96,12 @@ def _line(kernel: Block) -> tuple[Index, ...] | Refused:
     return refused("TR203", memory=both[0]) if both else line
 
 
+@refusing
 def _against_plain(kernel: Block) -> Refused | None:
     """Return what keeps a kernel from computing each point of its indices by itself, without loops inside."""
     if kernel.constraints:
         return refused("TR306", index=kernel.constraints[0].indices[0] if kernel.constraints[0].indices else "")
-    if (why := against_flat(kernel)) is not None:
-        return why
+    rule_out(against_flat(kernel))
     if not kernel.indices:
         return refused("TR211", indices=0)
     stores = [s for s in kernel.statements if isinstance(s, Store)]

@@ -24,7 +24,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Use
 from tileir.schedule.rearranging import Rearrangement, in_turn
-from tileir.schedule.remarks import Done, Refused, done, refused
+from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing, rule_out
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import (
@@ -130,18 +130,14 @@ class RegisterTranspose:
         """Return the program with such kernels scheduled."""
         return expand_kernels(program, self._kernel, self.reqs)
 
+    @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = unscheduled_elementwise(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := against_plain_places(nest) or against_parallel(nest)) is not None:
-            return why
+        nest = accepted(unscheduled_elementwise(kernel))
+        rule_out(against_plain_places(nest) or against_parallel(nest))
         nest = merged(nest)
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         lanes = min(sch.power_of_two_below(lanes), sch.power_of_two_below(self.max_tile))
-        found = crossing_indices(nest, lanes, in_registers=True)
-        if isinstance(found, Refused):
-            return found
+        found = accepted(crossing_indices(nest, lanes, in_registers=True))
         if lanes < 2:
             return refused("TR309", bytes=sch.widest_itemsize(nest), vector_bytes=self.vector_bytes)
         row, column = found

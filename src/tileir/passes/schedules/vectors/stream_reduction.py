@@ -12,7 +12,7 @@ from tileir.passes.kernels.forms import against_parallel, against_plain_places, 
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.schedule.nest import Nest
 from tileir.schedule.rearranging import Rearrangement, scheduled
-from tileir.schedule.remarks import Done, Refused, done, refused
+from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing, rule_out
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
@@ -45,18 +45,13 @@ class StreamReduction:
         """Return the program with such reductions scheduled."""
         return expand_kernels(program, self._kernel)
 
+    @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = reduction_nest(kernel)
-        if isinstance(nest, Refused):
-            return nest
-        if (why := against_reading(nest)) is not None:
-            return why
+        nest = accepted(reduction_nest(kernel))
+        rule_out(against_reading(nest))
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
-        vector = self._vector(nest)
-        if isinstance(vector, Refused):
-            return vector
-        if (why := against_parallel(nest)) is not None:
-            return why
+        vector = accepted(self._vector(nest))
+        rule_out(against_parallel(nest))
         most = self.stretch_bytes // sch.widest_itemsize(nest)
         least = -(-most // 4)
         widths = [w for w in range(lanes, most + 1, lanes) if vector.range % w == 0 and w >= least]
@@ -67,12 +62,12 @@ class StreamReduction:
         made = scheduled(nest, self._steps(nest, vector.name, lanes, width))
         return done(made, index=vector.name, width=width, lanes=lanes)
 
+    @refusing
     def _vector(self, nest: Nest) -> stripe.Index | Refused:
         """Return the index along which rows run; refused where the reduction is of another kind."""
         if constrained := sch.constrained_indices(nest):
             return refused("TR306", index=min(constrained))
-        if (why := against_scalars(nest) or against_plain_places(nest)) is not None:
-            return why
+        rule_out(against_scalars(nest) or against_plain_places(nest))
         rows = [u for s in nest.segments if s.loops for u in sch.read_uses(nest) if u in s.uses]
         loops = [i.name for s in nest.segments for i in s.loops]
         for index in nest.indices:

@@ -18,7 +18,7 @@ from tileir.passes.schedules.vectors.untested import untested
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.schedule.rearranging import Rearrangement, in_turn
-from tileir.schedule.remarks import Done, Refused, done, refused
+from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
@@ -52,10 +52,9 @@ class Vectorise:
         """Return the program with its elementwise kernels vectorised."""
         return expand_kernels(program, self._kernel)
 
+    @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = elementwise_nest(kernel)
-        if isinstance(nest, Refused):
-            return nest
+        nest = accepted(elementwise_nest(kernel))
         ends: Sequence[Nest] = ()
         vector = self._vector_index(nest)
         if isinstance(vector, Refused) and (tested := _tested_index(vector)):

@@ -16,7 +16,7 @@ from tileir.passes.regions.inside import cut, span_inside
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
-from tileir.schedule.remarks import Done, Refused, refused, strongest
+from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -44,10 +44,9 @@ class VectoriseReduction:
         """Return the program with such reductions vectorised."""
         return expand_kernels(program, self._kernel)
 
+    @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = reduction_nest(kernel)
-        if isinstance(nest, Refused):
-            return nest
+        nest = accepted(reduction_nest(kernel))
         nest = self._cut(pipelined(nest, self.rows))
         found = {n: self._index(nest, s) for n, s in enumerate(nest.segments) if s.loops}
         chosen = {n: i for n, i in found.items() if not isinstance(i, Refused)}
