@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -217,3 +219,35 @@ def test_page_locked_memory_is_copied_from_and_to(card: DeviceInfo) -> None:
     with pytest.raises(tileir.TileError) as error:
         regions.shared.empty(1 << 60)
     assert error.value.diagnostics[0].code == "TIL708"
+
+
+LOST = """
+import numpy as np
+import tileir
+
+class Nowhere:
+    __cuda_array_interface__ = dict(shape=(64,), typestr="<f4", data=(1 << 46, False), version=3, strides=None)
+
+def told(call):
+    try:
+        return str(call())
+    except tileir.BackendError as error:
+        return f"{error.diagnostics[0].code} {'lost' in error.diagnostics[0].message}"
+
+add = tileir.jit("function (A, B) -> (C) { C = A + B; }", "cuda")
+there = tileir.to_device(np.ones(64, np.float32), "cuda")
+print(told(lambda: add(there, there).numpy()[0]))
+print(told(lambda: add(Nowhere(), there).numpy()[0]))
+for _ in range(2):
+    print(told(lambda: add(there, there).numpy()[0]))
+print(told(lambda: tileir.jit("function (A) -> (B) { B = A; }")(np.ones(3, np.float32))[0]))
+"""
+
+
+def test_a_card_that_fails_is_told_and_others_go_on(card: DeviceInfo) -> None:
+    """All calls of that process on the card, to its end; its other devices work, and so do other processes."""
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, check=False, timeout=100)
+    assert done.stdout.split("\n") == ["2.0", *["TIL808 True"] * 3, "1.0", ""], done.stderr
+    assert done.returncode == 0, done.stderr
+    there = tileir.to_device(np.ones(64, np.float32), card)
+    assert tileir.jit(DOUBLED, card)(there, there).numpy()[0] == 3

@@ -216,6 +216,27 @@ def test_memory_that_others_share_is_waited_for(driver: CardDriver, context: til
     del capsule
 
 
+def test_memory_that_was_shared_is_used_again_when_the_card_has_nothing_left_to_do(
+    driver: CardDriver, context: tileir.Context
+) -> None:
+    """Whatever others still do with it, nobody who gets it later sees."""
+    add, a = tileir.jit(ADD, context=context), there(X, context)
+    kept = []
+    for turn in range(200):
+        result = add(a, a)
+        address = result.__cuda_array_interface__["data"][0]
+        capsule = result.__dlpack__(stream=1, max_version=(1, 0))
+        driver.streams[1].add(lambda address=address: void(ctypes.memset(address, 0xFF, X.nbytes)))  # type: ignore[misc]
+        del result, capsule
+        if turn % 9 == 0:
+            kept.append(add(a, a))
+    counts = [driver.calls.count(name) for name in ("cuCtxSynchronize", "cuMemFree")]
+    assert counts == [200 // 64, 0]
+    assert driver.calls.count("cuMemAlloc") < 100
+    for result in kept:
+        np.testing.assert_array_equal(result.numpy(), X * 2)
+
+
 def test_the_stream_of_a_library_is_followed_and_preceded(driver: CardDriver, context: tileir.Context) -> None:
     """Its work before comes first, and what it does later comes behind, though nobody here waits."""
     add, kind = tileir.jit(ADD, context=context), exchanging(stream=1)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 RUN: Final = "tileir_cuda.run."
 
+CUBIN: Final = b"machine code of "
+"""What PTX becomes when it is linked."""
+
 NODE_POINTERS: Final = 40
 """Where the driver's parameters of a node point to those of its kernel."""
 
@@ -139,6 +142,7 @@ class CardDriver:
     memory: dict[int, Any] = attrs.field(factory=dict)
     libraries: dict[bytes, Sequence[KernelFunction]] = attrs.field(factory=dict)
     functions: dict[int, KernelFunction] = attrs.field(factory=dict)
+    links: dict[int, Any] = attrs.field(factory=dict)
     graphs: dict[int, list[Callable[[], None]]] = attrs.field(factory=dict)
     _numbers: Iterator[int] = attrs.field(factory=lambda: count(1000))
     _native: list[Any] = attrs.field(factory=list)
@@ -159,7 +163,7 @@ class CardDriver:
             if name.startswith("cu"):
                 setattr(module, name, getattr(self, name))
         module.CUresult = Result
-        for name in ("CUdevice_attribute", "CUevent_flags", "CUstream_flags", "CUfunction_attribute"):
+        for name in ("CUjitInputType", "CUdevice_attribute", "CUevent_flags", "CUstream_flags", "CUfunction_attribute"):
             setattr(module, name, _Words())
         for kind in ("DataType", "Swizzle", "Interleave", "L2promotion", "FloatOOBfill"):
             setattr(module, f"CUtensorMap{kind}", _Words())
@@ -217,6 +221,11 @@ class CardDriver:
         _reach(mark)
         return (self._answer("cuEventSynchronize"),)
 
+    def cuCtxSynchronize(self) -> tuple[Result]:
+        for stream in tuple(self.streams.values()):
+            _reach(stream.mark())
+        return (self._answer("cuCtxSynchronize"),)
+
     def cuMemAlloc(self, size: int) -> tuple[Result, int]:
         room = (ctypes.c_uint8 * (size + 512))()
         address = -(-ctypes.addressof(room) // 512) * 512
@@ -241,14 +250,34 @@ class CardDriver:
 
     cuMemcpyDtoDAsync = cuMemcpyDtoHAsync  # noqa: N815
 
-    def cuModuleLoadData(self, ptx: bytes) -> tuple[Result, bytes]:
-        return OK, ptx
+    def cuDriverGetVersion(self) -> tuple[Result, int]:
+        return OK, 12_040
+
+    def cuLinkCreate(self, *_: object) -> tuple[Result, int]:
+        return self._answer("cuLinkCreate"), next(self._numbers)
+
+    def cuLinkAddData(self, state: int, kind: str, code: bytes, size: int, *_: object) -> tuple[Result]:
+        assert kind == "CU_JIT_INPUT_PTX"
+        assert size == len(code)
+        self.links[state] = ctypes.create_string_buffer(CUBIN + code, len(CUBIN) + size)
+        return (self._answer("cuLinkAddData"),)
+
+    def cuLinkComplete(self, state: int) -> tuple[Result, int, int]:
+        return self._answer("cuLinkComplete"), ctypes.addressof(self.links[state]), len(self.links[state])
+
+    def cuLinkDestroy(self, state: int) -> tuple[Result]:
+        self.links.pop(state, None)
+        return (OK,)
+
+    def cuModuleLoadData(self, code: bytes) -> tuple[Result, bytes]:
+        return self._answer("cuModuleLoadData"), code
 
     def cuModuleUnload(self, _: bytes) -> tuple[Result]:
         return (OK,)
 
     def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[Result, int]:
-        kernels = self.libraries[module]
+        body = module.removeprefix(CUBIN).partition(b".address_size 64\n")[2].rstrip(b"\0")
+        kernels = next(each for ptx, each in self.libraries.items() if body in ptx)
         (found,) = [kernel for number, kernel in enumerate(kernels) if symbol(number, kernel) == name.decode()]
         number = next(self._numbers)
         self.functions[number] = found

@@ -9,18 +9,20 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from tileir.core.distributions import version_of
+from tileir.core.schema import bodies
+from tileir.semtree.ir import Const, For, LoopKind
 from tileir_cuda.architectures import Architecture
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emit.emitter import emit
-from tileir_cuda.emit.ptx import ptx
+from tileir_cuda.emit.ptx import joined, made
 from tileir_cuda.library import CudaLibrary
 from tileir_llvm.device.host import usable_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tileir.runtime.interface import DeviceInfo, Options
-    from tileir.semtree.ir import KernelFunction
+    from tileir.semtree.ir import KernelFunction, Stmt
 
 
 @attrs.frozen
@@ -45,6 +47,7 @@ class CudaCompiler:
     def identity(self) -> str:
         """Versions, architecture and options: everything beside the kernels that PTX depends on."""
         parts = (
+            *self._driver(),
             f"tileir-{version_of('tileir')}",
             f"llvmlite-{llvmlite.__version__}",
             f"llvm-{'.'.join(map(str, llvm.llvm_version_info))}",
@@ -55,25 +58,51 @@ class CudaCompiler:
         return " ".join(parts)
 
     def build(self, kernels: Sequence[KernelFunction]) -> CudaLibrary:
-        """Verify, expand, emit and optimise kernels, each as a module of its own.
+        """Verify, expand, emit and optimise kernels, each as a module of its own, the largest first.
+
+        For a card that is there the driver makes machine code at the same time.
 
         Raises:
             VerifyError: a kernel is not legal.
             BackendError: TIL804, a kernel needs what cards lack; TIL805, LLVM refused the code.
 
         """
-        texts: list[str] = []
+        order = sorted(range(len(kernels)), key=lambda number: -_size(kernels[number].body))
+        texts: dict[int, str] = {}
 
         def written() -> Iterator[str]:
-            for number, kernel in enumerate(kernels):
-                texts.append(emit(kernel, self.architecture, number, fast_math=self.options.fast_math))
-                yield texts[-1]
+            for number in order:
+                texts[number] = emit(kernels[number], self.architecture, number, fast_math=self.options.fast_math)
+                yield texts[number]
             if not kernels:
                 yield ""
 
         threads = min(self.options.threads or usable_threads(), max(1, len(kernels)))
-        listing = ptx(written(), self.architecture, threads)
-        return CudaLibrary(tuple(kernels), "\n".join(texts), listing)
+        found = made(written(), self.architecture, threads, self._linker())
+        sorted_back = [each for _, each in sorted(zip(order, found, strict=False), key=lambda pair: pair[0])] or found
+        cubins = tuple(each.cubin for each in sorted_back if each.cubin is not None)
+        return CudaLibrary(
+            tuple(kernels),
+            "\n".join(texts[number] for number in range(len(kernels))),
+            joined(each.ptx for each in sorted_back),
+            cubins if kernels and len(cubins) == len(kernels) else (),
+        )
+
+    def _linker(self) -> Callable[[str], bytes | None]:
+        """Return what makes machine code of PTX for the card, if the device is one."""
+        if self.device.dlpack is None:
+            return lambda _: None
+        from tileir_cuda.run.linking import linker  # it loads the driver
+
+        return linker(self.device.dlpack[1])
+
+    def _driver(self) -> tuple[str, ...]:
+        """Return the version of the driver, which makes machine code for a card."""
+        if self.device.dlpack is None:
+            return ()
+        from tileir_cuda.run.driver import version  # it loads the driver
+
+        return (f"driver-{version()}",)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:
         """Undo :meth:`CudaLibrary.save`.
@@ -83,3 +112,16 @@ class CudaCompiler:
 
         """
         return CudaLibrary.load(kernels, parts)
+
+
+def _size(statements: Sequence[Stmt]) -> int:
+    """Return about how many statements LLVM gets: those of loops that are unrolled count for each turn."""
+    total = 0
+    for statement in statements:
+        turns = 1
+        if isinstance(statement, For) and statement.kind is LoopKind.UNROLL:
+            begin, end = statement.begin, statement.end
+            if isinstance(begin, Const) and isinstance(end, Const):
+                turns = len(range(int(begin.value), int(end.value), statement.step))
+        total += 1 + turns * sum(map(_size, bodies(statement)))
+    return total

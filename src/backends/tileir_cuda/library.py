@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import KernelFunction
 
+_CUBIN: Final = "cubin {}"
+
 
 @attrs.frozen(eq=False)
 class CudaLibrary:
@@ -23,12 +25,14 @@ class CudaLibrary:
         kernels: What was compiled.
         text: LLVM IR before optimisation, a module for each kernel.
         ptx: What the driver makes machine code of.
+        cubins: Machine code of each kernel, or nothing, where the card was not there.
 
     """
 
     kernels: tuple[KernelFunction, ...]
     text: str = attrs.field(repr=False)
     ptx: str = attrs.field(repr=False)
+    cubins: tuple[bytes, ...] = attrs.field(default=(), repr=False)
 
     @classmethod
     def load(cls, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:
@@ -40,14 +44,18 @@ class CudaLibrary:
         """
         found = checked_parts(parts)
         try:
-            return cls(tuple(kernels), found["llvm"].decode(), found["ptx"].decode())
+            cubins = tuple(found[_CUBIN.format(number)] for number in range(len(found) - len(("llvm", "ptx"))))
+            if len(cubins) not in (0, len(kernels)):
+                raise KeyError(_CUBIN)
+            return cls(tuple(kernels), found["llvm"].decode(), found["ptx"].decode(), cubins)
         except (KeyError, UnicodeDecodeError) as error:
             message = f"the saved parts {sorted(parts)} are not those of a CUDA library; compile again"
             raise BackendError((Diagnostic("TIL806", message),)) from error
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``llvm`` and ``ptx``, and their digest."""
-        return sealed({"llvm": self.text.encode(), "ptx": self.ptx.encode()})
+        """Return the parts ``llvm`` and ``ptx``, machine code of each kernel where there is any, and their digest."""
+        cubins = {_CUBIN.format(number): cubin for number, cubin in enumerate(self.cubins)}
+        return sealed({"llvm": self.text.encode(), "ptx": self.ptx.encode(), **cubins})
 
     def listing(self, form: str) -> str:
         """Return PTX (``"ptx"``), or LLVM IR before optimisation (``"llvm"``).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import llvmlite.binding as llvm
 
 from tileir_llvm.run.forking import guard_forks
@@ -12,7 +13,7 @@ from tileir_llvm.run.modules import emitted, optimised, parsed, refusals, whole_
 from tileir_llvm.run.side_by_side import made_side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tileir_cuda.architectures import Architecture
 
@@ -29,24 +30,59 @@ _OF_BYTES: Final = 84
 _HEADER_ENDS: Final = ".address_size 64\n"
 
 
-def ptx(texts: Iterable[str], architecture: Architecture, threads: int = 1) -> str:
-    """Return PTX of optimised modules, at least one, as one listing under the latest of their versions.
+@attrs.frozen
+class Made:
+    """What became of a module: PTX, and machine code for a card that is there."""
+
+    ptx: str
+    cubin: bytes | None = None
+
+
+def made(
+    texts: Iterable[str],
+    architecture: Architecture,
+    threads: int = 1,
+    link: Callable[[str], bytes | None] = lambda _: None,
+) -> tuple[Made, ...]:
+    """Return what modules become.
 
     Args:
-        texts: LLVM IR; modules have no names in common. Each is asked for when a thread is free.
+        texts: LLVM IR. Each is asked for when a thread is free.
         architecture: What it is for.
-        threads: How many modules are optimised side by side at most.
+        threads: How many modules are compiled side by side at most.
+        link: Makes machine code of PTX.
 
     Raises:
         BackendError: TIL805, LLVM refused the code.
 
     """
-    listings = made_side_by_side(partial(_ptx, architecture), texts, threads)
+    return made_side_by_side(partial(_made, architecture, link), texts, threads)
+
+
+def ptx(texts: Iterable[str], architecture: Architecture) -> str:
+    """Return PTX of optimised modules, at least one, as one listing; modules have no names in common.
+
+    Raises:
+        BackendError: TIL805, LLVM refused the code.
+
+    """
+    return joined([each.ptx for each in made(texts, architecture)])
+
+
+def joined(listings: Iterable[str]) -> str:
+    """Return listings as one under the latest of their versions."""
     headers, _, functions = zip(*(listing.partition(_HEADER_ENDS) for listing in listings), strict=True)
     return "".join((max(headers), _HEADER_ENDS, *functions))
 
 
-def _ptx(architecture: Architecture, text: str, *, past_the_lock: bool = False) -> str:
+def _made(
+    architecture: Architecture, link: Callable[[str], bytes | None], text: str, *, past_the_lock: bool = False
+) -> Made:
+    listing = _ptx(architecture, text, past_the_lock=past_the_lock)
+    return Made(listing, link(listing))
+
+
+def _ptx(architecture: Architecture, text: str, *, past_the_lock: bool) -> str:
     with refusals():
         machine = _machine(architecture, max(architecture.ptx, _OF_BYTES if _PRODUCT_OF_BYTES in text else 0))
         module = parsed(text, machine)

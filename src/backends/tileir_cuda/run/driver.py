@@ -144,6 +144,16 @@ def inherited() -> bool:
     return PROCESS.forked
 
 
+def version() -> int:
+    """Return the version of CUDA that the driver knows, as 12040 for 12.4.
+
+    Raises:
+        BackendError: TIL808, it does not tell.
+
+    """
+    return int(checked("the version of the driver", driver.cuDriverGetVersion()))
+
+
 def cards() -> list[Card]:
     """Return all cards.
 

@@ -39,15 +39,15 @@ class Module:
     card: int
 
     @classmethod
-    def of(cls, card: int, ptx: str) -> Module:
-        """Load PTX, of which the driver makes machine code.
+    def of(cls, card: int, code: bytes) -> Module:
+        """Load machine code, or PTX with a 0 behind it, of which the driver makes some.
 
         Raises:
             BackendError: TIL805, the driver refuses it.
 
         """
         enter(card)
-        native = checked("loading PTX", driver.cuModuleLoadData(ptx.encode() + b"\0"))
+        native = checked("loading code", driver.cuModuleLoadData(code))
         module = cls(native, card)
         weakref.finalize(module, _unload, native, card).atexit = False
         return module
@@ -80,7 +80,7 @@ class CudaExecutor:
     _scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-cuda"), init=False, repr=False)
     _closed: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
-    _modules: weakref.WeakKeyDictionary[CudaLibrary, Module] = attrs.field(
+    _modules: weakref.WeakKeyDictionary[CudaLibrary, dict[int, Module]] = attrs.field(
         factory=weakref.WeakKeyDictionary, init=False, repr=False
     )
 
@@ -177,7 +177,7 @@ class CudaExecutor:
         self.stream.precede(stream, events)
 
     def prepare(self, library: CudaLibrary, index: int) -> CudaKernel:
-        """Load a library, once, and ready kernel number ``index``.
+        """Load a library, once, or that part of it, and ready kernel number ``index``.
 
         Raises:
             ArgumentError: TIL707, there is no such kernel.
@@ -188,9 +188,12 @@ class CudaExecutor:
         self.check_open()
         kernel = kernel_at(library, index)
         with self._lock:
-            module = self._modules.get(library)
-            if module is None:
-                module = self._modules[library] = Module.of(self.stream.card, library.ptx)
+            modules = self._modules.setdefault(library, {})
+            which = index if library.cubins else 0
+            if which not in modules:
+                code = library.cubins[which] if library.cubins else library.ptx.encode() + b"\0"
+                modules[which] = Module.of(self.stream.card, code)
+            module = modules[which]
         return CudaKernel.of(self, kernel, module, index)
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:

@@ -16,7 +16,7 @@ from cuda.bindings import driver
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir_cuda.architectures import ALIGNMENT
-from tileir_cuda.run.driver import checked, enter, inherited
+from tileir_cuda.run.driver import SUCCESS, checked, enter, inherited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +34,12 @@ LARGE_STEP: Final = 1 << 18
 
 SHARE: Final = 8
 """Spare memory is at most this part of what the card has."""
+
+RETURNED: Final = 64
+"""So many pieces that were shared come back before the card is waited for, to use them again."""
+
+RETURNED_SHARE: Final = 32
+"""They are at most this part of what the card has, and one piece."""
 
 
 @attrs.define(eq=False)
@@ -125,12 +131,15 @@ class Pool:
 
     A piece that comes back may still be used by work that is in the stream: whoever gets it next puts work behind that.
     The list of a size stays the same, as who takes that size often keeps it, and takes from it without a lock: so what
-    is spare is counted when it seems to be too much.
+    is spare is counted when it seems to be too much. What was shared is given to nobody before the card was seen to
+    have nothing left to do, as nobody knows in which streams others used it.
     """
 
     stream: Stream
     device_bytes: int
     _at_most: int = attrs.field(default=0, init=False)
+    _returned: list[tuple[int, int]] = attrs.field(factory=list, init=False)
+    _returned_bytes: int = attrs.field(default=0, init=False)
     _spare: dict[int, list[int]] = attrs.field(factory=dict, init=False)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
 
@@ -167,21 +176,43 @@ class Pool:
         return sum(size * len(addresses) for size, addresses in tuple(self._spare.items()))
 
     def give(self, address: int, size: int, shared: bool) -> None:
-        """Take memory back that nobody refers to any more.
-
-        Work of those who shared it may outlive it: then it is freed, which waits for the card.
-        """
+        """Take memory back that nobody refers to any more; work of those who shared it may outlive that."""
         with self._lock:  # reentrant: the collector of Python may call at any time
-            if not shared and self._has_room(size):
+            if shared:
+                self._returned.append((address, size))
+                self._returned_bytes += size
+                few = self._returned_bytes <= self.device_bytes // RETURNED_SHARE
+                if few and len(self._returned) < RETURNED:
+                    return
+            elif self._has_room(size):
                 self._at_most += size
                 self._spare[size].append(address)
                 return
-        if not inherited():
+        if inherited():
+            return
+        if shared:
+            self._settle()
+        else:
             self._free(address)
+
+    def _settle(self) -> None:
+        """Wait for the card, and keep what was shared as other memory that came back."""
+        with self._lock:
+            pieces, self._returned, self._returned_bytes = self._returned, [], 0
+        if not pieces:
+            return
+        enter(self.stream.card)
+        if driver.cuCtxSynchronize()[0] is SUCCESS:  # else the card has failed, or somebody records what it does
+            for address, size in pieces:
+                self.give(address, size, False)
+        else:
+            with self._lock:
+                self._returned += pieces
 
     def release(self) -> None:
         """Wait for the card, and give all spare memory back to it."""
         self.stream.drain()
+        self._settle()
         for addresses in tuple(self._spare.values()):
             while addresses:
                 with suppress(IndexError):  # others take meanwhile
