@@ -188,6 +188,14 @@ def test_sums_of_bytes_are_promoted_after_so_many_terms(
     check("right turned", found, shapes, BYTES[0])
 
 
+@pytest.mark.parametrize("promote", [False, True])
+def test_three_warpgroups_hide_promotion(promote: bool) -> None:
+    shapes = shapes_of("right turned", 4096, 4096, 4096)
+    step = attrs.evolve(STEP, rows=0, columns=0, stages=4, groups=132, most_threads=512, boxes=128 * 128)
+    found = compiled(text_of("right turned"), shapes, BYTES[0], attrs.evolve(step, promote=promote))
+    assert [kernel.group for kernel in found.sem.kernels] == [(384,) if promote else (256,)]
+
+
 def test_each_pair_of_bytes_has_instructions_of_one_warp_and_of_four() -> None:
     for left in BYTES:
         for right in BYTES:
