@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 import weakref
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
@@ -17,6 +18,7 @@ from tileir.runtime.host_memory import Addresses, HostExecutor
 from tileir_llvm.run.loader import Code, load_code
 from tileir_llvm.run.pool import ThreadPool
 from tileir_llvm.run.sequence import LLVMSequence
+from tileir_llvm.run.sharing import Preference
 from tileir_llvm.run.team import KERNEL_TYPE
 
 if TYPE_CHECKING:
@@ -150,20 +152,38 @@ class LLVMKernel:
         """How it is shared out to threads; None where it runs on the calling one. The first to ask waits for 1 ms."""
         return self._executor.pool.share(self.seconds, self.groups)
 
-    def share_out(self, arguments: bytes) -> bool:
-        """Run on threads of the pool; return False, with nothing done, where they are taken, or not worth it now."""
+    @cached_property
+    def preference(self) -> Preference | None:
+        """Whether it is better shared, as found out launch by launch; None where that is certain."""
         share = self.share
-        if share is None:
-            return False
-        return self._executor.pool.launch(self.address, arguments, self.groups, self.scratch_bytes, share)
+        if share is None or share.is_certain:
+            return None
+        return Preference(share.pays, share.helpers, partial(self._executor.pool.share, groups=self.groups))
+
+    def run_shared(self, arguments: bytes, alone: Callable[[], object]) -> None:
+        """Run on threads of the pool, or by ``alone`` where that is better, or they are taken."""
+        share, preference = self.share, self.preference
+        if preference is None:
+            if share is None or not self._share_out(arguments, share.helpers):
+                alone()
+            return
+        start = time.perf_counter()
+        shared = preference.shares() and self._share_out(arguments, preference.helpers)
+        if not shared:
+            alone()
+        preference.note(time.perf_counter() - start, shared=shared)
+
+    def _share_out(self, arguments: bytes, helpers: int) -> bool:
+        return self._executor.pool.launch(self.address, arguments, self.groups, self.scratch_bytes, helpers)
 
     def _packed(self, buffers: Sequence[HostBuffer]) -> bytes:
         self._executor.check_open()
         return self._addresses.packed(buffers)
 
     def _start(self, arguments: bytes, _held: object = None) -> None:
-        if self.share_out(arguments):
-            return
+        self.run_shared(arguments, partial(self._run_alone, arguments))
+
+    def _run_alone(self, arguments: bytes) -> None:
         if not self.scratch_bytes:
             self._function(arguments, 0, 0, self.groups)
             return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from tileir.runtime.host_memory import HostBuffer, allocate
-from tileir_llvm.run.sharing import Costs, Share, Waking, share_of
+from tileir_llvm.run.sharing import Costs, Share, share_of
 from tileir_llvm.run.team import Job, Team, start_team
 from tileir_llvm.run.uninterrupted import uninterrupted
 
@@ -40,7 +40,6 @@ class ThreadPool:
     threads: int
     features: tuple[str, ...]
     costs: Costs | None = attrs.field(default=None, init=False)
-    _waking: Waking = attrs.field(factory=Waking, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _turn: Callable[[], _Turn | None] = attrs.field(default=lambda: None, init=False)
     _scratch: HostBuffer = attrs.field(factory=lambda: allocate(0), init=False)
@@ -76,16 +75,13 @@ class ThreadPool:
             self._turn = weakref.ref(turn)
         return True
 
-    def launch(self, function: int, arguments: bytes, groups: int, scratch_bytes: int, share: Share) -> bool:
-        """Run all groups of a kernel, split over the threads.
+    def launch(self, function: int, arguments: bytes, groups: int, scratch_bytes: int, helpers: int) -> bool:
+        """Run all groups of a kernel, split over the calling thread and so many others.
 
         Returns:
-            False, with nothing done, while another thread launches, and where threads would have to be woken that are
-            not worth it.
+            False, with nothing done, while another thread launches.
 
         """
-        if not (share.wakes or self._is_worth(share)):
-            return False
         turn = _Turn()
         try:
             if not self._takes(turn):
@@ -96,16 +92,10 @@ class ThreadPool:
             if scratch_bytes * self.threads > self._scratch.nbytes:
                 self._scratch = allocate(scratch_bytes * self.threads)
             job = Job(function, arguments, self._scratch.address, scratch_bytes, groups)
-            team.run(job, share.helpers)
+            team.run(job, helpers)
         finally:
             del turn
         return True
-
-    def _is_worth(self, share: Share) -> bool:
-        """Return whether the threads are awake that a kernel wants, or it pays to wake them for those that follow."""
-        team, costs = self._team, self.costs
-        awake = team is not None and team.has_awake(share.helpers)
-        return awake or costs is None or self._waking.pays(share, costs.asleep)
 
     def _start(self) -> Team:
         team = start_team(self.threads - 1, self.features)

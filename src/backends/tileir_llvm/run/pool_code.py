@@ -7,8 +7,9 @@ that wakes up too late costs nothing. A worker joins by compare-and-swap, so it 
 written.
 
 Every thread has a share of the groups, the same from launch to launch so that its data stay in its cache, and takes
-chunks of it by an atomic counter; then it takes chunks of the other shares. A share whose thread is late is thus done
-by the others.
+chunks of it by compare-and-swap of a counter; then it takes chunks of the other shares. A share whose thread is late is
+thus done by the others. Chunks are a quarter of what is left, down to a thirty-second of the share, so that nobody
+waits long for a last one (guided self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers C-36(12)).
 
 Idle threads spin for a while, then sleep on a condition variable. Each side announces what it did before it
 looks at the other, both sequentially consistent, so that no wake-up is lost (Dekker's pattern).
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 _LINE: Final = 64
 _HEAD_LINES: Final = 16
 
-CHUNKS_PER_SHARE: Final = 4
-"""Chunks that a thread's share is cut into: enough to even out threads that are late."""
+CHUNK_OF_REST: Final = 4
+CHUNK_OF_SHARE: Final = 32
+"""Which part of what is left of a share a chunk is, and which part of the share it is at least."""
 
 _X86: Final = ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()")
 _ARM: Final = ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)")
@@ -50,9 +52,8 @@ def pool_bytes(threads: int) -> int:
 def pool_code() -> str:
     """Return the module with the functions ``setup``, ``launch``, ``work``, ``stop``, and the kernel ``count``."""
     declaration, pause = _PAUSES.get(platform.machine().lower(), ("", ""))
-    return _CODE.substitute(
-        declaration=declaration, pause=pause, chunks=CHUNKS_PER_SHARE, line=_LINE, shares=_LINE * _HEAD_LINES
-    )
+    chunks = {"rest": CHUNK_OF_REST, "least": CHUNK_OF_SHARE}
+    return _CODE.substitute(chunks, declaration=declaration, pause=pause, line=_LINE, shares=_LINE * _HEAD_LINES)
 
 
 _CODE: Final = Template("""\
@@ -62,8 +63,8 @@ _CODE: Final = Template("""\
   i64, [56 x i8],                  ; 4: sleeping workers
   i64, [56 x i8],                  ; 6: the launching thread sleeps
   i64, [56 x i8],                  ; 8: stop
-  ptr, ptr, ptr, i64, i64, i64, i64, i64,  ; 10: function, arguments, scratch, its stride, groups, chunk, workers, and
-                                   ; 17: how many workers there are
+  ptr, ptr, ptr, i64, i64, i64, i64, i64,  ; 10: function, arguments, scratch, its stride, groups, least chunk, workers,
+                                   ; 17: and how many workers there are
   [128 x i8], [128 x i8], [128 x i8]  ; 18: mutex, 19: condition of workers, 20: condition of the launching thread
 }
 
@@ -160,8 +161,8 @@ entry:
   %stride = load i64, ptr %stride_place
   %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 14
   %groups = load i64, ptr %groups_place
-  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 15
-  %chunk = load i64, ptr %chunk_place
+  %least_place = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %least = load i64, ptr %least_place
   %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 16
   %workers = load i64, ptr %workers_place
   %threads = add i64 %workers, 1
@@ -175,15 +176,25 @@ choose:
   %counter = call ptr @counter(ptr %pool, i64 %share)
   %following = add i64 %share, 1
   %share_end = call i64 @share_begin(i64 %groups, i64 %following, i64 %threads)
+  %seen = load atomic i64, ptr %counter monotonic, align 64
   br label %take
 take:
-  %begin = atomicrmw add ptr %counter, i64 %chunk monotonic
-  %left = icmp slt i64 %begin, %share_end
-  br i1 %left, label %run, label %exhausted
-run:
+  %begin = phi i64 [ %seen, %choose ], [ %found, %claim ], [ %now, %run ]
+  %rest = sub i64 %share_end, %begin
+  %left = icmp sgt i64 %rest, 0
+  br i1 %left, label %claim, label %exhausted
+claim:
+  %part = udiv i64 %rest, $rest
+  %chunk = call i64 @llvm.smax.i64(i64 %part, i64 %least)
   %full = add i64 %begin, %chunk
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %share_end)
+  %exchange = cmpxchg ptr %counter, i64 %begin, i64 %end monotonic monotonic, align 64
+  %found = extractvalue { i64, i1 } %exchange, 0
+  %won = extractvalue { i64, i1 } %exchange, 1
+  br i1 %won, label %run, label %take
+run:
   call void %function(ptr %arguments, ptr %own_scratch, i64 %begin, i64 %end)
+  %now = load atomic i64, ptr %counter monotonic, align 64
   br label %take
 exhausted:
   %visited_next = add i64 %visited, 1
@@ -210,11 +221,11 @@ entry:
   %groups_place = getelementptr %pool, ptr %pool, i64 0, i32 14
   store i64 %groups, ptr %groups_place
   %threads = add i64 %workers, 1
-  %parts = mul i64 %threads, $chunks
+  %parts = mul i64 %threads, $least
   %part = udiv i64 %groups, %parts
-  %chunk = call i64 @llvm.smax.i64(i64 %part, i64 1)
-  %chunk_place = getelementptr %pool, ptr %pool, i64 0, i32 15
-  store i64 %chunk, ptr %chunk_place
+  %least = call i64 @llvm.smax.i64(i64 %part, i64 1)
+  %least_place = getelementptr %pool, ptr %pool, i64 0, i32 15
+  store i64 %least, ptr %least_place
   %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 16
   store atomic i64 %workers, ptr %workers_place monotonic, align 8
   br label %deal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Format
     from tileir.runtime.interface import Condition
     from tileir_llvm.run.executor import LLVMExecutor, LLVMKernel
+    from tileir_llvm.run.sharing import Preference
 
     Work: TypeAlias = tuple[LLVMKernel, Sequence[HostBuffer | int]] | Repetition | Choice
 
@@ -117,7 +119,7 @@ class _Records:
         """How many entries there are."""
         return len(self.entries) // WORDS
 
-    def stretches(self, works: Sequence[Work]) -> _Stretches:
+    def stretches(self, works: Sequence[Work], *, repeated: bool = False) -> _Stretches:
         """Add works, and return how they run."""
         found: list[_Stretch | _Turns | _Ways] = []
         stretch: _Stretch | _Turns | _Ways
@@ -126,9 +128,9 @@ class _Records:
                 case Repetition():
                     stretch = self._repeated(work)
                 case Choice():
-                    stretch = self._chosen(work)
+                    stretch = self._chosen(work, repeated)
                 case (kernel, arguments):
-                    stretch = self._launched(kernel, arguments)
+                    stretch = self._launched(kernel, arguments, repeated)
             last = found[-1] if found else None
             if _is_plain(last) and _is_plain(stretch):
                 found[-1] = attrs.evolve(last, count=last.count + stretch.count)
@@ -146,19 +148,19 @@ class _Records:
             self.first_turns = 1
             turns = self._condition(times)
             self.entries += [WHILE, turns.offset, 0]
-        inside = self.stretches(repetition.works)
+        inside = self.stretches(repetition.works, repeated=True)
         self._close(first)
         return _Stretch(first, self.count - first) if all(map(_is_plain, inside)) else _Turns(turns, inside)
 
-    def _chosen(self, choice: Choice) -> _Stretch | _Ways:
+    def _chosen(self, choice: Choice, repeated: bool) -> _Stretch | _Ways:
         first, holds = self.count, self._condition(choice.condition)
         self.first_turns = self.first_turns or COUNTED_TURNS
         self.entries += [UNLESS, holds.offset, 0]
-        then = self.stretches(choice.then)
+        then = self.stretches(choice.then, repeated=repeated)
         over = self.count
         self.entries += [SKIP, 0, 0]
         self._close(first)
-        otherwise = self.stretches(choice.otherwise)
+        otherwise = self.stretches(choice.otherwise, repeated=repeated)
         self._close(over)
         if all(map(_is_plain, (*then, *otherwise))):
             return _Stretch(first, self.count - first)
@@ -180,18 +182,32 @@ class _Records:
             self.alignments[argument] = max(self.alignments.get(argument, 1), alignment)
         self.template.append(0 if isinstance(argument, int) else argument.address)
 
-    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int]) -> _Stretch:
+    def _launched(self, kernel: LLVMKernel, arguments: Sequence[HostBuffer | int], repeated: bool) -> _Stretch:
         offset = len(self.template) * _POINTER_BYTES
         self.entries += [kernel.address, offset, kernel.groups]
         self.scratch_bytes = max(self.scratch_bytes, kernel.scratch_bytes)
         for param, argument in zip(kernel.kernel.params, arguments, strict=True):
             self._argument(argument, max(param.alignment, param.dtype.itemsize))
-        return _Stretch(self.count - 1, 1, kernel if kernel.share else None, offset)
+        share = kernel.share
+        pooled = share is not None and (share.pays or not repeated)  # loops without Python are worth something, too
+        return _Stretch(self.count - 1, 1, kernel if pooled else None, offset)
 
 
 def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
     """Return whether all of it runs on the calling thread."""
     return isinstance(stretch, _Stretch) and stretch.pooled is None
+
+
+@attrs.frozen(eq=False, repr=False)
+class _Alone:
+    """A function of arrays that runs launches on the calling thread, as long as none of them is better shared out."""
+
+    preferences: tuple[Preference, ...]
+    function: Callable[..., int]
+
+    def __call__(self, *arrays: object) -> int:
+        """Return what the function returns; 0, with nothing done, where Python has to launch."""
+        return self.function(*arrays) if all(preference.passes() for preference in self.preferences) else 0
 
 
 @attrs.frozen(eq=False)
@@ -289,19 +305,32 @@ class LLVMSequence:
         return True
 
     def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., int] | None:
-        """Return its launches as a function of arrays; None where they are shared out, loop, or need much scratch."""
+        """Return its launches as a function of arrays; None where they are shared out, loop, or need much scratch.
+
+        Where some may be shared out, the function does nothing, and returns 0, when these want to be.
+        """
         straight, scratch = self._straight, self._scratch_bytes
-        if straight is None or scratch > MOST_SCRATCH or [*map(_is_plain, self._stretches)] != [True]:
+        stretches = [stretch for stretch in self._stretches if isinstance(stretch, _Stretch)]
+        if straight is None or scratch > MOST_SCRATCH or len(stretches) < len(self._stretches) or not stretches:
             return None
-        entries = Entries(straight, self._entries, self._count, self._template, self._slots, self._masks, scratch)
-        return array_call(entries, formats, read, self._executor.device.features, self)
+        pooled = [stretch.pooled for stretch in stretches if stretch.pooled]
+        preferences = [kernel.preference for kernel in pooled if kernel.preference]
+        if len(preferences) < len(pooled):
+            return None
+        count = sum(stretch.count for stretch in stretches)
+        entries = Entries(straight, self._entries, count, self._template, self._slots, self._masks, scratch)
+        function = array_call(entries, formats, read, self._executor.device.features, self)
+        return function if function is None or not pooled else _Alone(tuple(preferences), function)
 
     def _run_all(self, stretches: _Stretches, arguments: bytes, scratch: int) -> None:
         for stretch in stretches:
             if isinstance(stretch, _Stretch):
-                kernel = stretch.pooled
-                if kernel is None or not kernel.share_out(arguments[stretch.offset :]):
-                    self._run(self._entries + stretch.first * ENTRY_BYTES, stretch.count, arguments, scratch)
+                first, kernel = self._entries + stretch.first * ENTRY_BYTES, stretch.pooled
+                if kernel is None:
+                    self._run(first, stretch.count, arguments, scratch)
+                else:
+                    alone = partial(self._run, first, stretch.count, arguments, scratch)
+                    kernel.run_shared(arguments[stretch.offset :], alone)
             elif isinstance(stretch, _Ways):
                 way = stretch.then if stretch.condition(arguments) else stretch.otherwise
                 self._run_all(way, arguments, scratch)

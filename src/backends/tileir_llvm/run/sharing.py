@@ -1,4 +1,4 @@
-"""Whether to share a kernel out to threads: what that costs here, as measured once, against what the kernel takes."""
+"""Whether to share a kernel out to threads: first by what it should take and save here, then by what it did take."""
 
 from __future__ import annotations
 
@@ -24,8 +24,18 @@ MARGIN: Final = 1.0
 PYTHON_SECONDS: Final = 5e-6
 """What a launch on several threads takes in Python, which one on the calling thread does without."""
 
-AWAKE_SECONDS: Final = 5e-5
-"""Workers are taken to be awake for so long after a launch."""
+HOPED_SECONDS: Final = 5e-6
+"""Kernels for which sharing would save more than that, if it cost nothing, are tried both ways."""
+
+FIRST_TRIAL: Final = 4
+MOST_LAUNCHES: Final = 1024
+"""After how many launches of a kernel the other way is tried, and how many lie between two trials in the end."""
+
+BURST: Final = 8
+"""How many launches a trial has: the first wake threads, and bring data from one thread's cache to those of others."""
+
+TIMED: Final = 2
+"""How many launches on the calling thread are timed before others are shared."""
 
 _STEPS: Final = 100_000
 """What a launch counts to that is measured, all threads together: 40 µs or less."""
@@ -36,10 +46,6 @@ _CHUNKS: Final = 8
 _LAUNCHES: Final = 7
 _MOST_SECONDS: Final = 5e-4
 """Launches are measured so often, unless they take longer than that."""
-
-_NAPS: Final = 2
-_NAP_SECONDS: Final = 2e-4
-"""How often, and how long after the last launch, one is measured that has to wake threads."""
 
 _LEAST_SECONDS: Final = 2e-6
 """Launches that seem to cost less were faster than the one that they are compared with, by chance."""
@@ -62,16 +68,14 @@ class Costs:
     Attributes:
         pair: On two threads, the second of them awake.
         all: On all threads, all of them awake.
-        asleep: On all threads, all others asleep.
 
     """
 
     pair: float
     all: float
-    asleep: float
 
-    def awake(self, helpers: int, threads: int) -> float:
-        """Return what it costs with some of the other threads, all awake."""
+    def of(self, helpers: int, threads: int) -> float:
+        """Return what it costs to share with some of the other threads."""
         between = (helpers - 1) / (threads - _PAIR) if threads > _PAIR else 0.0
         return self.pair + between * max(0.0, self.all - self.pair) + PYTHON_SECONDS
 
@@ -82,20 +86,23 @@ class Share:
 
     Attributes:
         helpers: To how many threads beside the calling one.
-        seconds: What it takes on the calling thread alone.
-        saved: Seconds that it takes less, if these threads are awake.
-        wakes: Whether it pays to wake them.
+        seconds: What it should take on the calling thread alone.
+        pays: Whether that is more than with these threads, by a margin.
 
     """
 
     helpers: int
     seconds: float
-    saved: float
-    wakes: bool
+    pays: bool
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it takes so long that nobody has to try."""
+        return self.seconds >= ALWAYS_SECONDS
 
 
 def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], Costs]) -> Share | None:
-    """Return how to share a kernel out; None where the calling thread alone is as quick, or nearly so.
+    """Return how to share a kernel out; None where the calling thread alone is as quick, whatever that costs.
 
     Args:
         seconds: What it takes on one thread.
@@ -108,19 +115,16 @@ def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], C
     if most < _PAIR or seconds < NEVER_SECONDS:
         return None
     if seconds >= ALWAYS_SECONDS:
-        return Share(most - 1, seconds, seconds, wakes=True)
+        return Share(most - 1, seconds, pays=True)
     costs = measured()
 
-    def saved(helpers: int, cost: float) -> float:
-        """Return what is saved if some more than the costs are paid; the thread with most groups decides."""
+    def saved(helpers: int, times: float = 1.0) -> float:
+        """Return what is saved, less so many times the costs; the thread with most groups decides."""
         parts = -(-groups // (helpers + 1))
-        return seconds * (1 - parts / groups) - (1 + MARGIN) * cost
+        return seconds * (1 - parts / groups) - times * costs.of(helpers, threads)
 
-    helpers = max(_counts(most), key=lambda count: saved(count, costs.awake(count, threads)))
-    gain = saved(helpers, costs.awake(helpers, threads))
-    if gain <= 0:
-        return None
-    return Share(helpers, seconds, gain, wakes=saved(helpers, costs.asleep + PYTHON_SECONDS) > 0)
+    helpers = max(_counts(most), key=saved)
+    return Share(helpers, seconds, saved(helpers, 1 + MARGIN) > 0) if saved(helpers, 0.0) > HOPED_SECONDS else None
 
 
 def _counts(threads: int) -> Iterable[int]:
@@ -151,11 +155,7 @@ def measured_costs(
     shared(threads - 1)  # threads that have just been started have to come here first
     everyone = _cost(partial(shared, threads - 1), whole, threads)
     pair = min(everyone, _cost(partial(shared, 1), whole, 2)) if threads > _PAIR else everyone
-    naps = []
-    for _ in range(_NAPS):
-        time.sleep(_NAP_SECONDS)
-        naps.append(_timed(partial(shared, threads - 1)))
-    return Costs(pair, everyone, max(everyone, min(naps) - whole / threads))
+    return Costs(pair, everyone)
 
 
 def _cost(launch: Callable[[], object], whole: float, threads: int) -> float:
@@ -177,22 +177,51 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-@attrs.define
-class Waking:
-    """Decides whether launches that do not pay for waking threads wake them nevertheless, as more of them follow.
+@attrs.define(repr=False)
+class Preference:
+    """Which way a kernel was faster so far, alone or shared by so many helpers, and when to try the other one.
 
-    Where launches follow each other so fast that threads would have stayed awake in between, what that would have saved
-    is added up; as soon as it is more than waking costs, they are woken. So the time of a program is never more than
-    about twice what it would be if one had known, and launches far apart wake nobody.
+    Both are timed as they come, with what it takes to wake threads where launches are far apart, and what others' work
+    takes. How many threads share it is decided again by what it took alone. Calls of several threads may race for it,
+    which at worst moves a trial.
     """
 
-    _saved: float = attrs.field(default=0.0, init=False)
-    _until: float = attrs.field(default=0.0, init=False)
+    shared: bool
+    helpers: int
+    _again: Callable[[float], Share | None]
+    _seconds: dict[bool, float] = attrs.field(factory=dict, init=False)
+    _launches: int = attrs.field(default=0, init=False)
+    _next: int = attrs.field(default=FIRST_TRIAL, init=False)
+    _gap: int = attrs.field(default=2 * BURST, init=False)
+    _left: int = attrs.field(default=0, init=False)
 
-    def pays(self, share: Share, asleep: float) -> bool:
-        """Return whether to wake threads for a kernel, by what that costs. It may be wrong, where threads race."""
-        now = time.perf_counter()
-        saved = share.saved + (self._saved if now < self._until else 0.0)
-        self._until = now + share.seconds + AWAKE_SECONDS
-        self._saved = saved if saved < (1 + MARGIN) * asleep else 0.0
-        return saved >= (1 + MARGIN) * asleep
+    def shares(self) -> bool:
+        """Return whether to share the next launch."""
+        self._launches += 1
+        if self._launches >= self._next:
+            self._gap = min(2 * self._gap, MOST_LAUNCHES)
+            self._next = self._launches + self._gap
+            self._left = BURST if self.shared else BURST + TIMED
+        if self._left == 0:
+            return self.shared
+        self._left -= 1
+        if self.shared or self._left >= BURST:
+            return False
+        alone = self._seconds.get(False)
+        share = self._again(alone) if alone is not None and self._left == BURST - 1 else None
+        self.helpers = self.helpers if share is None else share.helpers
+        return True
+
+    def passes(self) -> bool:
+        """Return whether the next launch is on the calling thread, and nobody needs to know how long it takes."""
+        if self.shared or self._left or self._launches + 1 >= self._next:
+            return False
+        self._launches += 1
+        return True
+
+    def note(self, seconds: float, *, shared: bool) -> None:
+        """Note what a launch took: less at once, more little by little, as other work may have been in the way."""
+        known = self._seconds.get(shared, seconds)
+        self._seconds[shared] = min(seconds, known + (min(seconds, 2 * known) - known) / 8)
+        if self._left == 0 and len(self._seconds) > 1:
+            self.shared = self._seconds[True] + PYTHON_SECONDS < self._seconds[False]

@@ -29,10 +29,7 @@ CALLER_SPINS: Final = 10_000
 
 _ENTRIES: Final = ("setup", "launch", "work", "stop", "count")
 
-_SLEEPERS: Final = 128
-"""Where a pool has the number of workers that sleep."""
-
-_PYTHON_COSTS: Final = Costs(2e-4, 2e-4, 2e-4)
+_PYTHON_COSTS: Final = Costs(2e-4, 2e-4)
 """What sharing costs by Python's own means."""
 _POINTER: Final = ctypes.c_void_p
 _NUMBER: Final = ctypes.c_int64
@@ -60,10 +57,6 @@ class Team(Protocol):
 
     def run(self, job: Job, helpers: int) -> None:
         """Run a job with up to ``helpers`` threads beside the calling one; one job at a time."""
-        ...
-
-    def has_awake(self, helpers: int) -> bool:
-        """Return whether so many threads need not be woken."""
         ...
 
     def costs(self) -> Costs:
@@ -108,11 +101,6 @@ class NativeTeam:
             CALLER_SPINS,
         )
 
-    def has_awake(self, helpers: int) -> bool:
-        """Return whether so many threads need not be woken."""
-        asleep = ctypes.c_int64.from_address(self.memory.address + _SLEEPERS).value
-        return len(self.threads) - asleep >= helpers
-
     def costs(self) -> Costs:
         """Measure launches of a kernel that only counts."""
         count = self.native.count
@@ -148,10 +136,6 @@ class PythonTeam:
         work(0)
         for helper in helping:
             helper.result()
-
-    def has_awake(self, _helpers: int) -> bool:
-        """Return True: what waking takes is part of what each job costs."""
-        return True
 
     def costs(self) -> Costs:
         """Return what jobs take on ordinary machines."""
