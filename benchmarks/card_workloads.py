@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from card_attention import HALVES, attention
 from card_workload import Size, Workload, full
 from tileir import DType, ops
 from tileir.tile.builder_functions import gradient
@@ -20,14 +21,11 @@ def workloads(size: Size = full) -> Iterator[Workload]:
     """Return all workloads, those of one group beside each other."""
     yield from _products(size)
     yield from _convolutions(size)
-    yield from _attention(size)
+    yield from attention(size)
     yield from _rows(size)
     yield from _axes(size)
     yield from _copies(size)
     yield from _networks(size)
-
-
-HALVES = (DType.F16, DType.BF16)
 
 
 def _product(
@@ -201,23 +199,6 @@ def _depthwise(size: Size, dtype: DType) -> Workload:
             x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1, groups=channels
         ).permute(0, 2, 3, 1),
     )
-
-
-def _attention(size: Size) -> Iterator[Workload]:
-    for batch, heads, time, width in ((8, 16, 1024, 64), (4, 16, 4096, 64), (2, 16, 4096, 128)):
-        for causal in (False, True):
-            shape = (batch, heads, size(time), size(width))
-            yield Workload(
-                "attention",
-                "causal attention" if causal else "attention",
-                (shape,) * 3,
-                DType.F16,
-                lambda q, k, v, causal=causal: ops.scaled_dot_product_attention(q, k, v, causal=causal),
-                lambda torch, q, k, v, causal=causal: torch.nn.functional.scaled_dot_product_attention(
-                    q, k, v, is_causal=causal
-                ),
-                4.0 * batch * heads * size(time) ** 2 * size(width) / (2 if causal else 1),
-            )
 
 
 def _rows(size: Size) -> Iterator[Workload]:
