@@ -1,4 +1,14 @@
-"""The special ``attend``: sums of rows of values, weighted by the softmax of scaled products of queries and keys."""
+"""The special ``attend``: sums of rows of values, weighted by the softmax of scaled products of queries and keys.
+
+Its second output, which it may have, is for gradients: of each query the logarithm to base 2 of the sum of exponentials
+of its scores. ``attend_back`` has two matrices of rows, two of columns, and of either rows or columns these logarithms
+and ``dot``, the product of a result and its gradient. It takes weights from them, as exponentials of scores, which are
+products of the first matrices, and what scores change by: a weight times the product of the second matrices less
+``dot``. Rows of the output are sums of the first columns, times these changes and the scale. With two outputs, those of
+the second one are sums of the second columns, times the weights; then ``dot`` and the logarithms are those of columns,
+and rows may meet several matrices of columns, of which the sums are of all. So queries get their gradients from keys
+and values, where rows are queries and gradients of results, and keys and values get theirs where they are rows.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.stripe.blocks import Block, Refinement, Special
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.dtype import DType
     from tileir.stripe.tags import TagValue
 
 ATTEND: Final = "attend"
+
+ATTEND_BACK: Final = "attend_back"
 
 PANEL: Final = 64
 """Columns of a tile in local memory at most: wider ones lie as several panels."""
@@ -69,6 +81,11 @@ class Attending:
             return tiles * dtype.itemsize
         return (tiles + 1) * dtype.itemsize + self.rows * QUAD * 4
 
+    def back_bytes(self, dtype: DType, features: int, columns: int, *, two: bool) -> int:
+        """Return how much local memory a group needs for gradients; ``two`` where it has two outputs."""
+        tiles = (self.rows + STAGES * self.keys) * (features + columns) * dtype.itemsize
+        return tiles + two * STAGES * self.keys * 2 * DType.F32.itemsize
+
     def parameters(self) -> tuple[tuple[str, TagValue], ...]:
         """Return it as the parameters of a special; bounds that there are none of are left out."""
         named = ((field.name, getattr(self, field.name)) for field in attrs.fields(type(self)))
@@ -120,11 +137,11 @@ def of_width(fragment: Fragment, width: int) -> Fragment:
     return max(fitting, key=lambda row: row.mnk[1])
 
 
-def attending_of(block: Block) -> Attending | None:
-    """Return the parameters of the special that is all of a kernel, if it is ``attend``."""
+def attending_of(block: Block) -> tuple[Special, Attending] | None:
+    """Return the special that is all of a kernel, and its parameters, if it is ``attend`` or ``attend_back``."""
     match block.statements:
-        case (Special(name=name) as special,) if name == ATTEND:
-            return Attending.of(special)
+        case (Special(name=name) as special,) if name in (ATTEND, ATTEND_BACK):
+            return special, Attending.of(special)
         case _:
             return None
 
@@ -138,28 +155,58 @@ def panels(columns: int) -> Iterator[tuple[int, int]]:
         start += width
 
 
-def matrix_of(view: Refinement) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return size and stride of the two axes of a view that have several elements; None where it has more or fewer."""
-    dims = [(dim.size, dim.stride) for dim in view.shape.dims if dim.size > 1]
-    return (dims[0], dims[1]) if len(dims) == 2 else None
+def axes_of(view: Refinement) -> list[tuple[int, int]]:
+    """Return size and stride of the axes of a view that have several elements."""
+    return [(dim.size, dim.stride) for dim in view.shape.dims if dim.size > 1]
 
 
 def attend_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
     """Return what is wrong with a special that is called ``attend``."""
+    if (fault := _parameters_fault(special)) is not None:
+        return fault
+    if len(special.inputs) != 3 or len(special.outputs) not in (1, 2):
+        return "attend takes queries, keys and values, and has an output, and perhaps another one for logarithms"
+    if len(inputs) != 3 or len(outputs) != len(special.outputs):
+        return None
+    found = [[size for size, _ in axes_of(view)] for view in (*inputs, outputs[0])]
+    if any(len(each) != 2 for each in found):
+        return "attend needs views with two axes of several elements"
+    (s, d), (t, other), (keys, e), result = found
+    if (d, t, [s, e]) != (other, keys, result):
+        return "attend needs queries [S, D], keys [T, D], values [T, E] and an output [S, E]"
+    if len({view.shape.dtype for view in inputs}) > 1 or not outputs[0].shape.dtype.is_float:
+        return "attend needs queries, keys and values of one dtype, and an output of floats"
+    if any([size for size, _ in axes_of(view)] != [s] or view.shape.dtype is not DType.F32 for view in outputs[1:]):
+        return "attend has logarithms in f32, one for each query"
+    return None
+
+
+def attend_back_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
+    """Return what is wrong with a special that is called ``attend_back``."""
+    if (fault := _parameters_fault(special)) is not None:
+        return fault
+    two = len(special.outputs) == 2
+    if len(special.inputs) != 6 or len(special.outputs) not in (1, 2):
+        return "attend_back takes two matrices of rows, two of columns, logarithms and dots, and has one or two outputs"
+    if len(inputs) != 6 or len(outputs) != len(special.outputs):
+        return None
+    left, beside, right, other, logs, dots = ([size for size, _ in axes_of(view)] for view in inputs)
+    heads = right[:-2]
+    if [len(left), len(beside)] != [2, 2] or len(right) not in (2, 3) or (heads and not two):
+        return "attend_back needs rows with two axes of several elements, columns with two, or three for two outputs"
+    along = [*heads, right[-2]] if two else left[:1]
+    if right[-1] != left[1] or beside[0] != left[0] or other != [*right[:-1], beside[1]] or not logs == dots == along:
+        return "attend_back needs rows [R, D] and [R, E], columns [C, D] and [C, E], and numbers of rows or of columns"
+    if [[size for size, _ in axes_of(view)] for view in outputs] != [left, beside][: len(outputs)]:
+        return "attend_back has outputs like its rows"
+    if len({view.shape.dtype for view in inputs[:4]}) > 1 or any(v.shape.dtype is not DType.F32 for v in inputs[4:]):
+        return "attend_back needs rows and columns of one dtype, and numbers in f32"
+    return None if all(view.shape.dtype.is_float for view in outputs) else "attend_back needs outputs of floats"
+
+
+def _parameters_fault(special: Special) -> str | None:
     try:
         Attending.of(special)
     except (TypeError, ValueError) as error:
         return f"{error}"
-    if len(special.inputs) != 3 or len(special.outputs) != 1:
-        return "attend takes queries, keys and values, and has one output"
-    if len(inputs) != 3 or len(outputs) != 1:
-        return None
-    found = [matrix_of(view) for view in (*inputs, *outputs)]
-    if None in found:
-        return "attend needs views with two axes of several elements"
-    (s, d), (t, other), (keys, e), (rows, columns) = ([dim[0] for dim in each] for each in found if each is not None)
-    if (d, t, s, e) != (other, keys, rows, columns):
-        return "attend needs queries [S, D], keys [T, D], values [T, E] and an output [S, E]"
-    if len({view.shape.dtype for view in inputs}) > 1 or not outputs[0].shape.dtype.is_float:
-        return "attend needs queries, keys and values of one dtype, and an output of floats"
     return None

@@ -7,12 +7,13 @@ says so, in how many kernels, and by which of the equal forms of a softmax, make
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import attrs
 
 from tileir.core.ops import Aggregation, Op
+from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.row_expressions import (
     ALONG,
     Call,
@@ -103,15 +104,15 @@ def _attention(
     elements: Elements, number: int, weights: stripe.Refinement, values: stripe.Refinement, outputs: frozenset[str]
 ) -> Attention | Refused | None:
     kernel = elements.kernels[number]
-    reduced = [i for i in kernel.indices if not any(i.name in a.indices for a in _output(kernel).access)]
+    reduced = [i for i in kernel.indices if not any(i.name in a.indices for a in output_of(kernel).access)]
     if len(reduced) != 1 or any(not index.is_plain for index in kernel.indices):
         return None
     key = {reduced[0].name: Affine.index(ALONG)}
     elements.begin()
-    softmax = _softmax(elements.at(weights.source, tuple(each.substitute(key) for each in weights.access)))
+    softmax = softmax_of(elements.at(weights, key))
     if softmax is None:
         return None
-    scores = _scores(softmax[0])
+    scores = scores_of(softmax[0])
     if scores is None:
         return refused("TR442")
     product = elements.kernels[scores.product.number]
@@ -119,26 +120,27 @@ def _attention(
     features = [index for index in product.indices if index.name not in inside]
     views = [view for view in product.refinements if view.direction is stripe.Direction.IN]
     factors = [attrs.evolve(v, access=tuple(each.substitute(inside) for each in v.access)) for v in views]
-    factors.sort(key=lambda view: _moves(view, ALONG))
+    factors.sort(key=lambda view: moves(view, ALONG))
     rows = _rows_of(kernel, weights, values)
-    columns = [i.name for i in kernel.indices if _moves(values, i.name) and not _moves(weights, i.name)]
+    columns = [i.name for i in kernel.indices if moves(values, i.name) and not moves(weights, i.name)]
     if len(features) != 1 or rows is None or len(columns) != 1:
         return refused("TR443")
-    if [_moves(view, ALONG) for view in factors] != [False, True] or _moves(factors[1], rows):
+    if [moves(view, ALONG) for view in factors] != [False, True] or moves(factors[1], rows):
         return refused("TR443")
     finite = "finite" in kernel.tags
-    result, more = _result(elements, number)
+    result, more = result_of(elements, number, outputs, columns[0])
     members = tuple(sorted({*elements.seen, number, *more}))
-    if _are_used(elements.kernels, members, result, outputs):
+    if are_used(elements.kernels, members, {result.source}, outputs):
         return refused("TR441")
+    values = attrs.evolve(values, access=tuple(each.substitute(key) for each in values.access))
+    queries, keys = (elements.origin(view, features[0].name) for view in factors)
     return Attention(
-        factors[0], factors[1], attrs.evolve(values, access=tuple(each.substitute(key) for each in values.access)),
-        result, kernel, (features[0].name, features[0].range), rows, columns[0], reduced[0].range, scores,
-        softmax[1], finite, members,
+        queries, keys, elements.origin(values, columns[0]), result, kernel, (features[0].name, features[0].range),
+        rows, columns[0], reduced[0].range, scores, softmax[1], finite, members,
     )  # fmt: skip
 
 
-def _softmax(element: Element) -> tuple[Element, bool] | None:
+def softmax_of(element: Element) -> tuple[Element, bool] | None:
     """Return the scores of a softmax, and whether rows in which all of them are minus infinity give zeros."""
     match element:
         case Call(op=Op.DIV, args=(Call(op=Op.EXP, args=(Call(op=Op.SUB, args=(scores, greatest)),)) as power, total)):
@@ -160,16 +162,17 @@ def _guarded(element: Element, found: float, instead: float) -> tuple[Element, .
     return tuple(Call(Op.COND, (Call(Op.CMP_EQ, pair), Number(instead), element)) for pair in pairs)
 
 
-def _scores(element: Element) -> Scores | None:
+def scores_of(element: Element) -> Scores | None:
+    """Return what is weighted by a softmax of an element; None where it is anything else."""
     match element:
         case Sum():
             return Scores(element)
         case Call(op=Op.MUL, args=(inner, Number(value))) | Call(op=Op.MUL, args=(Number(value), inner)):
-            return _scaled(_scores(inner), value)
+            return _scaled(scores_of(inner), value)
         case Call(op=Op.DIV, args=(inner, Number(value))) if value:
-            return _scaled(_scores(inner), 1.0 / value)
+            return _scaled(scores_of(inner), 1.0 / value)
         case Call(op=Op.COND, args=(test, inner, other)) if other == _BLIND:
-            scores, seen = _scores(inner), _tests(test)
+            scores, seen = scores_of(inner), tests_of(test)
             return None if scores is None or seen is None else attrs.evolve(scores, seen=(*scores.seen, *seen))
         case _:
             return None
@@ -181,7 +184,7 @@ def _scaled(scores: Scores | None, factor: float) -> Scores | None:
     return attrs.evolve(scores, scale=scores.scale * factor) if scores is not None and positive else None
 
 
-def _tests(element: Element) -> tuple[Affine, ...] | None:
+def tests_of(element: Element) -> tuple[Affine, ...] | None:
     """Return affines that are 0 or more exactly where an element is true."""
     match element:
         case Call(op=op, args=(Coordinate(left), Coordinate(right))) if op in _COMPARED:
@@ -191,7 +194,7 @@ def _tests(element: Element) -> tuple[Affine, ...] | None:
             sign, step = _COMPARED[op]
             return ((left * -1 + int(value)) * sign - step,) if value == int(value) else None
         case Call(op=Op.BIT_AND, args=(left, right)):
-            first, second = _tests(left), _tests(right)
+            first, second = tests_of(left), tests_of(right)
             return None if first is None or second is None else (*first, *second)
         case _:
             return None
@@ -199,57 +202,101 @@ def _tests(element: Element) -> tuple[Affine, ...] | None:
 
 def _rows_of(kernel: stripe.Block, weights: stripe.Refinement, values: stripe.Refinement) -> str | None:
     """Return the longest index that moves weights and no values."""
-    free = [i for i in kernel.indices if _moves(weights, i.name) and not _moves(values, i.name)]
+    free = [i for i in kernel.indices if moves(weights, i.name) and not moves(values, i.name)]
     return max(free, key=lambda index: index.range).name if free else None
 
 
-def _moves(view: stripe.Refinement, index: str) -> bool:
+def moves(view: stripe.Refinement, index: str) -> bool:
+    """Return whether a view depends on an index."""
     return any(index in access.indices for access in view.access)
 
 
-def _output(kernel: stripe.Block) -> stripe.Refinement:
+def output_of(kernel: stripe.Block) -> stripe.Refinement:
+    """Return what a kernel with one output writes."""
     return next(view for view in kernel.refinements if view.direction.writes)
 
 
-def _result(elements: Elements, number: int) -> tuple[stripe.Refinement, tuple[int, ...]]:
-    """Return where a kernel's sums end, and the kernel that only converts them, if there is one."""
-    kernels, output = elements.kernels, _output(elements.kernels[number])
-    readers = [
-        n for n, k in enumerate(kernels) if any(v.source == output.source and v.direction.reads for v in k.refinements)
-    ]
-    if len(readers) == 1 and elements.writers(output.source) == (number,):
-        after = kernels[readers[0]]
-        kinds = [type(statement) for statement in after.statements]
-        views = {view.direction: view for view in after.refinements}
-        if kinds == [stripe.Load, stripe.Convert, stripe.Store] and len(after.refinements) == 2:
-            values = index_values(after, views[stripe.Direction.IN], output.access)
-            last = views.get(stripe.Direction.OUT)
-            if values is not None and last is not None and len(values) == len(after.indices):
-                access = tuple(each.substitute(values) for each in last.access)
-                return attrs.evolve(last, access=access), (readers[0],)
-    return output, ()
+def result_of(
+    elements: Elements, number: int, outputs: frozenset[str], column: str
+) -> tuple[stripe.Refinement, tuple[int, ...]]:
+    """Return where a kernel's sums end, and the kernels that only convert or copy them.
+
+    Args:
+        elements: The kernels of a program.
+        number: That of the kernel.
+        outputs: Memory that others see, which is the last.
+        column: The index that numbers neighbours: others copy as well, but are left where neighbours come apart.
+
+    """
+    kernels = elements.kernels
+    written = [(output_of(kernels[number]), number)]
+    while (view := written[-1][0]).source not in outputs and elements.writers(view.source) == (written[-1][1],):
+        readers = [
+            n
+            for n, k in enumerate(kernels)
+            if any(v.source == view.source and v.direction.reads for v in k.refinements)
+        ]
+        step = _converted(kernels[readers[0]], view) if len(readers) == 1 else None
+        if step is None or elements.writers(step.source) != (readers[0],):
+            break
+        written.append((step, readers[0]))
+    last = max((n for n, (view, _) in enumerate(written) if address(view).coefficient(column) == 1), default=0)
+    return written[last][0], tuple(reader for _, reader in written[1 : last + 1])
 
 
-def _are_used(
-    kernels: tuple[stripe.Block, ...], members: tuple[int, ...], result: stripe.Refinement, outputs: frozenset[str]
+def _converted(kernel: stripe.Block, view: stripe.Refinement) -> stripe.Refinement | None:
+    """Return where a kernel stores each element of a view, if it only converts or copies these."""
+    kinds = [type(statement) for statement in kernel.statements]
+    directions = [each.direction for each in kernel.refinements]
+    if kinds not in ([stripe.Load, stripe.Convert, stripe.Store], [stripe.Load, stripe.Store]):
+        return None
+    if directions != [stripe.Direction.IN, stripe.Direction.OUT] or kernel.refinements[1].merges:
+        return None
+    source, target = kernel.refinements
+    if source.shape.strides != view.shape.strides:
+        return None
+    values = index_values(kernel, source, view.access)
+    if values is None or len(values) != len(kernel.indices):
+        return None
+    return attrs.evolve(target, access=tuple(each.substitute(values) for each in target.access))
+
+
+def are_used(
+    kernels: tuple[stripe.Block, ...],
+    members: tuple[int, ...],
+    results: Collection[str],
+    outputs: frozenset[str],
+    *,
+    early: bool = False,
 ) -> bool:
-    """Return whether something else than ``members`` uses what they write, or changes what they read meanwhile."""
+    """Return whether something else than ``members`` uses what they write, or changes what they read meanwhile.
+
+    Args:
+        kernels: The kernels of a program.
+        members: Numbers of some, in order.
+        results: What others may use of what these write: behind all members, or, with ``early``, between them as well.
+        outputs: Memory that others see.
+        early: Whether results will be there before the first of the members that make them.
+
+    """
     inner: set[str] = set()
-    read: set[str] = set()
+    read: dict[str, int] = {}
     for number in members:
         for view in kernels[number].refinements:
-            (inner if view.direction.writes else read).add(view.source)
-    inner.discard(result.source)
-    read -= inner
-    if inner & outputs or result.source in read:
+            if view.direction.writes:
+                inner.add(view.source)
+            else:
+                read.setdefault(view.source, number)
+    inner -= {*results}
+    if inner & outputs or read.keys() & {*results}:
         return True
     for number, kernel in enumerate(kernels):
         if number in members:
             continue
+        between = members[0] < number < members[-1]
         for view in kernel.refinements:
-            between = members[0] < number < members[-1]
-            if view.source in inner or (
-                between and (view.source == result.source or (view.direction.writes and view.source in read))
-            ):
+            found = view.source in results and (view.direction.writes or not early)
+            changed = view.direction.writes and number > read.get(view.source, number)
+            if view.source in inner or (between and (found or changed)):
                 return True
     return False

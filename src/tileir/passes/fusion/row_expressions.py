@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from tileir.core.ops import Aggregation, Op
+from tileir.passes.analysis.accesses import address
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
@@ -80,7 +81,7 @@ class Elements:
     kernels: tuple[stripe.Block, ...]
     seen: set[int] = attrs.field(factory=set)
     _writers: dict[str, list[int]] = attrs.field(factory=dict, init=False)
-    _found: dict[tuple[str, tuple[Affine, ...]], Element] = attrs.field(factory=dict, init=False)
+    _found: dict[tuple[str, tuple[Affine, ...], tuple[int, ...]], Element] = attrs.field(factory=dict, init=False)
     _left: int = attrs.field(default=_MOST, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -99,13 +100,46 @@ class Elements:
         """Return the numbers of the kernels that write a tensor."""
         return tuple(self._writers.get(name, ()))
 
-    def at(self, name: str, coordinates: tuple[Affine, ...]) -> Element:
-        """Return what element of a tensor stands at coordinates."""
-        if (name, coordinates) not in self._found:
-            self._found[name, coordinates] = self._looked_up(name, coordinates)
-        return self._found[name, coordinates]
+    def at(self, view: stripe.Refinement, values: Mapping[str, Affine]) -> Element:
+        """Return what element a view of one element shows where the indices of its kernel have values."""
+        coordinates = tuple(each.substitute(values) for each in view.access)
+        key = (view.source, coordinates, view.shape.strides)
+        if key not in self._found:
+            self._found[key] = self._looked_up(*key)
+        return self._found[key]
 
-    def _looked_up(self, name: str, coordinates: tuple[Affine, ...]) -> Element:
+    def origin(self, view: stripe.Refinement, column: str) -> stripe.Refinement:
+        """Return the view of what a view of one element shows, copies seen through, if ``column`` numbers neighbours.
+
+        The view itself, where there are no copies, or neighbours would lie apart.
+        """
+        found, step = view, self._copied(view)
+        while step is not None:
+            if address(step).coefficient(column) == 1:
+                found = attrs.evolve(step, name=view.name)
+            step = self._copied(step)
+        return found
+
+    def _copied(self, view: stripe.Refinement) -> stripe.Refinement | None:
+        """Return the view of what a view shows a copy of, if that is not written any more."""
+        writers = self._writers.get(view.source, [])
+        if len(writers) != 1 or not is_copy(self.kernels[writers[0]]):
+            return None
+        kernel = self.kernels[writers[0]]
+        source, output = (
+            next(v for v in kernel.refinements if v.direction.writes is writes) for writes in (False, True)
+        )
+        places = _reshaped(view.access, view.shape.strides, output)
+        values = None if places is None else index_values(kernel, output, places)
+        if (
+            values is None
+            or len(values) != len(kernel.indices)
+            or max(self.writers(source.source), default=-1) > writers[0]
+        ):
+            return None
+        return attrs.evolve(source, access=tuple(each.substitute(values) for each in source.access))
+
+    def _looked_up(self, name: str, coordinates: tuple[Affine, ...], strides: tuple[int, ...]) -> Element:
         unknown = Unknown(name, coordinates)
         writers = self._writers.get(name, [])
         self._left -= 1
@@ -113,7 +147,10 @@ class Elements:
             return unknown
         kernel = self.kernels[writers[0]]
         outputs = [view for view in kernel.refinements if view.direction.writes]
-        values = None if len(outputs) != 1 else index_values(kernel, outputs[0], coordinates)
+        if len(outputs) != 1:
+            return unknown
+        places = _reshaped(coordinates, strides, outputs[0])
+        values = None if places is None else index_values(kernel, outputs[0], places)
         if values is None:
             return unknown
         found = self._of_kernel(writers[0], outputs[0], values)
@@ -145,7 +182,7 @@ class Elements:
             match statement:
                 case stripe.Load(source=source, into=into, index=None):
                     view = views[source]
-                    scalars[into] = self.at(view.source, tuple(each.substitute(values) for each in view.access))
+                    scalars[into] = self.at(view, values)
                     dtypes[into] = view.shape.dtype.is_float
                 case stripe.LoadIndex(affine=affine, into=into, dtype=dtype):
                     scalars[into], dtypes[into] = Coordinate(affine.substitute(values)), dtype.is_float
@@ -162,6 +199,24 @@ class Elements:
                 case _:
                     return None
         return None
+
+
+def _reshaped(
+    coordinates: tuple[Affine, ...], strides: tuple[int, ...], written: stripe.Refinement
+) -> tuple[Affine, ...] | None:
+    """Return coordinates of a view for another one of the same memory, which may have other axes of one element."""
+    if strides == written.shape.strides:
+        return coordinates
+    left = [pair for pair in zip(coordinates, strides, strict=True) if pair[0] != Affine()]
+    found: list[Affine] = []
+    for access, stride in zip(written.access, written.shape.strides, strict=True):
+        if access.is_constant:
+            found.append(Affine())
+        elif left and left[0][1] == stride:
+            found.append(left.pop(0)[0])
+        else:
+            return None
+    return None if left else tuple(found)
 
 
 def _moved(op: Op, args: tuple[Element, ...]) -> Coordinate | None:
@@ -191,6 +246,17 @@ def _signed(op: Op, args: tuple[Element, ...]) -> Element:
             return Number(-value)
         case _:
             return Call(op, args)
+
+
+def is_copy(kernel: stripe.Block) -> bool:
+    """Return whether a kernel copies elements, each to one place."""
+    return (
+        [type(statement) for statement in kernel.statements] == [stripe.Load, stripe.Store]
+        and [view.direction for view in kernel.refinements] == [stripe.Direction.IN, stripe.Direction.OUT]
+        and not any(view.merges for view in kernel.refinements)
+        and not kernel.constraints
+        and all(s.index is None for s in kernel.statements if isinstance(s, stripe.Load | stripe.Store))
+    )
 
 
 def is_product(kernel: stripe.Block) -> bool:

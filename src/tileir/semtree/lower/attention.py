@@ -21,42 +21,37 @@ from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.attention_back import Back
 from tileir.semtree.lower.attention_softmax import SUMS, Softmax
 from tileir.semtree.lower.attention_tiles import Matrix, copies, operand
 from tileir.semtree.lower.attention_warpgroups import WarpGroups
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
-from tileir.stripe.attending import QUAD, STAGES, Attending, matrix_of
+from tileir.stripe.attending import ATTEND_BACK, QUAD, STAGES, Attending, axes_of
 from tileir.stripe.blocks import Binding
 
 _WIDE: Final = sem.Type(DType.F32)
 
 
 def attention_kernel(
-    blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], plan: Attending
+    blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], special: stripe.Special, plan: Attending
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return the grid and the body of a kernel; a grid has one group more for each tile of queries."""
-    (special,) = (s for s in block.statements if isinstance(s, stripe.Special))
-    rows = next(view for view in block.refinements if view.name == special.outputs[0])
-    shape = matrix_of(rows)
-    assert shape is not None  # the verifier saw to it
-    count = -(-shape[0][0] // plan.rows)
+    rows = axes_of(next(view for view in block.refinements if view.name == special.inputs[0]))[0][0]
+    count = -(-rows // plan.rows)
     number = stripe.Index(blocks.names.fresh("tile"), count, binding=Binding.GRID)
     grid, start, values = blocks.grid(attrs.evolve(block, indices=(*block.indices, number)))
     views = blocks.views(block, buffers, values)
-    matrices = [_matrix(views[name]) for name in (*special.inputs, *special.outputs)]
     tile_number = values[number.name] if count > 1 else Affine()
-    first = (count - 1 - tile_number) * plan.rows  # where the mask is a triangle, the longest rows come first
-    kind = WarpGroups if FRAGMENTS[plan.fragment].threads > sem.WARP else _Warps
+    back = special.name == ATTEND_BACK
+    numbers = special.inputs[4:] if back else special.outputs[1:]
+    names = (*special.inputs, *special.outputs)
+    matrices = [Matrix.of(views[name], numbers=name in numbers) for name in names]
+    # Where the mask is a triangle, the longest rows come first: those of the last queries, and of the first keys.
+    first = (tile_number if back and len(special.outputs) > 1 else count - 1 - tile_number) * plan.rows
+    kind = Back if back else WarpGroups if FRAGMENTS[plan.fragment].threads > sem.WARP else _Warps
     return grid, (*start, *kind.of(blocks, plan, matrices, first).statements())
-
-
-def _matrix(view: View) -> Matrix:
-    found = matrix_of(stripe.Refinement("", stripe.Direction.IN, "", (), view.shape))
-    assert found is not None
-    (rows, stride), (columns, _) = found
-    return Matrix(view.array, view.offset, rows, stride, columns, view.shape.dtype)
 
 
 @attrs.frozen(eq=False, repr=False)

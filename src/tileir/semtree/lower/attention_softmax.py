@@ -36,7 +36,7 @@ class Softmax(Threads):
     """What threads do with scores.
 
     Attributes:
-        matrices: Queries, keys, values and the result.
+        matrices: Queries, keys, values and the result, and logarithms, if they are wanted.
         stages: Tiles of queries, keys and values in local memory.
         names: Of the arrays of :data:`WORDS`.
         results: The sums of a thread, by panels of values.
@@ -51,7 +51,7 @@ class Softmax(Threads):
     @classmethod
     def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine) -> Self:
         """Choose names."""
-        queries, keys, values, _ = matrices
+        queries, keys, values, *_ = matrices
         dtype = queries.dtype
         stages = (
             tile(blocks, "queries", dtype, plan.rows, queries.columns),
@@ -239,7 +239,29 @@ class Softmax(Threads):
                 return (sem.If(inside, (assign,)),)
 
             stores.append(self._each(panel.width, store, pairs=True))
-        return (inverse, *stores)
+        return (*self._logarithms(), inverse, *stores)
+
+    def _logarithms(self) -> tuple[sem.Stmt, ...]:
+        """Return what stores the logarithm of the sum of exponentials of each row, for gradients."""
+        if len(self.matrices) < 5:
+            return ()
+        slot, target = self.blocks.counter("slot"), self.matrices[4]
+        whole = sem.Var(self.blocks.names.fresh("sum"), _WIDE)
+        twos = sem.Const.of(1.0 / math.log(2.0), _WIDE)
+        top = self._op(Op.MUL, self._finite(self._held("top", slot)), sem.Const.of(self.plan.scale, _WIDE))
+        value = self._op(Op.MUL, self._op(Op.ADD, top, self._op(Op.LOG, whole)), twos)
+        if self.plan.zeros:  # weights are exponentials of something less infinity then, and so 0
+            blind = self._op(Op.CMP_EQ, whole, sem.Const(0.0, _WIDE))
+            value = self._op(Op.COND, blind, sem.Const(math.inf, _WIDE), value)
+        query = self.first + self._slot_row(slot)
+        place = self.blocks.offsets.scalar(target.offset + query * target.stride)
+        first = self._op(Op.CMP_EQ, self.quad, self._number(0))
+        if target.rows % self.plan.rows:
+            inside = self._op(Op.CMP_LT, self.blocks.offsets.scalar(query), self._number(target.rows))
+            first = self._op(Op.BIT_AND, first, inside)
+        total = sem.Subscript(self.names["total"], self._op(Op.MUL, slot, self._number(2)), _WIDE)
+        store = sem.If(first, (sem.Assign(sem.Subscript(target.array, place, _WIDE), value),))
+        return (self._unrolled(slot, self.slots, sem.Declare(whole, total), store),)
 
     def _finite(self, value: sem.Expr) -> sem.Expr:
         """Return a maximum, and 0 instead of minus infinity, from which nothing can be subtracted."""

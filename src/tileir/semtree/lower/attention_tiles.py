@@ -16,6 +16,7 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.lower.views import View
 from tileir.semtree.matrices import PLAIN
 from tileir.stripe.attending import QUAD, Attending, panels
 
@@ -32,8 +33,9 @@ class Matrix:
         offset: Its first element.
         rows: How many there are.
         stride: Elements from one row to the next.
-        columns: Elements of a row.
+        columns: Elements of a row; 1 where rows have one number each.
         dtype: Of these.
+        heads: How many such matrices there are, and how far they are apart.
 
     """
 
@@ -43,6 +45,19 @@ class Matrix:
     stride: int
     columns: int
     dtype: DType
+    heads: tuple[int, int] = (1, 0)
+
+    @classmethod
+    def of(cls, view: View, *, numbers: bool = False) -> Matrix:
+        """Return the matrix of a view, by its axes of several elements; of ``numbers``, one for each row."""
+        axes = [(dim.size, dim.stride) for dim in view.shape.dims if dim.size > 1]
+        columns = 1 if numbers else axes.pop()[0]
+        rows, stride = axes.pop()
+        return cls(view.array, view.offset, rows, stride, columns, view.shape.dtype, axes.pop() if axes else (1, 0))
+
+    def of_head(self, head: Affine) -> Matrix:
+        """Return one of several matrices."""
+        return attrs.evolve(self, offset=self.offset + head * self.heads[1], heads=(1, 0))
 
 
 @attrs.frozen

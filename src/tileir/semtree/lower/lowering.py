@@ -203,7 +203,7 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
     blocks = BlockLowering(target, names)
     attending = attending_of(block)
     if attending is not None:
-        threads = attending.threads
+        threads = attending[1].threads
         grid, body = _of_attention(blocks, block, views, attending)
     else:
         threads = thread_count(block)
@@ -228,12 +228,12 @@ def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:
 
 
 def _of_attention(
-    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], attending: Attending
+    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], attending: tuple[stripe.Special, Attending]
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return grid and body of a kernel of attention, which processors do without."""
     from tileir.semtree.lower.attention import attention_kernel
 
-    return attention_kernel(blocks, block, views, attending)
+    return attention_kernel(blocks, block, views, *attending)
 
 
 def _in_order(block: stripe.Block) -> list[stripe.Refinement]:

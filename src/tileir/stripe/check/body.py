@@ -8,7 +8,7 @@ from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import Diagnostic
 from tileir.core.ops import Op
-from tileir.stripe.attending import ATTEND, attend_fault
+from tileir.stripe.attending import ATTEND, ATTEND_BACK, attend_back_fault, attend_fault
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (
     Block,
@@ -211,6 +211,8 @@ def _special_fault(scope: Scope, special: Special) -> str | None:
         return None if fits_form and whole else "prefetch takes inputs, no output, and the parameter ahead, an integer"
     if special.name == ATTEND:
         return attend_fault(special, inputs, outputs)
+    if special.name == ATTEND_BACK:
+        return attend_back_fault(special, inputs, outputs)
     if special.name not in ("copy", "fill", "order", "zero", "transpose"):
         return None
     reads = special.name in ("copy", "order", "transpose")

@@ -15,9 +15,10 @@ import numpy as np
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.core.number_system import REAL, NumberSystem
-from tileir.stripe.attending import ATTEND
+from tileir.stripe.attending import ATTEND, ATTEND_BACK
 from tileir.stripe.check.verifier import verify
-from tileir.stripe.interpret.lanes import Lanes, attended, interfere
+from tileir.stripe.interpret.attention import attend
+from tileir.stripe.interpret.lanes import Lanes, interfere
 from tileir.stripe.interpret.memory import Array, Elements, Hidden, Memory, ScopeKey, View, check_axis, check_offsets
 from tileir.stripe.interpret.plan import Grid, Plan, ViewPlan, plan_block
 from tileir.stripe.ir import (
@@ -351,17 +352,17 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     """
     if special.name == "prefetch":
         return
-    if special.name not in ("copy", "fill", "order", "zero", "transpose", ATTEND):
+    if special.name not in ("copy", "fill", "order", "zero", "transpose", ATTEND, ATTEND_BACK):
         message = f"the special {special.name!r} has no meaning outside a back end: lower it before interpretation"
         raise fail("TIL512", message)
+    if special.name in (ATTEND, ATTEND_BACK):
+        attend(special, views)
+        return
     target = views[special.outputs[0]]
     offsets = target.offsets()
     check_offsets(special.outputs[0], offsets, target.memory)
     if target.memory.written is not None:
         target.memory.written[offsets] = True
-    if special.name == ATTEND:
-        _attend(special, views)
-        return
     if special.inputs:
         source = views[special.inputs[0]]
         check_offsets(special.inputs[0], source.offsets(), source.memory)
@@ -376,20 +377,6 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     target.memory.data[offsets] = target.memory.numbers.constant(
         0 if value is None or isinstance(value, str) else value, target.shape.dtype
     )
-
-
-def _attend(special: Special, views: Mapping[str, View]) -> None:
-    """Execute a special whose views are matrices, by the axes that have several elements."""
-    matrices = []
-    for name in special.inputs:
-        view = views[name]
-        offsets = view.offsets()
-        check_offsets(name, offsets, view.memory)
-        matrices.append(view.memory.data[offsets].reshape([size for size in view.shape.sizes if size > 1]))
-    target = views[special.outputs[0]]
-    numbers, offsets = target.memory.numbers, target.offsets()
-    found = attended(numbers, special, views[special.inputs[0]].shape.dtype, *matrices)
-    target.memory.data[offsets] = numbers.cast(found, target.shape.dtype).reshape(offsets.shape)
 
 
 def _copy(source: View, target: View) -> None:

@@ -1,0 +1,323 @@
+"""Gradients of attention found in a program by what they compute, as :mod:`tileir.passes.fusion.attention_match` does.
+
+A softmax P = exp(S - top) / total of scores S has the gradient P * (G - sum(P * G)) where P has G. Derivatives write it
+with the exponentials E = P * total: E * (G / total - sum(G / total * E) / total), times what scores are scaled by. Rows
+of G are products of gradients of results and values. Sums of such changes times keys or queries are the gradients of
+queries and keys, and those of P times gradients of results are the gradients of values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from tileir.core.ops import Aggregation, Op
+from tileir.passes.fusion.attention_match import (
+    Scores,
+    are_used,
+    moves,
+    output_of,
+    result_of,
+    scores_of,
+    softmax_of,
+    tests_of,
+)
+from tileir.passes.fusion.row_expressions import ALONG, Call, Element, Elements, Number, Reduced, Sum, is_product
+from tileir.poly.affine import Affine
+from tileir.stripe import ir as stripe
+
+
+@attrs.frozen
+class Gradients:
+    """The gradients of one attention, by views of one element in the indices of ``kernel``, which makes its scores.
+
+    Attributes:
+        kernel: The kernel that multiplies queries and keys.
+        given_kernel: The kernel that multiplies gradients of results and values.
+        queries: What it reads: [rows, feature].
+        keys: The same: [along, feature].
+        values: What is multiplied by gradients of results: [along, column].
+        given: These: [rows, column].
+        results: Those of the attention itself, if it is part of the program: [rows, column].
+        changed: Where the gradients of queries, keys and values are stored.
+        rows: The index that numbers queries.
+        along: The index that numbers keys.
+        feature: The index along which queries and keys are multiplied.
+        column: The name of the index along which gradients of results and values are, and how many they are.
+        sharers: The index of heads that share keys, or none.
+        scores: What is weighted; coordinates in the indices of ``kernel``.
+        finite: Whether values are finite, or results do not matter.
+        forward: The number of the kernel of the results.
+        number: That of the first kernel of gradients.
+        kernels: The numbers of all kernels of it, in order.
+
+    """
+
+    kernel: stripe.Block
+    given_kernel: stripe.Block
+    queries: stripe.Refinement
+    keys: stripe.Refinement
+    values: stripe.Refinement
+    given: stripe.Refinement
+    results: stripe.Refinement | None
+    changed: tuple[stripe.Refinement, ...]
+    rows: str
+    along: str
+    feature: str
+    column: tuple[str, int]
+    sharers: str | None
+    scores: Scores
+    finite: bool
+    forward: int | None
+    number: int
+    kernels: tuple[int, ...]
+
+
+@attrs.frozen
+class _Part:
+    """A kernel that adds up products of weights, or of changes, and something else.
+
+    Attributes:
+        number: Of the kernel.
+        word: ``results``, or whose gradient it makes.
+        index: The index along which the softmax is.
+        scores: What is weighted.
+        given: The products that changes are made of; None for weights.
+        members: The kernels that make it.
+
+    """
+
+    number: int
+    word: str
+    index: str
+    scores: Scores
+    given: Sum | None
+    members: frozenset[int]
+
+
+def gradients_of(kernels: tuple[stripe.Block, ...], outputs: frozenset[str]) -> Iterator[Gradients]:
+    """Yield the gradients of attention: of all three of queries, keys and values, where nothing else uses weights.
+
+    Args:
+        kernels: The kernels of a program without loops, in order.
+        outputs: Memory that others see.
+
+    """
+    elements = Elements(kernels)
+    parts: dict[int, dict[str, _Part]] = {}
+    for number, kernel in enumerate(kernels):
+        if is_product(kernel) and (part := _part(elements, number)) is not None:
+            parts.setdefault(part.scores.product.number, {})[part.word] = part
+    for product, found in parts.items():
+        if {"queries", "keys", "values"} <= found.keys():
+            made = _Joined(elements, kernels[product], found).made(outputs)
+            if made is not None:
+                yield made
+
+
+def _part(elements: Elements, number: int) -> _Part | None:
+    kernel = elements.kernels[number]
+    result = output_of(kernel)
+    for weights in _loads(kernel):
+        for index in kernel.indices:
+            if not index.is_plain or not moves(weights, index.name):
+                continue
+            elements.begin()
+            key = {index.name: Affine.index(ALONG)}
+            element = elements.at(weights, key)
+            reduced = not moves(result, index.name)
+            softmax, change = softmax_of(element), _change(element)
+            if softmax is not None and not softmax[1] and (scores := scores_of(softmax[0])) is not None:
+                word, given = "results" if reduced else "values", None
+            elif change is not None:
+                scores, given = change
+                word = "queries" if reduced else "keys"
+            else:
+                continue
+            return _Part(number, word, index.name, scores, given, frozenset(elements.seen))
+    return None
+
+
+def _change(element: Element) -> tuple[Scores, Sum] | None:
+    """Return the scores that change by an element, and the products that it is made of."""
+    seen: list[Affine] = []
+    scale, inner = 1.0, element
+    while True:
+        match inner:
+            case Call(op=Op.MUL, args=(left, Number(value))) | Call(op=Op.MUL, args=(Number(value), left)):
+                scale, inner = scale * value, left
+            case Call(op=Op.COND, args=(test, left, other)) if other == Number(0.0):
+                tests = tests_of(test)
+                if tests is None:
+                    return None
+                seen += tests
+                inner = left
+            case _:
+                break
+    for power, rest in _factors(inner):
+        match power, _difference(rest):
+            case (
+                Call(op=Op.EXP, args=(Call(op=Op.SUB, args=(found, top)),)),
+                (share, Call(op=Op.DIV, args=(whole, total))),
+            ):
+                scores = scores_of(found)
+                sums = Reduced(Aggregation.SUM, power)
+                is_softmax = top == Reduced(Aggregation.MAX, found) and total == sums
+                products = [Reduced(Aggregation.SUM, Call(Op.MUL, pair)) for pair in ((share, power), (power, share))]
+                given = _given(share, total)
+                if scores is None or given is None or not is_softmax or whole not in products:
+                    return None
+                right = math.isclose(scores.scale, scale, rel_tol=1e-6) and set(seen) <= set(scores.seen)
+                return (scores, given) if right else None
+            case _:
+                continue
+    return None
+
+
+def _difference(element: Element) -> tuple[Element, Element] | None:
+    """Return what is subtracted from what."""
+    match element:
+        case Call(op=Op.SUB, args=(left, right)):
+            return left, right
+        case Call(op=Op.ADD, args=(left, Call(op=Op.NEG, args=(right,)))):
+            return left, right
+        case Call(op=Op.ADD, args=(Call(op=Op.NEG, args=(right,)), left)):
+            return left, right
+        case _:
+            return None
+
+
+def _factors(element: Element) -> tuple[tuple[Element, Element], ...]:
+    match element:
+        case Call(op=Op.MUL, args=(left, right)):
+            return (left, right), (right, left)
+        case _:
+            return ()
+
+
+def _given(share: Element, total: Element) -> Sum | None:
+    """Return the products that ``share`` is the quotient of and ``total``."""
+    match share:
+        case Call(op=Op.DIV, args=(Sum() as given, divisor)) if divisor == total:
+            return given
+        case _:
+            pass
+    inverse = Call(Op.DIV, (Number(1.0), total))
+    return next((left for left, right in _factors(share) if isinstance(left, Sum) and right == inverse), None)
+
+
+@attrs.frozen
+class _Joined:
+    """Puts the parts of one attention together, in the indices of the kernel that makes its scores.
+
+    Attributes:
+        elements: What elements are.
+        kernel: That kernel.
+        parts: The parts, by words.
+
+    """
+
+    elements: Elements
+    kernel: stripe.Block
+    parts: Mapping[str, _Part]
+
+    def made(self, outputs: frozenset[str]) -> Gradients | None:
+        """Return the gradients; None where views do not fit together, or others use what is inside."""
+        kernels, part = self.elements.kernels, self.parts["queries"]
+        assert part.given is not None  # those of queries are made of changes
+        given_kernel = kernels[part.given.number]
+        inverse = {word: _inverse(each) for word, each in self.parts.items()}
+        along = inverse["queries"].get(part.index, Affine()).indices
+        column = given_kernel.name + "_column"
+        places = {**inverse["queries"], ALONG: inverse["queries"].get(part.index, Affine())}
+        given = _views(given_kernel, dict(part.given.values), places, column)
+        changed = [self._result(word, inverse[word], column, outputs) for word in ("queries", "keys", "values")]
+        results = self._result("results", inverse["results"], column, outputs) if "results" in self.parts else None
+        if len(along) != 1 or given is None or None in changed or ("results" in self.parts and results is None):
+            return None
+        factors = sorted(_loads(self.kernel), key=lambda view: moves(view, along[0]))
+        beside = sorted(given[0], key=lambda view: moves(view, along[0]))
+        free = output_of(self.kernel).access
+        indices = [i.name for i in self.kernel.indices if any(i.name in each.indices for each in free)]
+        alone = [name for name in indices if moves(factors[0], name) and not moves(factors[1], name)]
+        scores = attrs.evolve(part.scores, seen=tuple(t.substitute(inverse["queries"]) for t in part.scores.seen))
+        alone.sort(key=lambda name: (any(name in test.indices for test in scores.seen), self.kernel.index(name).range))
+        features = [i.name for i in self.kernel.indices if i.name not in indices]
+        if not 1 <= len(alone) <= 2 or len(features) != 1 or moves(beside[0], along[0]) or moves(factors[0], along[0]):
+            return None
+        queries, keys = (self.elements.origin(view, features[0]) for view in factors)
+        given_rows, values = (self.elements.origin(view, column) for view in beside)
+        members = {number for each in self.parts.values() for number in (*each.members, each.number)}
+        members.add(part.given.number)
+        stored = [self._stored(word, inverse[word], outputs) for word in self.parts]
+        members |= {number for each in stored if each is not None for number in each[1]}
+        names = {view.source for view in (*changed, results) if view is not None}
+        single = all(len(self.elements.writers(name)) == 1 for name in names)
+        if not single or are_used(kernels, tuple(sorted(members)), names, outputs, early=True):
+            return None
+        start = min(self.parts[word].number for word in ("queries", "keys", "values"))
+        written = [
+            n
+            for view in (*factors, *beside, queries, keys, values, given_rows)
+            for n in self.elements.writers(view.source)
+        ]
+        if max(written, default=-1) >= start:
+            return None
+        return Gradients(
+            self.kernel, given_kernel, queries, keys, values, given_rows, results,
+            tuple(view for view in changed if view is not None), alone[-1], along[0], features[0],
+            (column, given[1]), alone[0] if len(alone) > 1 else None, scores,
+            all("finite" in kernels[each.number].tags for each in self.parts.values()),
+            self.parts["results"].number if "results" in self.parts else None, start, tuple(sorted(members)),
+        )  # fmt: skip
+
+    def _stored(
+        self, word: str, inverse: Mapping[str, Affine], outputs: frozenset[str]
+    ) -> tuple[stripe.Refinement, tuple[int, ...], str] | None:
+        """Return where a part is stored, in its own indices, the kernels that copy it there, and its columns' index."""
+        part = self.parts[word]
+        left = [i.name for i in self.elements.kernels[part.number].indices if i.name not in inverse]
+        return (*result_of(self.elements, part.number, outputs, left[0]), left[0]) if len(left) == 1 else None
+
+    def _result(
+        self, word: str, inverse: Mapping[str, Affine], column: str, outputs: frozenset[str]
+    ) -> stripe.Refinement | None:
+        """Return where a part is stored, in the indices of the kernel of scores."""
+        stored = self._stored(word, inverse, outputs)
+        features = [i.name for i in self.kernel.indices if not moves(output_of(self.kernel), i.name)]
+        if stored is None or len(features) != 1:
+            return None
+        last = features[0] if word in ("queries", "keys") else column
+        return _moved(stored[0], {**inverse, stored[2]: Affine.index(last)})
+
+
+def _inverse(part: _Part) -> dict[str, Affine]:
+    """Return the indices of a part by those of the kernel of scores; of several that come together, none."""
+    found: dict[str, Affine] = {}
+    for name, value in part.scores.product.values:
+        if len(value.indices) == 1 and value == Affine.index(value.indices[0]):
+            index = part.index if value.indices[0] == ALONG else value.indices[0]
+            found[index] = Affine.index(name)
+    return found
+
+
+def _views(
+    kernel: stripe.Block, values: Mapping[str, Affine], inverse: Mapping[str, Affine], column: str
+) -> tuple[list[stripe.Refinement], int] | None:
+    """Return what a product reads, where its indices have values, and how many terms it adds up along ``column``."""
+    left = [index for index in kernel.indices if index.name not in values]
+    known = {*inverse}
+    if len(left) != 1 or any(not known.issuperset(value.indices) for value in values.values()):
+        return None
+    places = {name: value.substitute(inverse) for name, value in values.items()}
+    return [_moved(view, {**places, left[0].name: Affine.index(column)}) for view in _loads(kernel)], left[0].range
+
+
+def _moved(view: stripe.Refinement, values: Mapping[str, Affine]) -> stripe.Refinement:
+    return attrs.evolve(view, access=tuple(each.substitute(values) for each in view.access))
+
+
+def _loads(kernel: stripe.Block) -> list[stripe.Refinement]:
+    return [view for view in kernel.refinements if view.direction is stripe.Direction.IN]

@@ -1,0 +1,234 @@
+"""Gradients of attention in kernels that compute weights again: found in programs, and equal to exact gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.effort import examples
+from tileir import FunctionBuilder, ops
+from tileir.core.dtype import DType
+from tileir.core.fragments import named
+from tileir.core.targets.target import Target
+from tileir.driver.compiler import compile_stages
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.fusion.attention import FuseAttention
+from tileir.schedule.remarks import Remarks, listening
+from tileir.semtree.interpret.interpreter import run_program
+from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.interpret.interpreter import interpret
+from tileir.stripe.ir import Special
+from tileir.tile.builder_functions import gradient, index, where
+from tileir.typed.ir import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tileir.driver.compiler import Stages
+    from tileir.tile.ir import Function
+
+    Array = np.ndarray[Any, Any]
+
+FRAGMENTS = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16")
+TARGET = Target(
+    index_dtype=DType.I32, group_threads=256, alignment=256, vector_bytes=16, async_copies=True, fragments=FRAGMENTS
+)
+LOCAL_BYTES = 227 * 1024
+Shape = tuple[int, ...]
+
+
+def attended(q: Any, k: Any, v: Any, *, before: int | None = None, after: int | None = None) -> Any:
+    """Return attention of one head in a band, by hand."""
+    scores = ops.matmul(q, ops.transpose(k)) * 32**-0.5
+    columns, rows = index(scores, 1), index(scores, 0)
+    if after is not None:
+        scores = where(columns <= rows + after, scores, -math.inf)
+    if before is not None:
+        scores = where(rows - before <= columns, scores, -math.inf)
+    return ops.matmul(ops.softmax(scores), v)
+
+
+def program(
+    shapes: tuple[Shape, Shape, Shape],
+    dtype: DType,
+    attention: Callable[..., Any],
+    *,
+    forward: bool = True,
+    more: Callable[[dict[str, Any]], Any] | None = None,
+) -> tuple[Function, dict[str, TensorType]]:
+    """Return the gradients of attention, given that of its result, which is an output as well with ``forward``."""
+    builder = FunctionBuilder()
+    every = (*shapes, (*shapes[0][:-1], shapes[2][-1]))
+    tensors = {
+        name: builder.input(name, *(f"{name}{n}" for n in range(len(shape))))
+        for name, shape in zip("QKVG", every, strict=True)
+    }
+    result = attention(*(tensors[name] for name in "QKV"))
+    loss = ops.sum(result * tensors["G"])
+    results = {f"d{name}": gradient(loss, tensors[name]) for name in "QKV"} | ({"O": result} if forward else {})
+    if more is not None:
+        results["more"] = more(results | tensors)
+    types = {name: TensorType(dtype, shape) for name, shape in zip("QKVG", every, strict=True)}
+    return builder.build(**results), types
+
+
+def exact(given_values: dict[str, Array], before: int | None, after: int | None) -> dict[str, Array]:
+    """Return attention and its gradients in f64; some heads may share keys."""
+    q, k, v, g = (np.atleast_3d(given_values[name].astype(float)) for name in "QKVG")
+    if given_values["Q"].ndim == 2:
+        q, k, v, g = (given_values[name].astype(float)[None] for name in "QKVG")
+    shared = q.shape[-3] // k.shape[-3]
+    keys, values = (np.repeat(each, shared, -3) for each in (k, v))
+    scale = q.shape[-1] ** -0.5
+    scores = q @ keys.swapaxes(-1, -2) * scale
+    rows, columns = np.ogrid[: scores.shape[-2], : scores.shape[-1]]
+    if after is not None:
+        scores[..., columns > rows + after] = -np.inf
+    if before is not None:
+        scores[..., columns < rows - before] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    given = g @ values.swapaxes(-1, -2)
+    change = weights * (given - (weights * given).sum(-1, keepdims=True)) * scale
+
+    def summed(each: Array, name: str) -> Array:
+        *batch, heads, length, width = each.shape
+        return each.reshape(*batch, heads // shared, shared, length, width).sum(-3).reshape(given_values[name].shape)
+
+    return {
+        "O": (weights @ values).reshape(given_values["G"].shape),
+        "dQ": (change @ keys).reshape(given_values["Q"].shape),
+        "dK": summed(change.swapaxes(-1, -2) @ q, "K"),
+        "dV": summed(weights.swapaxes(-1, -2) @ g, "V"),
+    }
+
+
+def stages(source: Function, types: dict[str, TensorType], *, whole: bool = False) -> Stages:
+    """Compile for warps, or for ``whole`` groups of four."""
+    fragments = (*named("sm_90a"), *FRAGMENTS) if whole else FRAGMENTS
+    target = attrs.evolve(TARGET, fragments=fragments)
+    return compile_stages(
+        source, types, target, passes=(FuseAttention(fragments, local_bytes=LOCAL_BYTES), Accumulate())
+    )
+
+
+def plans(found: Stages) -> list[tuple[str, int, Attending]]:
+    """Return the specials of a program: names, how many outputs they have, and parameters."""
+    assert found.passed is not None
+    specials = [s for block in found.passed.main.blocks for s in block.statements if isinstance(s, Special)]
+    return [(special.name, len(special.outputs), Attending.of(special)) for special in specials]
+
+
+def values(types: dict[str, TensorType], seed: int = 0) -> dict[str, Array]:
+    random = np.random.default_rng(seed)
+    return {name: random.standard_normal(t.shape).astype(t.dtype.numpy) for name, t in types.items()}
+
+
+def check(found: Stages, given_values: dict[str, Array], before: int | None, after: int | None) -> None:
+    """Check that a program is right at every stage, without races and undefined values."""
+    assert found.passed is not None
+    assert [name for name, _, _ in plans(found)] == [ATTEND, ATTEND_BACK, ATTEND_BACK]
+    wanted = exact(given_values, before, after)
+    limit = 3e-3 if given_values["Q"].dtype == np.float16 else 2e-2
+    for result in (interpret(found.passed, given_values), run_program(found.sem, given_values, checks=ALL_CHECKS)):
+        for name, array in result.items():
+            error = np.linalg.norm(array.astype(float) - wanted[name]) / np.linalg.norm(wanted[name])
+            assert error < limit, (name, error)
+
+
+@examples(4)
+@given(st.data())
+def test_gradients_of_any_sizes_are_three_kernels(data: st.DataObject) -> None:
+    draw = data.draw
+    heads, shared = draw(st.sampled_from(((1, 1), (2, 1))))
+    queries, keys = draw(st.integers(2, 40)), draw(st.integers(2, 50))
+    width, columns = (draw(st.sampled_from((16, 32, 48, 80))) for _ in range(2))
+    dtype, causal = draw(st.sampled_from((DType.F16, DType.BF16))), draw(st.booleans())
+    batch = draw(st.sampled_from(((), (1,))))
+    shapes = ((*batch, heads, queries, width), (*batch, shared, keys, width), (*batch, shared, keys, columns))
+    source, types = program(
+        shapes, dtype, lambda *t: ops.scaled_dot_product_attention(*t, causal=causal), forward=draw(st.booleans())
+    )
+    check(stages(source, types), values(types), None, 0 if causal else None)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "causal"),
+    [
+        (((40, 32), (66, 32), (66, 64)), DType.F16, False),
+        (((70, 64), (80, 64), (80, 32)), DType.BF16, True),
+        (((40, 128), (66, 128), (66, 128)), DType.F16, True),
+    ],
+)
+def test_groups_of_four_warps_compute_gradients(shapes: tuple[Shape, Shape, Shape], dtype: DType, causal: bool) -> None:
+    source, types = program(shapes, dtype, lambda *t: ops.scaled_dot_product_attention(*t, causal=causal))
+    found = stages(source, types, whole=True)
+    assert [plan.threads for name, _, plan in plans(found) if name == ATTEND_BACK] == [128, 128]
+    check(found, values(types), None, 0 if causal else None)
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 3), (7, None), (None, 2), (20, -1)])
+def test_keys_see_queries_in_the_band_that_queries_see_them_in(before: int | None, after: int | None) -> None:
+    shape = (50, 32)
+    source, types = program((shape,) * 3, DType.F16, lambda *t: attended(*t, before=before, after=after))
+    found = stages(source, types)
+    rows, columns = (plan for name, _, plan in plans(found) if name == ATTEND_BACK)
+    assert (rows.before, rows.after) == (columns.after, columns.before) == (before, after)
+    if after != -1:
+        check(found, values(types), before, after)
+
+
+def test_great_scores_give_finite_gradients() -> None:
+    shape = (40, 32)
+    source, types = program((shape,) * 3, DType.F16, attended)
+    given_values = values(types)
+    given_values["Q"] *= np.float16(12)
+    given_values["K"] *= np.float16(12)  # sums of exponentials are beyond f32
+    check(stages(source, types), given_values, None, None)
+
+
+@pytest.mark.parametrize(
+    ("more", "left"),
+    [
+        (lambda t: ops.softmax(ops.matmul(t["Q"], ops.transpose(t["K"])) * 32**-0.5), 0),
+        (lambda t: t["dQ"] + t["dK"] * t["O"], 3),
+    ],
+)
+def test_results_may_be_used_and_weights_may_not(more: Callable[..., Any], left: int) -> None:
+    shape = (40, 32)
+    source, types = program((shape,) * 3, DType.F16, attended, more=more)
+    remarks = Remarks()
+    with listening(remarks):
+        found = stages(source, types)
+    assert len(plans(found)) == left
+    assert ("TR441" in [made.code for made in remarks.all()]) == (left == 0)
+
+
+def test_gradients_of_a_layer_use_the_attention_itself() -> None:
+    """The result is multiplied again, and the gradients of parts of one tensor come together."""
+    builder = FunctionBuilder()
+    x, out = builder.input("X", "N", "T", "E"), builder.input("W", "F", "H")
+    parts = ops.permute(ops.reshape(x, x.dims[0], x.dims[1], 3, 2, 32), (2, 0, 3, 1, 4))
+    query, key, value = ops.unstack(parts, 3)
+    mixed = ops.permute(ops.scaled_dot_product_attention(query, key, value), (0, 2, 1, 3))
+    result = ops.matmul(ops.reshape(mixed, x.dims[0], x.dims[1], 64), out)
+    loss = ops.sum(result * result)
+    source = builder.build(dX=gradient(loss, x), dW=gradient(loss, out))
+    types = {"X": TensorType(DType.BF16, (1, 24, 192)), "W": TensorType(DType.BF16, (64, 16))}
+    given_values = values(types)
+    found = stages(source, types)
+    assert [name for name, _, _ in plans(found)] == [ATTEND, ATTEND_BACK, ATTEND_BACK]
+    wide = {name: TensorType(DType.F32, t.shape) for name, t in types.items()}
+    reference = compile_stages(source, wide, TARGET, passes=(Accumulate(),))
+    assert reference.flat is not None
+    wanted = interpret(reference.flat, {name: array.astype(np.float32) for name, array in given_values.items()})
+    result_of_pass = run_program(found.sem, given_values, checks=ALL_CHECKS)
+    for name, array in wanted.items():
+        assert np.linalg.norm(result_of_pass[name].astype(float) - array) < 3e-2 * np.linalg.norm(array)
