@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
-from tileir_llvm.run.loader import Code, load_code
-from tileir_llvm.run.modules import object_code
-from tileir_llvm.run.python_functions import calling_python, python_function
+from tileir_llvm.run.fixed_code import fixed_code
+from tileir_llvm.run.loader import Code
+from tileir_llvm.run.python_functions import python_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -277,7 +277,7 @@ def _native(features: tuple[str, ...]) -> Code | None:
     text = _CODE.replace("i64 TYPE", f"i64 {header - ctypes.sizeof(ctypes.c_void_p)}")
     for name in ("data", "rank", "extents", "dtype", "flags"):
         text = text.replace(f"i64 {name.upper()}\n", f"i64 {header + getattr(_Fields, name).offset}\n")
-    return load_code((object_code(calling_python(text), features, optimise=False),), ("call",), features)
+    return fixed_code(text, ("call",), features)
 
 
 def _arrays_are_as_known() -> bool:

@@ -48,8 +48,30 @@ def calling_python(text: str) -> str:
 
     They may be in the program or in a library, where a linker does not look.
     """
-    return re.sub(r"@(Py[A-Z_]\w+)\(", lambda found: f"inttoptr (i64 {_exported(found[1])} to ptr)(", text)
+    return re.sub(r"@(Py[A-Z_]\w+)\(", lambda found: f"inttoptr (i64 {address_of(found[1])} to ptr)(", text)
 
 
-def _exported(name: str) -> int | None:
+def through_table(text: str, table: str) -> tuple[str, tuple[str, ...]]:
+    """Return LLVM IR that finds the functions of Python's C interface in a table, and which ones this has, in order.
+
+    Unlike addresses, a table lets the code be the same in each process. Where no function is called there is none.
+    """
+    names = tuple(dict.fromkeys(found[2] for found in _CALL.finditer(text)))
+    if not names:
+        return text, ()
+    lines: list[str] = []
+    for line in text.splitlines():
+        if (found := _CALL.search(line)) is not None:
+            place = f"getelementptr inbounds (ptr, ptr @{table}, i64 {names.index(found[2])})"
+            lines.append(f"  %python{len(lines)} = load ptr, ptr {place}")
+            line = _CALL.sub(f"{found[1]}%python{len(lines) - 1}(", line)
+        lines.append(line)
+    return "\n".join((f"@{table} = global [{len(names)} x ptr] zeroinitializer", *lines, "")), names
+
+
+_CALL: Final = re.compile(r"(\bcall \w+ )@(Py[A-Z_]\w+)\(")
+
+
+def address_of(name: str) -> int | None:
+    """Return the address of a function of Python's C interface."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value

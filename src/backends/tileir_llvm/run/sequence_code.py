@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.cancelling import checkpoint
-from tileir_llvm.run.loader import Code, load_code
-from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.fixed_code import fixed_code
+from tileir_llvm.run.loader import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,7 +268,7 @@ class Native:
 @cache
 def straight(features: tuple[str, ...]) -> Native:
     """Return what runs entries that neither loop nor branch, for a processor."""
-    code = load_code((object_code(_STRAIGHT_CODE, features, optimise=False),), ("straight",), features)
+    code = fixed_code(_STRAIGHT_CODE, ("straight",), features)
     return Native(code, _STRAIGHT(*code.addresses), *code.addresses)
 
 
@@ -290,4 +290,4 @@ def looping(features: tuple[str, ...], turns: int) -> Native:
 
 @cache
 def _looping_code(features: tuple[str, ...]) -> Code:
-    return load_code((object_code(_LOOPING_CODE, features, optimise=False),), ("looping",), features)
+    return fixed_code(_LOOPING_CODE, ("looping",), features)

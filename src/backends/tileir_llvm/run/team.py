@@ -12,8 +12,8 @@ import attrs
 
 from tileir.core.errors import BackendError
 from tileir.runtime.host_memory import HostBuffer, allocate
-from tileir_llvm.run.loader import Code, load_code
-from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.fixed_code import fixed_code
+from tileir_llvm.run.loader import Code
 from tileir_llvm.run.pool_code import pool_bytes, pool_code
 from tileir_llvm.run.sharing import Costs, measured_costs
 
@@ -170,7 +170,7 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
 
 @cache
 def _native(features: tuple[str, ...]) -> _Native:
-    code = load_code((object_code(pool_code(), features, optimise=False),), _ENTRIES, features)
+    code = fixed_code(pool_code(), _ENTRIES, features)
     setup, launch, work, stop, count = code.addresses
     return _Native(
         code,

@@ -1,0 +1,53 @@
+"""Native code that every process needs, whatever it compiles: one process makes it, and the next ones load it.
+
+To generate it takes longer than all else that a call does whose kernels are on disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import llvmlite
+import llvmlite.binding as llvm
+
+from tileir.runtime.caches.disk_cache import digest_of, recall, remember
+from tileir_llvm.device.processor import processor
+from tileir_llvm.run.loader import Code, load_code
+from tileir_llvm.run.modules import object_code
+from tileir_llvm.run.python_functions import address_of, through_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TABLE: Final = "python"
+
+
+def fixed_code(text: str, symbols: Sequence[str], features: tuple[str, ...]) -> Code:
+    """Load a module that no pass of LLVM improves, and that is the same in each process.
+
+    Args:
+        text: LLVM IR without addresses; it may call functions of Python's C interface by their names.
+        symbols: Functions of it.
+        features: Names of features of :func:`tileir_llvm.device.processor.processor`.
+
+    """
+    text, names = through_table(text, _TABLE)
+    code = load_code((_object(text, features),), (*symbols, *([_TABLE] if names else ())), features)
+    if not names:
+        return code
+    *addresses, table = code.addresses
+    (ctypes.c_void_p * len(names)).from_address(table)[:] = [address_of(name) for name in names]
+    return attrs.evolve(code, addresses=tuple(addresses))
+
+
+def _object(text: str, features: tuple[str, ...]) -> bytes:
+    """Return the object code of a module from the cache on disk, where it is put if it is not there."""
+    versions = (".".join(map(str, llvm.llvm_version_info)), llvmlite.__version__, llvm.get_default_triple())
+    key = " | ".join(("llvm fixed code", *versions, processor().name, ",".join(features), digest_of(text)))
+    code = recall(key)
+    if code is None:
+        code = object_code(text, features, optimise=False)
+        remember(key, code)
+    return code
