@@ -44,7 +44,7 @@ STAGES: Final = (
     ("reuse in place", "tileir.driver.compiler", "reuse_in_place"),
     ("interleave", "tileir.driver.compiler", "interleave"),
     ("verify semtree", "tileir.driver.compiler", "verify_program"),
-    ("expand", "tileir_llvm.compiler", "expand_kernel"),
+    ("expand", "tileir.semtree.transform.expansions", "expand_kernel"),
     ("write LLVM", "tileir_llvm.emit.emitter", "_kernel"),
     ("LLVM parse, verify", "tileir_llvm.run.modules", "parsed"),
     ("LLVM optimise", "tileir_llvm.run.modules", "_passes"),

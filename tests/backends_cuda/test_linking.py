@@ -12,7 +12,7 @@ import tileir
 from strategies.card_driver import CUBIN, Result, without_a_card
 from tileir.core.errors import BackendError
 from tileir_cuda.library import CudaLibrary
-from tileir_llvm.emit.emitter import symbol
+from tileir_llvm.emit.spelling import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

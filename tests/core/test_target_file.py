@@ -16,11 +16,11 @@ from tileir.core.targets.target_file import (
     file_of,
     hardware_of,
     load,
-    names_of_targets,
     passes_value,
     target_called,
     with_facts,
 )
+from tileir.core.targets.target_names import names_of_targets
 from tileir.passes.pipelines.resolution import pipeline_for
 
 TEXT = """{

@@ -14,7 +14,7 @@ from strategies.steps import STEPS
 from strategies.tile import Case, cases
 from tileir.core.arithmetic import dtype_of
 from tileir.core.targets.target import Target
-from tileir.core.targets.target_file import names_of_targets
+from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.checking.check import check_function, check_program
 from tileir.driver.targets import TargetChoice, choice_of
 from tileir.passes.pipelines.pipeline import to_text

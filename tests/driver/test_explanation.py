@@ -8,7 +8,7 @@ import pytest
 import tileir
 from strategies.stripe_works import ALL
 from tileir.core.errors import TileError
-from tileir.core.targets.target_file import names_of_targets
+from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.explain.explanation import explain_program
 from tileir.driver.targets import choice_of, scheduling_target
 from tileir.passes.base import run

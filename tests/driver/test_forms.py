@@ -15,7 +15,8 @@ from strategies.effort import examples
 from strategies.tile import Case, cases
 from tileir.core.errors import ArgumentError, ParseError, TileError, VerifyError
 from tileir.core.targets.generic_hardware import generic_hardware
-from tileir.core.targets.target_file import names_of_targets, target_called
+from tileir.core.targets.target_file import target_called
+from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.forms import STAGES
 from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
 from tileir.passes.pipelines.resolution import pipeline_for

@@ -10,7 +10,8 @@ import pytest
 import tileir.passes
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
-from tileir.core.targets.target_file import loaded, names_of_targets
+from tileir.core.targets.target_file import loaded
+from tileir.core.targets.target_names import names_of_targets
 from tileir.passes.base import Named, Pass
 from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
 from tileir.passes.pipelines.installed import Schedule

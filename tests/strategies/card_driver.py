@@ -24,7 +24,7 @@ from tileir.core.targets.target import Target
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, DeviceInfo
 from tileir.semtree.interpret.interpreter import run
-from tileir_llvm.emit.emitter import symbol
+from tileir_llvm.emit.spelling import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

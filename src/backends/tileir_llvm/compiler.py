@@ -13,15 +13,6 @@ import llvmlite.binding as llvm
 from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import checked_parts
-from tileir.semtree.check.verifier import verify
-from tileir.semtree.legalise.storage import stored_as_bits
-from tileir.semtree.matrices import without_instructions
-from tileir.semtree.transform.expansions import expand_kernel
-from tileir_llvm.emit.capabilities import stored_floats
-from tileir_llvm.emit.dots import native_dots
-from tileir_llvm.emit.emitter import emit
-from tileir_llvm.emit.floats import NATIVE
-from tileir_llvm.emit.statements import is_scheduled
 from tileir_llvm.run.library import SECONDS, LLVMLibrary, part_names
 from tileir_llvm.run.modules import assembly
 from tileir_llvm.run.sharing import ALWAYS_SECONDS
@@ -94,6 +85,17 @@ class LLVMCompiler:
 
     def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
         """Write modules one after the other, those first that take LLVM longest."""
+        # Where the code is on disk, nothing of what writes it is loaded: that is half of what a first call loads.
+        from tileir.semtree.check.verifier import verify
+        from tileir.semtree.legalise.storage import stored_as_bits
+        from tileir.semtree.matrices import without_instructions
+        from tileir.semtree.transform.expansions import expand_kernel
+        from tileir_llvm.emit.capabilities import stored_floats
+        from tileir_llvm.emit.dots import native_dots
+        from tileir_llvm.emit.emitter import emit
+        from tileir_llvm.emit.floats import NATIVE
+        from tileir_llvm.emit.statements import is_scheduled
+
         fast_math, bits = self.options.fast_math, self.device.target.vector_bytes * 8
         dots = native_dots(self.device.features, fast_math=fast_math)
         stored = stored_floats(self.device.features)

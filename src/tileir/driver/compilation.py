@@ -76,7 +76,7 @@ class Request:
     @property
     def tolerant(self) -> bool:
         """Whether passes that fail are left out."""
-        from tileir.core.targets.target_file import names_of_targets  # importing tileir must stay cheap
+        from tileir.core.targets.target_names import names_of_targets  # importing tileir must stay cheap
 
         return self.default and (self.scheduling or self.target).pipeline in names_of_targets()
 

@@ -86,9 +86,9 @@ def target_file(path: str) -> TargetFile:
     from tileir.core.targets.target_file import (  # only who names a target pays for it
         all_names_of_targets,
         loaded,
-        names_of_targets,
         target_called,
     )
+    from tileir.core.targets.target_names import names_of_targets
 
     if path in names_of_targets():
         return target_called(path)

@@ -32,10 +32,11 @@ from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.emit.statements import CudaStatements
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
 from tileir_llvm.emit.conversions import integer
-from tileir_llvm.emit.emitter import FAST_MATH, coordinates, promises, symbol
+from tileir_llvm.emit.emitter import FAST_MATH, coordinates, promises
 from tileir_llvm.emit.expressions import Environment
 from tileir_llvm.emit.floats import NATIVE
 from tileir_llvm.emit.memory import Place
+from tileir_llvm.emit.spelling import symbol
 from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.run.driver import checked
 from tileir_cuda.run.maps import Maps
 from tileir_cuda.run.memory import CudaBuffer
-from tileir_llvm.emit.emitter import symbol
+from tileir_llvm.emit.spelling import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,6 +21,7 @@ from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Environment
 from tileir_llvm.emit.integers import apply_integer
 from tileir_llvm.emit.memory import Place
+from tileir_llvm.emit.spelling import symbol
 from tileir_llvm.emit.statements import Statements, has_vectors
 from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
@@ -68,11 +69,6 @@ def emit(
             module = ModuleText(flags, scheduled)
         _kernel(module, one_thread(kernel, masks=False), symbol(number, kernel))
     yield module.text(last)
-
-
-def symbol(number: int, kernel: KernelFunction) -> str:
-    """Return the name of the function of kernel ``number`` of a module."""
-    return f"k{number}_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in kernel.name)
 
 
 def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> None:

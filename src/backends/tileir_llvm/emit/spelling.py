@@ -16,7 +16,7 @@ from tileir.core.ops import Op
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.semtree.ir import Type
+    from tileir.semtree.ir import KernelFunction, Type
 
 REGISTER: Final[Mapping[DType, str]] = MappingProxyType(
     {
@@ -100,3 +100,8 @@ def constant(value: bool | int | float, kind: Type) -> str:
 def _bits(of: str, to: str, value: float) -> int:
     bits: int = struct.unpack(to, struct.pack(of, value))[0]
     return bits
+
+
+def symbol(number: int, kernel: KernelFunction) -> str:
+    """Return the name of the function of kernel ``number`` of a module."""
+    return f"k{number}_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in kernel.name)

@@ -11,7 +11,7 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import sealed
 from tileir.semtree.transform.layout import layout
 from tileir.semtree.transform.threads import one_thread
-from tileir_llvm.emit.emitter import symbol
+from tileir_llvm.emit.spelling import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

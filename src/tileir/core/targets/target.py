@@ -38,7 +38,7 @@ class Target:
         native: Operations, by name, that the back end computes itself at least as accurately as the
             expansions of :mod:`tileir.semtree.transform.expansions`.
         pipeline: The passes that programs get: the name of a target
-            (:func:`tileir.core.targets.target_file.names_of_targets`), the text of a target file, or a pipeline's text
+            (:func:`tileir.core.targets.target_names.names_of_targets`), the text of a target file, or a pipeline's text
             or JSON.
         parameters: Values for parameters of that target, by name; the others have their defaults.
         hardware: What the device is made of, where its back end knows. Whoever needs to know calls

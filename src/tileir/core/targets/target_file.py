@@ -32,11 +32,11 @@ from tileir.core.targets.kernel_settings import facts_from, read_settings
 from tileir.core.targets.quantities import facts, quantities, settings
 from tileir.core.targets.sections import Section, sections_of
 from tileir.core.targets.target import Target
+from tileir.core.targets.target_names import SUFFIX, folder_of_targets, names_of_targets
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from importlib.resources.abc import Traversable
 
     from tileir.core.targets.hardware import HardwareModel
     from tileir.core.targets.template_expressions import Value
@@ -48,8 +48,6 @@ _KEYS: Final = ("name", "about", "devices", "parameters", "settings", "facts", "
 _PLAIN: Final = ("name", "about", "devices", "parameters")
 _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 """Attributes of targets that files have in other places, or that only back ends know."""
-
-_SUFFIX: Final = ".json"
 
 
 @attrs.frozen
@@ -153,29 +151,6 @@ def _places(sections: Mapping[str, Section]) -> dict[Path, Span]:
     return places
 
 
-@cache
-def names_of_targets() -> tuple[str, ...]:
-    """Return the names of the targets that come with tileir, sorted.
-
-    Raises:
-        TileError: TIL547, the files are missing, as where a program was packed without them.
-    """
-    folder = _folder()
-    files = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    names = tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
-    if not names:
-        message = f"the target files of tileir are missing: there are none in {folder}"
-        raise fail("TIL547", f"{message}; install tileir again, or pack the data files of the package tileir with it")
-    return names
-
-
-def _folder() -> Traversable:
-    """Return where the targets lie that come with tileir: in a folder, or in the archive that it is run from."""
-    from importlib.resources import files  # slow to import
-
-    return files("tileir") / "targets"
-
-
 def all_names_of_targets() -> tuple[str, ...]:
     """Return the names of the targets that come with tileir or with other distributions, sorted."""
     return tuple(sorted({*names_of_targets(), *EXTENSIONS.names(Kind.TARGET)}))
@@ -189,7 +164,7 @@ def target_called(name: str) -> TargetFile:
         TileError: TIL547, there is none of that name; or that of a distribution is none.
         BackendError: TIL811 or TIL812, it cannot be loaded.
     """
-    path = _folder() / f"{name}{_SUFFIX}"
+    path = folder_of_targets() / f"{name}{SUFFIX}"
     if name.replace("-", "_").isidentifier() and path.is_file():
         return attrs.evolve(load(path.read_text(encoding="utf-8"), f"{name}.json"), builtin=True)
     if name not in EXTENSIONS.entries(Kind.TARGET):

@@ -15,7 +15,8 @@ from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.hardware_json import to_json as hardware_text
 from tileir.core.targets.hardware_json import to_value as hardware_value
 from tileir.core.targets.target import Target
-from tileir.core.targets.target_file import Parameter, TargetFile, hardware_of, names_of_targets, target_called
+from tileir.core.targets.target_file import Parameter, TargetFile, hardware_of, target_called
+from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.cli.reporting import report
 from tileir.driver.targets import choice_of, scheduling_target, settings_of, target_file
 from tileir.driver.tuning.measured_hardware import measured_hardware

@@ -87,7 +87,7 @@ def digest_of_extensions(pipeline: str) -> str | None:
 
     None where the digest cannot be told.
     """
-    from tileir.core.targets.target_file import names_of_targets  # importing tileir must stay cheap
+    from tileir.core.targets.target_names import names_of_targets  # importing tileir must stay cheap
 
     if pipeline in names_of_targets():
         return ""
