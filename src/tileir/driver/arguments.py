@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import UnionType
 from typing import Final, TypeGuard
 
 import attrs
@@ -15,13 +16,15 @@ from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.core.text.advice import dtype_meant, meant
 from tileir.runtime.arrays import Format, to_array
 from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo, Options
+from tileir.runtime.interface import DeviceInfo, Event, Options
 from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.typed.inference.numbers import number_type
 from tileir.typed.ir import Function, TensorType
 from tileir.typed.numbers import input_values, passed_numbers
 
+NOTHING: Final[tuple[Event, ...]] = ()
+"""What a call waits for where nobody says."""
 _TYPE: Final = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[\d\s,]*)\]")
 _MOST_DIGITS: Final = 18
 """Of a size: more fit no memory."""
@@ -96,6 +99,32 @@ def device_meant(device: str | DeviceInfo | None, arguments: object, context: Co
             if is_foreign(value):
                 return device_of(name, value, context)
     return None
+
+
+def check_kind(name: str, value: object, kinds: type | UnionType, what: str) -> None:
+    """Refuse an argument that is not of certain kinds; ``what`` says in words what it is.
+
+    Raises:
+        ArgumentError: TIL707.
+    """
+    if not isinstance(value, kinds):
+        raise ArgumentError((Diagnostic("TIL707", f"{name} is {what}, not a value of type {type(value).__name__}"),))
+
+
+def events_of(after: object) -> tuple[Event, ...]:
+    """Return what a call waits for.
+
+    Raises:
+        ArgumentError: TIL707, something else than events was passed.
+    """
+    what = "a sequence of events, such as pending calls"
+    check_kind("after", after, Sequence, what)
+    assert isinstance(after, Sequence)
+    for each in after:
+        if not (hasattr(each, "done") and hasattr(each, "wait")):
+            message = f"after is {what}; one of them is of type {type(each).__name__}"
+            raise ArgumentError((Diagnostic("TIL707", message),))
+    return tuple(after)
 
 
 def check_options(options: object) -> None:

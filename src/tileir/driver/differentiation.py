@@ -285,6 +285,6 @@ def is_even(ties: object) -> bool:
     Raises:
         ArgumentError: TIL707, it is none of :data:`Ties`.
     """
-    if ties not in ("all", "even"):
-        raise ArgumentError((Diagnostic("TIL707", f"ties is 'all' or 'even', not {ties!r}"),))
+    if not isinstance(ties, str) or ties not in ("all", "even"):
+        raise ArgumentError((Diagnostic("TIL707", f"ties is 'all' or 'even', not {ties!r:.80}"),))
     return ties == "even"

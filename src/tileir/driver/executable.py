@@ -14,7 +14,15 @@ from tileir.core.errors import Diagnostic, TileError
 from tileir.core.targets.target import Target
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call, shortened
-from tileir.driver.arguments import bind, check_options, device_meant, memory_checked, passed_values
+from tileir.driver.arguments import (
+    NOTHING,
+    bind,
+    check_options,
+    device_meant,
+    events_of,
+    memory_checked,
+    passed_values,
+)
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.pending import PendingCall, R_co
@@ -182,7 +190,9 @@ class Executable(Generic[R_co]):
         return call.results
 
     @at_the_call
-    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall[R_co]:
+    def submit(
+        self, *arrays: Any, out: Any = None, after: Sequence[Event] = NOTHING, **named: Any
+    ) -> PendingCall[R_co]:
         """Start a call, and return before it is done.
 
         It starts when all of ``after``, and all earlier calls of the context that use the same arrays, are done; if one
@@ -201,6 +211,7 @@ class Executable(Generic[R_co]):
         """
         plan = self._plan
         calls = plan.resources.calls
+        after = after if after is NOTHING else events_of(after)
         if self.usual is not None and out is None and not (named or after):
             started = self.usual.submit(arrays)
             if started is not None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 
 import attrs
+import numpy as np
 
+from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, VerifyError
 from tileir.core.targets.hardware import HardwareModel
 from tileir.core.targets.target import Target
 from tileir.core.tracebacks import at_the_call
 from tileir.driver import texts
+from tileir.driver.arguments import check_kind
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Block
@@ -20,9 +24,9 @@ from tileir.tile.ir import Function as TileFunction
 from tileir.typed.ir import Function as TypedFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from tileir.core.array_value import Array, ArrayValue
+    from tileir.core.array_value import Array
     from tileir.core.targets.target_file import TargetFile
     from tileir.driver.programs import Program
     from tileir.formula.ir import Formula
@@ -188,6 +192,9 @@ def parse(
             TIL541 to TIL547, passes and targets.
         ArgumentError: TIL707, it is no text, or there is no such stage.
     """
+    check_kind("name", name, str | Path, "what errors call the text")
+    check_kind("stage", stage, str, "the name of a stage")
+    arrays = _arrays_of(arrays)
     name = name or (str(text) if isinstance(text, Path) else "<text>")
     text = _text_of(text)
     match stage:
@@ -216,6 +223,15 @@ def parse(
 
             message = f"there is no stage {stage!r:.64}{nearest(stage, STAGES)}"
             raise ArgumentError((Diagnostic("TIL707", message),))
+
+
+def _arrays_of(arrays: object) -> tuple[ArrayValue | Array, ...]:
+    """Return the arrays that a text may name."""
+    found = tuple(arrays) if isinstance(arrays, Iterable) and not isinstance(arrays, np.ndarray) else (arrays,)
+    if isinstance(arrays, np.ndarray) or not all(isinstance(each, np.ndarray | ArrayValue) for each in found):
+        message = "arrays is a sequence of arrays of NumPy or of constants"
+        raise ArgumentError((Diagnostic("TIL707", f"{message}, not a value of type {type(arrays).__name__}"),))
+    return found
 
 
 def _text_of(source: object) -> str:

@@ -13,9 +13,11 @@ from tileir.core.errors import BackendError, TileError
 from tileir.core.targets.target import Target
 from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import (
+    NOTHING,
     array_format,
     bind,
     check_options,
+    events_of,
     is_number,
     memory_checked,
     passed_values,
@@ -136,11 +138,14 @@ class Jit(Generic[R_co]):
         return self._specialised(values)(*values, out=out)
 
     @at_the_call
-    def submit(self, *arrays: Any, out: Any = None, after: Sequence[Event] = (), **named: Any) -> PendingCall[R_co]:
+    def submit(
+        self, *arrays: Any, out: Any = None, after: Sequence[Event] = NOTHING, **named: Any
+    ) -> PendingCall[R_co]:
         """Start a call, and return before it is done; what is not compiled yet is compiled first.
 
         See :meth:`tileir.Executable.submit`.
         """
+        after = after if after is NOTHING else events_of(after)
         if self._latest and out is None and not (named or after):
             started: PendingCall[R_co] | None = self._latest[0].submitted(arrays, self._context, self.options)
             if started is not None:

@@ -262,21 +262,21 @@ def _stepping_again(
     return Stepper(inputs, outputs, updates, compiled, _Buffers.of(state))
 
 
-def _faulty_updates(updates: Mapping[str, str], inputs: Collection[str], results: Collection[str]) -> Iterator[str]:
+def _faulty_updates(updates: Mapping[str, object], inputs: Collection[str], results: Collection[str]) -> Iterator[str]:
     yield from _unknown("no input", updates, inputs)
     yield from _unknown("no result", updates.values(), results)
-    for result, count in Counter(value for value in updates.values() if value in results).items():
+    for result, count in Counter(v for v in updates.values() if isinstance(v, str) and v in results).items():
         if count > 1:
             names = " and ".join(repr(name) for name, value in updates.items() if value == result)
             yield f"result {result!r} updates {names}; give each input a result of its own"
 
 
-def _unknown(what: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+def _unknown(what: str, names: Iterable[object], known: Collection[str]) -> Iterator[str]:
     for name in names:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             near = meant(str(name), known)
             hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}"
-            yield f"there is {what} {name!r}; {hint}"
+            yield f"there is {what} {name!r:.80}; {hint}"
 
 
 def _refuse(faults: Iterable[str], code: str) -> None:

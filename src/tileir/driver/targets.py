@@ -93,15 +93,17 @@ def target_file(path: str) -> TargetFile:
     if path in names_of_targets():
         return target_called(path)
     file = Path(path)
-    if not file.is_file() and path in all_names_of_targets():
-        return target_called(path)
     try:
+        if not file.is_file() and path in all_names_of_targets():
+            return target_called(path)
         return loaded(file.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
         problem = f"there is neither a target nor a file {path[:200]!r}{nearest(path, all_names_of_targets())}"
         raise fail("TIL547", problem) from None
     except (OSError, ValueError) as error:
-        raise fail("TIL901", f"cannot read {path}: {error}") from None
+        raise fail(
+            "TIL901", f"cannot read {path[:200]}: {error.strerror if isinstance(error, OSError) else error}"
+        ) from None
 
 
 def settings_of(words: Iterable[str]) -> dict[str, Scalar]:

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from attrs import AttrsInstance
 
 from tileir.core.collection import collection_paused
-from tileir.core.errors import fail
+from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
 from tileir.core.json.encoder import encode, identify
 from tileir.core.tracebacks import at_the_call
@@ -75,10 +75,13 @@ def from_json(data: bytes | str, cls: type[T]) -> T:
     Rules that span several nodes are not checked: that is the business of the verifier of its stage.
 
     Raises:
+        ArgumentError: TIL707, there is no class.
         TileError: TIL601 where the data is not JSON, TIL602 where it is not the JSON of such a node. The
             message says where, as in ``$.node.statements[3].value``.
 
     """
+    if not isinstance(cls, type):
+        raise ArgumentError((Diagnostic("TIL707", f"JSON is read as a node of a class, not of {cls!r:.80}"),))
     import orjson  # unlike the standard library's, it never recurses without bound nor lets bad UTF-8 pass
 
     try:

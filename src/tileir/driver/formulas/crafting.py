@@ -16,7 +16,7 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
-from tileir.driver.arguments import check_options, is_number
+from tileir.driver.arguments import check_kind, check_options, is_number
 from tileir.driver.binding import bind
 from tileir.driver.executable import Executable
 from tileir.driver.formulas.faults import Trial
@@ -75,9 +75,12 @@ def craft(
     Raises:
         ParseError: The text is no formula; all faults.
         VerifyError: The formula breaks rules; all of them.
-        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, the tolerance is none.
+        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, an argument is of another kind.
 
     """
+    check_kind("source", source, str | Formula, "a formula or its text")
+    check_kind("functions", functions, Mapping | None, "a mapping of functions by their names")
+    check_kind("live", live, Iterable, "the path of a parameter, or several")
     text = source if isinstance(source, str) else to_text(source)
     known = default_catalogue().functions if functions is None else functions
     paths = frozenset((live,) if isinstance(live, str) else live)

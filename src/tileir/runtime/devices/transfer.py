@@ -44,11 +44,13 @@ def to_device(
         copy: Whether the memory is copied; None for only where it cannot be shared, False for never.
 
     Raises:
-        ArgumentError: TIL702, it is no array; TIL714, it would have to be copied, or is on another device that shares
-            no memory; TIL708, there is not enough memory.
+        ArgumentError: TIL702, it is no array; TIL707, ``copy`` is none of these; TIL714, it would have to be copied, or
+            is on another device that shares no memory; TIL708, there is not enough memory.
         BackendError: TIL801, there is no such device.
 
     """
+    if not isinstance(copy, bool | np.bool_ | None):
+        raise ArgumentError((Diagnostic("TIL707", f"copy is True, False or None, not {copy!r:.80}"),))
     owner = owner_of(context)
     if isinstance(array, DeviceArray):
         found = array
