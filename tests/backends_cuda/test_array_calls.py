@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tileir
-from strategies.card_driver import Result, Work, aligned, without_a_card
+from strategies.card_driver import Result, aligned, without_a_card
+from strategies.card_streams import Work
 from strategies.exchanging import exchanging
 from tileir.core.errors import TileError
 from tileir.runtime.events import PendingEvent

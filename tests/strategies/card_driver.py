@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
-from collections import deque
 from contextlib import contextmanager
 from enum import IntEnum
 from itertools import count
@@ -20,6 +18,7 @@ import attrs
 import numpy as np
 
 import tileir
+from strategies.card_streams import Mark, Work, reach
 from tileir.core.targets.target import Target
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, DeviceInfo
@@ -74,53 +73,6 @@ class _Words:
 
     def __getattr__(self, name: str) -> str:
         return name
-
-
-@attrs.define(eq=False)
-class Mark:
-    """What has to be done in a stream before something is: so many pieces of its work."""
-
-    stream: Work
-    pieces: int
-
-
-@attrs.define(eq=False)
-class Work:
-    """A stream: work that was not done yet.
-
-    Attributes:
-        done: How many pieces were done.
-
-    """
-
-    pieces: deque[Callable[[], None]] = attrs.field(factory=deque)
-    done: int = 0
-
-    def add(self, piece: Callable[[], None]) -> None:
-        """Put a piece behind all others."""
-        self.pieces.append(piece)
-
-    def mark(self) -> Mark:
-        """Return what says that all so far is done."""
-        with _working:
-            return Mark(self, self.done + len(self.pieces))
-
-    def step(self) -> None:
-        """Do the next piece, if there is one."""
-        with _working:
-            if self.pieces:
-                self.pieces.popleft()()
-                self.done += 1
-
-
-_working: Final = threading.RLock()
-"""Held while a card does a piece of work, so that nobody sees that it is done before it is."""
-
-
-def _reach(mark: Mark) -> None:
-    with _working:
-        while mark.stream.done < mark.pieces:
-            mark.stream.step()
 
 
 @attrs.define(eq=False, repr=False)
@@ -189,7 +141,7 @@ class CardDriver:
         return OK, number
 
     def cuStreamSynchronize(self, stream: int) -> tuple[Result]:
-        _reach(self.streams[stream].mark())
+        reach(self.streams[stream].mark())
         return (self._answer("cuStreamSynchronize"),)
 
     def cuEventCreate(self, _: object) -> tuple[Result, int]:
@@ -204,7 +156,7 @@ class CardDriver:
     def cuStreamWaitEvent(self, stream: int, event: int, _: int) -> tuple[Result]:
         mark = self.events[event]
         assert mark is not None
-        self.streams[stream].add(lambda: _reach(mark))
+        self.streams[stream].add(lambda: reach(mark))
         return (self._answer("cuStreamWaitEvent"),)
 
     def cuEventQuery(self, event: int) -> tuple[Result]:
@@ -218,12 +170,12 @@ class CardDriver:
     def cuEventSynchronize(self, event: int) -> tuple[Result]:
         mark = self.events[event]
         assert mark is not None
-        _reach(mark)
+        reach(mark)
         return (self._answer("cuEventSynchronize"),)
 
     def cuCtxSynchronize(self) -> tuple[Result]:
         for stream in tuple(self.streams.values()):
-            _reach(stream.mark())
+            reach(stream.mark())
         return (self._answer("cuCtxSynchronize"),)
 
     def cuMemAlloc(self, size: int) -> tuple[Result, int]:
@@ -235,7 +187,7 @@ class CardDriver:
 
     def cuMemFree(self, address: int) -> tuple[Result]:
         for stream in tuple(self.streams.values()):
-            _reach(stream.mark())
+            reach(stream.mark())
         del self.memory[address]
         return (self._answer("cuMemFree"),)
 
