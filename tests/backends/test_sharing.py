@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -20,6 +20,7 @@ from tileir.runtime.checks import sealed
 from tileir.runtime.interface import Options
 from tileir.runtime.plans.plan import Plan
 from tileir.runtime.plans.resources import Resources
+from tileir.semtree.cost import prediction
 from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm.compiler import LARGE_OPERATIONS, SMALL_OPERATIONS
 from tileir_llvm.run import sharing, team
@@ -37,6 +38,9 @@ from tileir_llvm.run.sharing import (
     Preference,
     share_of,
 )
+
+if TYPE_CHECKING:
+    from tileir.semtree.ir import KernelFunction
 
 FREE = Costs(-PYTHON_SECONDS, -PYTHON_SECONDS)
 DEAR = Costs(1.0, 1.0)
@@ -256,6 +260,20 @@ def test_costs_are_measured_once_by_the_first_kernel_that_asks(threads: int, mon
     np.testing.assert_array_equal(out, values * 2000 * 5)
     assert len(measured) == 1
     executor.close()
+
+
+def test_kernels_that_are_long_by_their_operations_are_not_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def noted(kernel: KernelFunction, _: object) -> float:
+        asked.append(kernel.operations)
+        return 1e-5
+
+    monkeypatch.setattr(prediction, "seconds_alone", noted)
+    long, middle = LARGE_OPERATIONS - 1, SMALL_OPERATIONS
+    library = compiler().build([attrs.evolve(COUNTING, operations=each) for each in (long, middle)])
+    assert library.seconds == (ALWAYS_SECONDS, 1e-5)
+    assert asked == [middle]
 
 
 def test_a_child_measures_with_threads_of_its_own() -> None:

@@ -140,9 +140,11 @@ class LLVMCompiler:
             return ALWAYS_SECONDS
         if kernel.operations < SMALL_OPERATIONS or math.prod(kernel.grid) == 1:
             return 0.0
-        from tileir.semtree.cost.prediction import seconds_alone  # who loads code does without the cost model
+        from tileir.semtree.cost.prediction import seconds_alone, seconds_at_least  # who loads code does without
 
-        return seconds_alone(kernel, self.device.target)
+        # Most kernels of a network are long enough by their operations alone, and to look at all they do takes 15 ms.
+        long = seconds_at_least(kernel, self.device.target) >= ALWAYS_SECONDS
+        return ALWAYS_SECONDS if long else seconds_alone(kernel, self.device.target)
 
     def _assembly(self, text: str) -> str:
         return uninterrupted(lambda: assembly(text, self.device.features, quick=self.options.quick))

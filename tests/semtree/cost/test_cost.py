@@ -19,7 +19,7 @@ from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import Operations
 from tileir.semtree.cost.nest import addressing
-from tileir.semtree.cost.prediction import predict_kernel, seconds_alone
+from tileir.semtree.cost.prediction import predict_kernel, seconds_alone, seconds_at_least
 
 if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
@@ -164,3 +164,30 @@ def test_a_kernel_alone_takes_as_long_however_many_units_there_are(text: str) ->
         cost = predict_kernel(kernel, machine_of(hardware_of(TARGET), TARGET))
         assert alone[0] <= 2 * cost.seconds
         assert cost.blocks[0].seconds <= alone[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [
+        (text, dtype)
+        for text in (PRODUCT, ROWS, PLAIN)
+        for dtype in ("f32", "f64", "i32")
+        if (text, dtype) != (PLAIN, "i32")
+    ],
+)
+@pytest.mark.parametrize("rows", [8, 96, 640])
+def test_no_kernel_is_quicker_than_its_operations_at_the_best_rate(text: str, dtype: str, rows: int) -> None:
+    second: dict[str, tuple[int, ...]] = {PRODUCT: (96, 640), PLAIN: (96,)}
+    shapes = {"A": (rows, 96), **({"B": second[text]} if text in second else {})}
+    types = {name: tileir.TensorType(tileir.DType(dtype), shape) for name, shape in shapes.items()}
+    for kernel in tileir.compile(text, types, target=TARGET).sem.kernels:
+        least = seconds_at_least(kernel, TARGET)
+        assert 0 < least <= 1.01 * seconds_alone(kernel, TARGET)
+        more = attrs.evolve(kernel, operations=1000 * kernel.operations)
+        assert seconds_at_least(more, TARGET) == pytest.approx(1000 * least)
+
+
+def test_small_elements_may_be_quicker_than_rates_tell() -> None:
+    types = {name: tileir.TensorType(tileir.DType.I8, (64, 64)) for name in "AB"}
+    for kernel in tileir.compile(PRODUCT, types, target=TARGET).sem.kernels:
+        assert seconds_at_least(kernel, TARGET) == 0

@@ -8,7 +8,7 @@ it there once; whole lines that strides or threads apart bring along are not cou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -89,6 +89,22 @@ def seconds_alone(kernel: sem.KernelFunction, target: Target) -> float:
     machine = machine_of(hardware_of(target), attrs.evolve(target, threads=1))
     cost = predict_kernel(kernel, machine, sum(param.size * param.dtype.itemsize for param in kernel.params))
     return max(cost.times.values())
+
+
+def seconds_at_least(kernel: sem.KernelFunction, target: Target) -> float:
+    """Return seconds that one unit of a device takes at least for the operations of a kernel, without a look at them.
+
+    Half of these may be elements that are moved, which takes no time beside arithmetic. It is 0 where there may be dot
+    products of small elements, which do more in a cycle than the rates tell.
+    """
+    kinds = {param.dtype for param in kernel.params}
+    if any(kind.itemsize < _WORD_BYTES for kind in kinds):
+        return 0.0
+    machine = machine_of(hardware_of(target), attrs.evolve(target, threads=1))
+    return kernel.operations / (2 * machine.clock * max((machine.rate(kind) for kind in kinds), default=1.0))
+
+
+_WORD_BYTES: Final = 4
 
 
 @attrs.frozen(eq=False, repr=False)
