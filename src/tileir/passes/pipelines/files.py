@@ -44,6 +44,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "memory_placement": "placement.memory_placement",
         "order_loops": "tiling.order_loops",
         "pad": "layouts.pad",
+        "pad_channels": "layouts.pad_channels",
         "partition_compute": "placement.partition",
         "partition_memory": "placement.partition",
         "permute_gather": "schedules.vectors.permute_gather",

@@ -30,7 +30,8 @@ from tileir.passes.schedules.groups.matrix_plan import (
 )
 from tileir.passes.schedules.groups.matrix_refusals import against_constraints, against_product
 from tileir.passes.schedules.groups.matrix_results import staged_bytes
-from tileir.schedule.nest import Nest, emit, product
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.instructions import Copy
@@ -111,7 +112,7 @@ class MatrixContraction:
         if not loops:
             return refused("TR431")
         constrained = sch.constrained_indices(nest)
-        loop = max(loops, key=lambda i: (i.name not in constrained, i.range))
+        loop = _deepest(loops, reads, constrained)
         dtypes = (found[0].use.dtype, found[1].use.dtype, total)
         fragments = [each for each in usable(self.fragments, rounded=True) if each.dtypes == dtypes]
         if not self.promote:
@@ -144,11 +145,11 @@ class MatrixContraction:
         self, nest: Nest, pair: tuple[Panel, Panel], loop: stripe.Index, fragment: Fragment
     ) -> Iterator[MatrixTiling]:
         """Yield the ways in which rows of the left input of a pair can lie in a tile."""
-        segment, constrained = sch.the_reduction(nest), sch.constrained_indices(nest)
+        segment = sch.the_reduction(nest)
         repeats = product(i.range for i in segment.loops if i is not loop)
-        right = self._with_axes(pair[1], loop, constrained)
+        right = self._with_axes(pair[1], loop, segment.constraints)
         for left, above, across in tops(nest, *pair):
-            one = self._with_axes(left, loop, constrained)
+            one = self._with_axes(left, loop, segment.constraints)
             yield MatrixTiling(one, right, loop, fragment, segment.constraints, repeats, above, across)
 
     def _far_ahead(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
@@ -182,13 +183,13 @@ class MatrixContraction:
             return refused("TR436", instruction=fragment.name)
         return refused("TR435", local_bytes=self.local_bytes, threads=self.threads) if sized is None else sized
 
-    def _with_axes(self, panel: Panel, loop: stripe.Index, constrained: Collection[str]) -> Panel:
+    def _with_axes(self, panel: Panel, loop: stripe.Index, constraints: Collection[Affine]) -> Panel:
         """Return a panel whose neighbours in memory are copied together, where a test holds for all or for none."""
         use, most = panel.use, self.vector_bytes // panel.use.dtype.itemsize
         lanes = {name: sch.aligned_lanes((use,), name, most) for name in (panel.index.name, loop.name)}
         along = max((loop, panel.index), key=lambda i: lanes[i.name] if use.stride(i.name) == 1 else 0)
-        wide = lanes[along.name] if use.stride(along.name) == 1 and along.name not in constrained else 1
-        while along.range % wide:
+        wide = lanes[along.name] if use.stride(along.name) == 1 else 1
+        while along.range % wide or not all(_holds_for_all(each, along.name, wide) for each in constraints):
             wide //= 2
         return attrs.evolve(panel, along_loop=along is loop, lanes=wide)
 
@@ -334,6 +335,33 @@ _LONG: Final = 8
 
 _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
+
+
+def _deepest(loops: Iterable[stripe.Index], reads: Collection[Use], constrained: Collection[str]) -> stripe.Index:
+    """Return the index of the sum that steps go along: the longest, as the rest of a step lies behind its end.
+
+    Twice as long counts what copies take neighbours along, and of long ones that without constraints is best.
+    """
+
+    def worth(index: stripe.Index) -> tuple[int, bool, int]:
+        free = index.name not in constrained
+        wide = free and any(use.stride(index.name) == 1 for use in reads)
+        return min(index.range * (2 if wide else 1), _STEP), free, index.range
+
+    return max(loops, key=worth)
+
+
+_STEP: Final = 32
+"""Terms of a step beyond which it matters little how long an index is."""
+
+
+def _holds_for_all(constraint: Affine, index: str, lanes: int) -> bool:
+    """Return whether a constraint holds for all of ``lanes`` aligned neighbours along an index, or for none."""
+    step = constraint.coefficient(index)
+    if not step or lanes == 1:
+        return True
+    others = all(each % lanes == 0 for name, each in constraint.terms if name != index)
+    return step in (1, -1) and others and constraint.offset % lanes == (0 if step == 1 else lanes - 1)
 
 
 def _fitting_ones(plans: Iterable[MatrixTiling | Refused], said: list[Refused]) -> list[MatrixTiling]:
