@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from card_attention import HALVES, attention
+from card_convolutions import bottlenecks, gradients
 from card_workload import Size, Workload, full
 from tileir import DType, ops
 from tileir.tile.builder_functions import gradient
@@ -21,11 +22,13 @@ def workloads(size: Size = full) -> Iterator[Workload]:
     """Return all workloads, those of one group beside each other."""
     yield from _products(size)
     yield from _convolutions(size)
+    yield from gradients(size)
     yield from attention(size)
     yield from _rows(size)
     yield from _axes(size)
     yield from _copies(size)
     yield from _networks(size)
+    yield from bottlenecks(size)
 
 
 def _product(

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from passes.test_split_reduction import EAGER
 from strategies.effort import examples
 from strategies.pipelines import fused
 from tileir.core.dtype import DType
 from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
+from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.schedules.groups.distribute import Distribute
 from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
@@ -23,6 +25,7 @@ from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Const, For, MatrixMultiply, Type
 from tileir.semtree.rewrite import statements
+from tileir.semtree.text.printer import to_text
 from tileir.stripe.instructions import Repair
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.typed.ir import TensorType
@@ -132,6 +135,7 @@ def test_convolutions(
         (FIRST.format(b=0, s=1, d=1), {"A": (1, 16, 6, 9), "B": (24, 16, 1, 3)}, WARPGROUPS),
         (GROUPED.format(b=1, s=1, d=2), {"A": (1, 6, 6, 2, 16), "B": (3, 1, 2, 16, 17)}, WARPS),
         (OF_WEIGHTS, {"A": (7, 3, 2, 17), "B": (7, 3, 2, 17)}, WARPS),
+        (OF_WEIGHTS, {"A": (2, 2, 17, 17), "B": (2, 2, 17, 17)}, WARPS),  # steps go along pixels, under constraints
         (OF_INPUT, {"A": (1, 6, 6, 16), "B": (2, 2, 17, 16)}, WARPS),
     ],
 )
@@ -141,6 +145,35 @@ def test_products_with_borders_are_on_fragments(
     found = stages(text, shapes, step)
     assert products(found) >= 1  # a product for each part of a small picture
     check(found, shapes, 1)
+
+
+@given(
+    batch=st.integers(1, 6),
+    picture=st.tuples(st.integers(1, 4), st.integers(1, 20)),
+    channels=st.tuples(st.sampled_from((16, 17, 64)), st.sampled_from((16, 24, 32))),
+    step=st.sampled_from((WARPS, WARPGROUPS)),
+    parts=st.integers(1, 4),
+    spots=st.integers(0, 2),
+)
+@examples(20)
+def test_gradients_by_weights(
+    batch: int, picture: tuple[int, int], channels: tuple[int, int], step: MatrixContraction, parts: int, spots: int
+) -> None:
+    """Steps go along pictures, pixels or rows of these, whichever are most; parts of the sum are products, too."""
+    shapes = {name: (batch, *picture, count) for name, count in zip("AB", channels, strict=True)}
+    split = SplitReduction(parts=2, operations=1, columns=64, groups=parts, tile=9 * channels[0] * channels[1])
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in EAGER.items():
+            patch.setattr(f"tileir.passes.algorithms.product_parts.{name}", value)
+        found = stages(OF_WEIGHTS, shapes, step, split)
+    check(found, shapes, spots, lowered=False)
+
+
+@pytest.mark.parametrize(("batch", "columns", "along"), [(16, 12, "n"), (8, 12, "x"), (2, 24, "x")])
+def test_steps_go_along_the_longest_index(batch: int, columns: int, along: str) -> None:
+    shapes = dict.fromkeys("AB", (batch, 2, columns, 32))
+    kernel = stages(OF_WEIGHTS, shapes, WARPS).sem.kernels[0]
+    assert f"i32 {along}_copy = " in to_text(kernel)
 
 
 @pytest.mark.parametrize("step", [WARPS, WARPGROUPS])

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.base import run
+from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -97,3 +101,84 @@ def test_deep_contractions_are_cut_for_accuracy(text: str, dtype: DType, depth: 
     after = run((SplitReduction(columns=32, depth=depth),), lower(infer(parse(text), types)))
     made = [r.shape.sizes[0] for r in after.entry.refinements if r.name.endswith("_parts")]
     assert made == ([parts] if parts else [])
+
+
+EAGER = {"_LONG": 1, "_MEETINGS": 0, "_FASTER": 100, "_AGAIN": {}, "_SMALLER": {}}
+"""Constants by which products of any size are cut into parts."""
+
+
+def weights_gradient(window: int, pad: int, stride: int = 1) -> str:
+    """Return the gradient of a convolution by its weights."""
+    place = f"{stride}*p + i - {pad}, {stride}*q + j - {pad}"
+    return (
+        "function (X[N, H, W, C], G[N, P, Q, K]) -> (O) "
+        f"{{ O[k, i, j, c : K, {window}, {window}, C] = +(X[n, {place}, c] * G[n, p, q, k]); }}"
+    )
+
+
+def parts_of(program: Program) -> list[int]:
+    return [r.shape.sizes[0] for r in program.entry.refinements if r.name.endswith("_parts")]
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "parts"),
+    [
+        (weights_gradient(3, 1), (32, 56, 64), {2: 32, 4: 32}),  # four tiles and a half: a part for each picture
+        (weights_gradient(3, 1), (32, 14, 256), {4: 7}),  # parts of two rows each: pictures are what steps go along
+        (weights_gradient(3, 1), (32, 7, 512), {}),  # tiles for all groups
+    ],
+)
+@pytest.mark.parametrize("dtype", [DType.F16, DType.I32])
+def test_groups_without_a_tile_take_parts_of_products(
+    text: str, sizes: tuple[int, int, int], parts: dict[int, int], dtype: DType
+) -> None:
+    batch, edge, channels = sizes
+    types = {name: TensorType(dtype, (batch, edge, edge, channels)) for name in "XG"}
+    step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+    made = parts_of(run((step,), lower(infer(parse(text), types))))
+    assert made == ([parts[dtype.itemsize]] if dtype.itemsize in parts else [])
+
+
+def test_products_that_wait_for_memory_are_left_whole() -> None:
+    types = {"A": TensorType(DType.F16, (16, 8192)), "B": TensorType(DType.F16, (8192, 8192))}
+    step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+    assert parts_of(run((step,), lower(infer(parse(MATMUL), types)))) == []
+
+
+def test_outputs_without_any_term_keep_what_they_held() -> None:
+    """Of the ends of two windows some meet nothing: no part may say that these are zero."""
+    text = """function (X[N, H, C], G[N, P, K]) -> (O) {{
+        O[i, j, k, c : {0}, {0}, K, C] = +(X[n, p + i + j, c] * G[n, p, k]);
+    }}"""
+    types = {"X": TensorType(DType.F16, (8192, 6, 64)), "G": TensorType(DType.F16, (8192, 4, 64))}
+    step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+    assert parts_of(run((step,), lower(infer(parse(text.format(3)), types)))) == [32]
+    assert parts_of(run((step,), lower(infer(parse(text.format(4)), types)))) == []
+
+
+@given(
+    sizes=st.tuples(st.integers(1, 3), st.integers(3, 9), st.integers(2, 4), st.integers(2, 4)),
+    window=st.integers(1, 3),
+    pad=st.integers(0, 2),
+    stride=st.integers(1, 2),
+    groups=st.integers(4, 12),
+    tile=st.integers(10, 80),
+)
+@examples(60)
+def test_parts_of_products_keep_the_meaning(
+    sizes: tuple[int, int, int, int], window: int, pad: int, stride: int, groups: int, tile: int
+) -> None:
+    batch, edge, channels, features = sizes
+    out = (edge + 2 * pad - window) // stride + 1
+    assume(out > 0)
+    types = {
+        "X": TensorType(DType.I32, (batch, edge, edge, channels)),
+        "G": TensorType(DType.I32, (batch, out, out, features)),
+    }
+    program = lower(infer(parse(weights_gradient(window, pad, stride)), types))
+    step = SplitReduction(parts=2, operations=1, columns=64, groups=groups, tile=tile)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in EAGER.items():
+            patch.setattr(f"tileir.passes.algorithms.product_parts.{name}", value)
+        split = run((step, Accumulate()), program)
+    assert_same_meaning(program, split)

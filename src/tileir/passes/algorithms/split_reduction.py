@@ -6,7 +6,7 @@ How many parts there are depends on sizes and options, never on how many threads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ import attrs
 
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
+from tileir.passes.algorithms.product_parts import is_whole, product_parts
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least
 from tileir.passes.kernels.expansion import left
@@ -48,6 +49,8 @@ class SplitReduction:
             where others read these again. 0: nobody is asked who does.
         depth: Contractions of f32 and f64 with more than twice so many products for each element are cut into parts of
             about so many, whatever runs at the same time: one sum of all of them would be inaccurate. 0: never.
+        tile: So many outputs of a product of matrices are what one group makes: the others of ``groups`` get parts of
+            its sums where each element that is read meets enough others, so that nobody waits for memory. 0: never.
     """
 
     name: ClassVar[str] = "split_reduction"
@@ -60,23 +63,30 @@ class SplitReduction:
     beside_bytes: int = attrs.field(default=0, validator=at_least(0))
     groups: int = attrs.field(default=0, validator=at_least(0))
     depth: int = attrs.field(default=0, validator=at_least(0))
+    tile: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such reductions split."""
         if self.parts < 2 and not self.depth:
             return left(program, refused("TR620"))
         followed = _followed(program) if self.groups else frozenset()
-        return replaced(program, partial(self._split, followed))
+        sizes = {r.name: r.shape.elements for r in program.main.refinements}
+        return replaced(program, partial(self._split, followed, sizes))
 
     @refusing
-    def _split(self, followed: frozenset[str], kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+    def _split(
+        self, followed: frozenset[str], sizes: Mapping[str, int], kernel: stripe.Block, names: NameScope
+    ) -> Replacement | Refused:
         rule_out(_against_contraction(kernel))
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
-        wanted = max(
-            self._parts(kernel, written, followed=output.source in followed), self._pieces(kernel, output, written)
-        )
+        pieces = self._pieces(kernel, output, written)
+        if self.tile and product(i.range for i in kernel.indices) >= self.operations:
+            shared = product_parts(kernel, written, sizes, tile=self.tile, groups=self.groups, least=pieces)
+            if shared is not None:
+                return _build(kernel, output, *shared, names)
+        wanted = max(self._parts(kernel, written, followed=output.source in followed), pieces)
         points = product(i.range for i in kernel.indices)
         free = [i for i in kernel.indices if i.name not in written | constrained]
         if wanted < 2:
@@ -85,8 +95,6 @@ class SplitReduction:
             )
         if points < self.operations:
             return refused("TR611", points=points, least=self.operations)
-        if cut := written & constrained:
-            return refused("TR622", index=min(cut))
         if not free:
             return refused("TR623", indices=len(kernel.indices))
         index = max(free, key=lambda i: (min(i.range, wanted), _reach(kernel, i.name)))
@@ -95,6 +103,8 @@ class SplitReduction:
             parts = wanted
         if parts < 2 or parts > 64 * wanted:
             return refused("TR624", index=index.name, range=index.range, wanted=wanted)
+        if (cut := written & constrained) and not is_whole(kernel, written, index, parts):
+            return refused("TR622", index=min(cut))
         return _build(kernel, output, index, parts, names)
 
     def _parts(self, kernel: stripe.Block, written: Collection[str], *, followed: bool) -> int:
@@ -274,7 +284,7 @@ def _build(
     partial = attrs.evolve(
         kernel,
         indices=(part, *(within if i is index else i for i in kernel.indices)),
-        constraints=(*kernel.constraints, *end),
+        constraints=(*(each.substitute({index.name: value}) for each in kernel.constraints), *end),
         refinements=moved,
         statements=statements,
     )

@@ -1,0 +1,126 @@
+"""Parts of the sums of a product of matrices, for groups that would have no tile of it otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import address, always_reached
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import product
+from tileir.stripe import ir as stripe
+
+
+def product_parts(
+    kernel: stripe.Block, written: Collection[str], sizes: Mapping[str, int], *, tile: int, groups: int, least: int
+) -> tuple[stripe.Index, int] | None:
+    """Return the index of a product of matrices, and its parts, by which ``groups`` have a ``tile`` of outputs each.
+
+    None where tiles keep the device busy, memory is what is waited for, or parts would not be faster. ``written`` are
+    the indices of outputs, ``sizes`` the elements of tensors. There are ``least`` parts or about as many.
+    """
+    if not _is_product(kernel, written):
+        return None
+    points, outer = (product(i.range for i in kernel.indices if i.name in written or every) for every in (True, False))
+    read = sum(sizes.get(view.source, points) for view in _inputs(kernel))
+    tiles = -(-outer // tile)
+    widest = max(view.shape.dtype.itemsize for view in _inputs(kernel))
+    if points < _MEETINGS * read or tiles * _SMALLER.get(widest, 1) >= groups:
+        return None
+    cost = _Cost(kernel, written, tiles, groups, points // outer)
+    lies = all(any(abs(address(view).coefficient(name)) == 1 for name in written) for view in _inputs(kernel))
+    ways = [
+        (cost.of(index, parts), number, parts)
+        for number, index in enumerate(kernel.indices)
+        if index.name not in written
+        for parts in _divisors(index.range, max(2, least // 2), _MOST * groups)
+        if points // outer // parts >= _LONG and (lies or parts == index.range)
+    ]
+    most = cost.of(kernel.indices[0], 1) * _FASTER
+    for each, number, parts in sorted(ways):
+        if each > most:
+            break
+        if is_whole(kernel, written, kernel.indices[number], parts):
+            return kernel.indices[number], parts
+    return None
+
+
+def is_whole(kernel: stripe.Block, written: Collection[str], index: stripe.Index, parts: int) -> bool:
+    """Return whether each output has a term in every part: what constraints leave without any keeps what it held."""
+    within = -(-index.range // parts)
+    part = NameScope.of(i.name for i in kernel.indices).fresh(index.name)
+    value = Affine.of({part: within, index.name: 1})
+    outer = {**{name: kernel.ranges[name] for name in written}, part: parts}
+    inner = {i.name: within if i is index else i.range for i in kernel.indices if i.name not in written}
+    tests = [each.substitute({index.name: value}) for each in kernel.constraints]
+    end = [index.range - 1 - value] if index.range < parts * within else []
+    return not tests or always_reached([*tests, *end], outer, inner)
+
+
+@attrs.frozen
+class _Cost:
+    """What a product takes whose ``tiles`` have ``terms`` each, beside one that keeps ``groups`` busy all the time."""
+
+    kernel: stripe.Block
+    written: Collection[str]
+    tiles: int
+    groups: int
+    terms: int
+
+    def of(self, index: stripe.Index, parts: int) -> float:
+        """Return the time with so many parts of an index: groups take turns, and sums of parts are read again."""
+        rounds = -(-self.tiles * parts // self.groups)
+        turns = (rounds if rounds > 1 else _ALONE) * self.groups / (self.tiles * parts)
+        loops = (i.range // (parts if i is index else 1) for i in self.kernel.indices if i.name not in self.written)
+        longest = min(max(loops, default=1), 2 * _STEP)
+        steps = -(-longest // _STEP) * _STEP / longest * (1 if longest > _STEP else _SHALLOW)
+        widest = max(view.shape.dtype.itemsize for view in _inputs(self.kernel))
+        again = _AGAIN.get(widest, 0) if parts > 1 else 0
+        return turns * steps + parts * again / self.terms
+
+
+_MEETINGS: Final = 64
+"""Products for each element that is read, from which on multiplying takes longer than reading."""
+
+_SMALLER: Final = {2: 4}
+"""So many smaller tiles do for one where factors have so many bytes: instructions are fast with these as well."""
+
+_LONG: Final = 256
+"""Terms of a part of a product, at least: its sums are written, and read again."""
+
+_MOST: Final = 4
+"""Parts for each group that keeps the device busy, at most."""
+
+_ALONE: Final = 1.33
+"""How much longer a product takes where groups have a processor each: no other one multiplies while one waits."""
+
+_FASTER: Final = 0.8
+"""Parts of a product are made where they take so much of the time at most."""
+
+_STEP: Final = 16
+"""Terms that instructions multiply at a time; tiles are copied in steps of two of them, or more."""
+
+_SHALLOW: Final = 1.4
+"""How much longer a product takes whose steps have so many terms only, as threads wait for each other more often."""
+
+_AGAIN: Final = {2: 512, 4: 64}
+"""Terms that are multiplied in the time in which a sum is written and read again, by the bytes of a factor."""
+
+
+def _inputs(kernel: stripe.Block) -> tuple[stripe.Refinement, ...]:
+    return tuple(view for view in kernel.refinements if view.direction is stripe.Direction.IN)
+
+
+def _is_product(kernel: stripe.Block, written: Collection[str]) -> bool:
+    """Return whether a kernel multiplies two inputs, each of which some indices of outputs move, and not the other."""
+    if "comb_op_mul" not in kernel.tags or len(_inputs(kernel)) != 2:
+        return False
+    one, two = ({name for a in view.access for name in a.indices} & set(written) for view in _inputs(kernel))
+    return bool(one - two) and bool(two - one)
+
+
+def _divisors(value: int, least: int, most: int) -> Iterator[int]:
+    return (each for each in range(least, min(value, most) + 1) if value % each == 0)
