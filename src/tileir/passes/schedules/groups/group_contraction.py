@@ -86,7 +86,7 @@ class GroupContraction:
             key=lambda i: (not any(u.stride(i.name) for u in moved), i.name not in free and i.range >= _ROWS, i.range),
             default=None,
         )
-        loop = max(sch.the_reduction(nest).loops, key=lambda i: (i.name not in free, i.range))
+        loop = max(sch.the_reduction(nest).loops, key=lambda i: (i.range >= _DEPTH, i.name not in free, i.range))
         lanes = 1 if column is None else self._lanes(nest, column)
         start = Tiles(row, column, loop, lanes=lanes, load_bytes=self.vector_bytes, max_lanes=self.max_lanes)
         tiles = self._several(nest, start, moved) or self._sized(nest, start)
@@ -108,7 +108,9 @@ class GroupContraction:
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         outside = [u for s in nest.segments if not s.loops for u in sch.reads_of(nest, s)]
         lanes = min(lanes, 4, sch.power_of_two_below(self.columns or lanes))
-        lanes = sch.aligned_lanes((*outside, *sch.written_uses(nest)), column.name, lanes)
+        # Results that are far apart are stored one by one, but what is staged is read in vectors all the same.
+        near = (use for use in (*outside, *sch.written_uses(nest)) if use.stride(column.name) in (0, 1))
+        lanes = sch.aligned_lanes(near, column.name, lanes)
         while column.range % lanes:
             lanes //= 2
         return lanes
