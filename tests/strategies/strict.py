@@ -9,6 +9,7 @@ import numpy as np
 from tileir.core.ops import Op
 from tileir.semtree.analysis.ranges import Range, is_defined
 from tileir.semtree.interpret import evaluation, interpreter, scalar_arithmetic
+from tileir.semtree.interpret.operator_trees import OperatorTree
 from tileir.semtree.legalise.capabilities import Support
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def run_strictly(
         return _REDUCTION(op, kind, numbers)
 
     with monkeypatch.context() as patch:
+        patch.setattr(OperatorTree, "inlined", lambda *_: None)
         patch.setattr(evaluation, "operation", operation)
         patch.setattr(evaluation, "conversion", conversion)
         patch.setattr(evaluation, "reduction", reduction)

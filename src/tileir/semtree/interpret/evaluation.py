@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.semtree.dots import plain_dot
+from tileir.semtree.interpret.operator_trees import OperatorTree
 from tileir.semtree.interpret.scalar_arithmetic import (
     Value,
     constant,
@@ -85,14 +86,10 @@ class ExpressionCompiler:
         match expr:
             case Const(value=value, type=kind):
                 return _holder(constant(value, kind, self.numbers))
-            case Var(name=name):
-                return _slot_reader(self.slot(name))
-            case GridIndex(level=level, axis=axis):
-                return _slot_reader(_COORDINATES[level] + axis)
-            case Apply():
-                return self._apply(expr)
-            case Cast(operand=operand, type=kind):
-                return _unary(conversion(operand.type, kind.dtype, self.numbers), self.evaluator(operand))
+            case Var() | GridIndex():
+                return _slot_reader(self._place(expr))
+            case Apply() | Cast():
+                return OperatorTree(self._place, self._function, self.evaluator).closure(expr)
             case Bitcast(operand=operand, type=kind):
                 return _unary(reinterpretation(operand.type, kind.dtype), self.evaluator(operand))
             case Broadcast():
@@ -110,15 +107,13 @@ class ExpressionCompiler:
             case _:
                 assert_never(expr)
 
-    def _apply(self, expr: Apply) -> Evaluator:
-        function = operation(expr.op, expr.args[-1].type, self.numbers)
-        match [self.evaluator(arg) for arg in expr.args]:
-            case [operand]:
-                return _unary(function, operand)
-            case [left, right]:
-                return lambda frame: function(left(frame), right(frame))
-            case args:
-                return lambda frame: function(*[arg(frame) for arg in args])
+    def _place(self, expr: Var | GridIndex) -> int:
+        return self.slot(expr.name) if isinstance(expr, Var) else _COORDINATES[expr.level] + expr.axis
+
+    def _function(self, expr: Apply | Cast) -> Callable[..., Value]:
+        if isinstance(expr, Cast):
+            return conversion(expr.operand.type, expr.type.dtype, self.numbers)
+        return operation(expr.op, expr.args[-1].type, self.numbers)
 
     def _broadcast(self, expr: Broadcast) -> Evaluator:
         operand, lanes, dtype = self.evaluator(expr.operand), expr.lanes, self.numbers.storage(expr.type.dtype)
@@ -149,12 +144,12 @@ class ExpressionCompiler:
         return lanes
 
     def _load(self, expr: Subscript) -> Evaluator:
-        memory, offset = _slot_reader(self.slot(expr.array)), self.evaluator(expr.offset)
+        slot, offset = self.slot(expr.array), self.evaluator(expr.offset)
         lanes, watched, kernel = expr.type.lanes, self.watched, self.kernel
         plain = not expr.type.dtype.is_float
 
         def scalar(frame: Frame) -> Value:
-            array: Memory = memory(frame)
+            array: Memory = frame[slot]
             place = offset(frame)
             if not 0 <= place < len(array.data):
                 raise array.outside(kernel, place, place)
@@ -163,7 +158,7 @@ class ExpressionCompiler:
             return array.data.item(place) if plain else array.data[place]
 
         def neighbours(frame: Frame) -> Value:
-            array: Memory = memory(frame)
+            array: Memory = frame[slot]
             place = offset(frame)
             if not 0 <= place <= len(array.data) - lanes:
                 raise array.outside(kernel, place, place + lanes - 1)
@@ -172,7 +167,7 @@ class ExpressionCompiler:
             return array.data[place : place + lanes].copy()
 
         def gather(frame: Frame) -> Value:
-            array: Memory = memory(frame)
+            array: Memory = frame[slot]
             places = offset(frame)
             _check_places(array, places, kernel)
             if watched:
@@ -185,11 +180,11 @@ class ExpressionCompiler:
 
     def store(self, target: Subscript, value: Evaluator) -> Callable[[Frame], None]:
         """Return the closure that computes ``value`` and writes it to array elements."""
-        memory, offset = _slot_reader(self.slot(target.array)), self.evaluator(target.offset)
+        slot, offset = self.slot(target.array), self.evaluator(target.offset)
         lanes, watched, kernel = target.type.lanes, self.watched, self.kernel
 
         def scalar(frame: Frame) -> None:
-            array: Memory = memory(frame)
+            array: Memory = frame[slot]
             place, new = offset(frame), value(frame)
             if not 0 <= place < len(array.data):
                 raise array.outside(kernel, place, place)
@@ -198,7 +193,7 @@ class ExpressionCompiler:
             array.data[place] = new
 
         def neighbours(frame: Frame) -> None:
-            array: Memory = memory(frame)
+            array: Memory = frame[slot]
             place, new = offset(frame), value(frame)
             if not 0 <= place <= len(array.data) - lanes:
                 raise array.outside(kernel, place, place + lanes - 1)
@@ -207,7 +202,7 @@ class ExpressionCompiler:
             array.data[place : place + lanes] = new
 
         def scatter(frame: Frame) -> None:
-            array: Memory = memory(frame)
+            array: Memory = frame[slot]
             places, new = offset(frame), value(frame)
             _check_places(array, places, kernel)
             if watched:

@@ -7,8 +7,10 @@ paths here, which the tests prove equal to it. Callers hold ``numpy.errstate(all
 
 from __future__ import annotations
 
+import math
 import operator
 from functools import reduce
+from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -49,6 +51,8 @@ _ON_ARRAYS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
     {**_ON_BOTH, Op.MAX: np.maximum, Op.MIN: np.minimum}
 )
 _ON_FLOATS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType({**_ON_ARRAYS, Op.DIV: operator.truediv})
+_FLOAT: Final = Struct("d")
+_BITS_OF: Final = Struct("Q")
 _REDUCTIONS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
     {Op.ADD: np.add.reduce, Op.MUL: np.multiply.reduce, Op.MAX: np.maximum.reduce, Op.MIN: np.minimum.reduce}
 )
@@ -94,19 +98,24 @@ def _fma_f32(x: Value, y: Value, z: Value) -> Value:
     """
     total = np.multiply(x, y, dtype=np.float64) + z
     middle = total.view(np.int64) & 0x1FFF_FFFF == 0x1000_0000
-    if np.any(middle | ((np.abs(total) < 2.0**-126) & (total != 0))):
+    if (middle | ((np.abs(total) < 2.0**-126) & (total != 0))).any():
         return apply(Op.FMA, np.asarray(x), np.asarray(y), np.asarray(z))[()]
     return total.astype(np.float32)
 
 
 def _fma_of_one(x: Value, y: Value, z: Value) -> Value:
-    """Round the f64 sum where it is exact, as Python's floats tell at once: most sums of few bits are."""
+    """Round the f64 sum, in which the product is exact, to odd first, so that the second rounding cannot go wrong.
+
+    Of two neighbours in f64, that is the one whose last bit is set, unless the sum is exact (S. Boldo and
+    G. Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd, 2008).
+    """
     product, addend = float(x) * float(y), float(z)
     total = product + addend
     part = total - product
-    if (product - (total - part)) + (addend - part) == 0.0:  # the error of the sum (Knuth, TAOCP 4.2.2)
-        return np.float32(total)
-    return _fma_f32(x, y, z)
+    error = (product - (total - part)) + (addend - part)  # of the sum (Knuth, TAOCP 4.2.2)
+    if error and not _BITS_OF.unpack(_FLOAT.pack(total))[0] & 1 and math.isfinite(total):
+        total = math.nextafter(total, math.copysign(math.inf, error))
+    return np.float32(total)
 
 
 def _scalar_operation(op: Op, dtype: DType) -> Callable[..., Value]:
