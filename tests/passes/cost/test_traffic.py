@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,12 @@ def scope(name: str) -> Scope:
     return scope_of(program.main.blocks[0], {r.name: r for r in program.main.refinements})
 
 
+@cache
+def lines(name: str) -> tuple[tuple[int, int], ...]:
+    """Return the lines that a block of scalars touches, in order."""
+    return tuple(touched(scope(name)))
+
+
 def touched(kernel: Scope) -> Iterator[tuple[int, int]]:
     """Yield the lines that a block of scalars touches, in order."""
     for point in product(*(range(loop.range) for loop in kernel.loops)):
@@ -73,11 +80,11 @@ def touched(kernel: Scope) -> Iterator[tuple[int, int]]:
             yield access.root.number, place * access.dtype.itemsize // LINE
 
 
-def misses(kernel: Scope, capacity: int) -> int:
+def misses(name: str, capacity: int) -> int:
     """Return how many bytes a cache loads that keeps what was used last."""
     kept: OrderedDict[tuple[int, int], None] = OrderedDict()
     missed = 0
-    for line in touched(kernel):
+    for line in lines(name):
         if line in kept:
             kept.move_to_end(line)
             continue
@@ -94,7 +101,7 @@ def test_layer_conditions_are_close_to_what_a_cache_does(name: str, capacity: in
     """Off by less than half where a cache is just too small: the rule knows no partial reuse."""
     kernel = scope(name)
     moved = Traffic(kernel, LINE).into(Storage("cache", capacity, LINE, False, 1.0, 1.0))
-    simulated = misses(kernel, capacity)
+    simulated = misses(name, capacity)
     assert 0.95 * simulated <= moved.read + moved.written <= 2.2 * simulated
 
 
@@ -102,7 +109,7 @@ def test_layer_conditions_are_close_to_what_a_cache_does(name: str, capacity: in
 def test_what_fits_is_loaded_once(name: str) -> None:
     kernel = scope(name)
     moved = Traffic(kernel, LINE).into(Storage("cache", 1 << 20, LINE, False, 1.0, 1.0))
-    assert moved.read + moved.written == LINE * len(set(touched(kernel)))
+    assert moved.read + moved.written == LINE * len(set(lines(name)))
 
 
 @pytest.mark.parametrize("rows", [100, 10_000])
