@@ -18,11 +18,13 @@ from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.base import with_kernels
 from tileir.passes.fusion.attention import FuseAttention
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
+from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Special
 from tileir.tile.builder_functions import gradient, index, where
@@ -232,3 +234,28 @@ def test_gradients_of_a_layer_use_the_attention_itself() -> None:
     result_of_pass = run_program(found.sem, given_values, checks=ALL_CHECKS)
     for name, array in wanted.items():
         assert np.linalg.norm(result_of_pass[name].astype(float) - array) < 3e-2 * np.linalg.norm(array)
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "words"),
+    [
+        (1, lambda s: attrs.evolve(s, inputs=(*s.inputs[:2], *s.inputs[3:1:-1], *s.inputs[4:])), "needs rows"),
+        (1, lambda s: attrs.evolve(s, inputs=(*s.inputs[:4], s.inputs[0], s.inputs[5])), "needs rows"),
+        (2, lambda s: attrs.evolve(s, outputs=s.outputs[:1]), "needs rows"),
+        (2, lambda s: attrs.evolve(s, outputs=s.outputs[::-1]), "outputs like its rows"),
+        (0, lambda s: attrs.evolve(s, outputs=(s.outputs[0],) * 2), "logarithms in f32"),
+        (0, lambda s: attrs.evolve(s, parameters=(*s.parameters, ("parts", 2))), "two axes"),
+    ],
+)
+def test_specials_with_views_that_do_not_fit_are_refused(
+    number: int, change: Callable[[Special], Special], words: str
+) -> None:
+    source, types = program(((40, 32), (56, 32), (56, 48)), DType.F16, attended, forward=False)
+    found = stages(source, types).passed
+    assert found is not None
+    blocks = list(found.main.blocks)
+    places = [n for n, block in enumerate(blocks) if any(isinstance(s, Special) for s in block.statements)]
+    block = blocks[places[number]]
+    blocks[places[number]] = attrs.evolve(block, statements=(change(block.statements[0]),))  # type: ignore[arg-type]
+    faults = diagnose(with_kernels(found, tuple(blocks)))
+    assert any(words in fault.message for fault in faults), faults

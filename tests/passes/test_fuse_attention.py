@@ -274,3 +274,55 @@ def test_what_follows_may_use_the_result() -> None:
     types = {name: TensorType(DType.F16, (48, 32)) for name in "QKV"}
     found = stages(builder.build(O=result, twice=ops.softmax(result)), types)
     assert len(specials(found.passed)) == 1  # what follows uses the result alone
+
+
+def parts(
+    shapes: tuple[tuple[int, ...], ...], found: dict[str, np.ndarray[Any, Any]] | None = None, **options: Any
+) -> Attending:
+    """Check attention whose keys groups share, at every stage, without races and undefined values."""
+    source, types = attention(*shapes, **options)
+    made = stages(source, types, groups=4, local_bytes=LOCAL_BYTES)
+    assert made.passed is not None
+    assert made.flat is not None
+    (special,) = specials(made.passed)
+    found = values(types) if found is None else found
+    wanted = interpret(made.flat, found)["O"].astype(float)
+    limit = 4e-3 if types["Q"].dtype is DType.F16 else 3e-2
+    for result in (interpret(made.passed, found), run_program(made.sem, found, checks=ALL_CHECKS)):
+        np.testing.assert_allclose(result["O"].astype(float), wanted, atol=limit, rtol=limit)
+    return Attending.of(special)
+
+
+@examples(3)
+@given(st.data())
+def test_groups_share_the_keys_of_few_queries(data: st.DataObject) -> None:
+    draw = data.draw
+    queries, keys, sharers = draw(st.integers(1, 20)), draw(st.integers(256, 330)), draw(st.sampled_from((1, 3)))
+    width, columns = (draw(st.sampled_from((16, 32, 80))) for _ in range(2))
+    heads = sharers if queries > 1 else 3
+    plan = parts(
+        ((heads, queries, width), (1, keys, width), (1, keys, columns)),
+        dtype=draw(st.sampled_from((DType.F16, DType.BF16))),
+    )
+    assert plan.parts is not None
+    assert plan.parts > 1
+
+
+def test_parts_in_which_queries_see_nothing_do_not_come_in() -> None:
+    shapes = ((3, 32), (300, 32), (300, 32))
+    found = values(attention(*shapes)[1], seed=2)
+    found["Q"] = np.abs(found["Q"])
+    found["K"][:200] = -np.inf
+    found["K"][290:] *= np.float16(20)
+    plan = parts(shapes, found)
+    assert plan.parts is not None
+    assert plan.share(300) < 200
+    found["K"][:] = -np.inf  # no query sees anything
+    parts(shapes, found)
+
+
+@pytest.mark.parametrize(("queries", "keys", "causal"), [(600, 300, False), (3, 60, False), (20, 300, True)])
+def test_keys_are_not_shared_where_there_are_many_groups_or_few_tiles(queries: int, keys: int, causal: bool) -> None:
+    source, types = attention((queries, 32), (keys, 32), (keys, 32), causal=causal)
+    (special,) = specials(stages(source, types, groups=4, local_bytes=LOCAL_BYTES).passed)
+    assert Attending.of(special).parts is None

@@ -56,6 +56,8 @@ class Attending:
         after: How far after it.
         zeros: Whether queries that see nothing give zeros; else they give NaN.
         finite: Whether values are finite, so that those that nobody sees need not be read.
+        parts: Of ``attend``: into how many parts the tiles of keys are split, each with its own result and logarithms,
+            which are relative to the sum of the weights of the part; None where they are not.
 
     """
 
@@ -68,11 +70,17 @@ class Attending:
     after: int | None = None
     zeros: bool = attrs.field(default=False, kw_only=True)
     finite: bool = attrs.field(default=False, kw_only=True)
+    parts: int | None = attrs.field(default=None, kw_only=True)
 
     @property
     def threads(self) -> int:
         """Threads of a group."""
         return self.rows // self.tall * FRAGMENTS[self.fragment].threads
+
+    def share(self, keys: int) -> int:
+        """Return how many of all keys a part has, but for the last one: whole tiles."""
+        tiles = -(-keys // self.keys)
+        return -(-tiles // (self.parts or 1)) * self.keys
 
     def local_bytes(self, dtype: DType, features: int, columns: int) -> int:
         """Return how much local memory a group needs."""
@@ -104,7 +112,7 @@ class Attending:
         """
         found = dict(special.parameters)
         flags = {name: bool(found.pop(name)) for name in ("zeros", "finite") if name in found}
-        sizes = [found.get(name, 0) for name in ("rows", "tall", "keys", "before", "after")]
+        sizes = [found.get(name, 0) for name in ("rows", "tall", "keys", "before", "after", "parts")]
         if any(type(size) is not int for size in sizes) or found.get("fragment") not in FRAGMENTS:
             raise ValueError("attend takes the name of a fragment, and sizes that are integers")
         scale = found.get("scale")
@@ -113,6 +121,8 @@ class Attending:
         result = cls(**found, **flags)  # type: ignore[arg-type]  # as checked
         rows, columns, depth = FRAGMENTS[result.fragment].mnk
         least = min(result.rows, result.tall, result.keys)
+        if result.parts is not None and result.parts < 2:
+            raise ValueError("the keys of attend are split into two parts or more")
         if least < 1 or result.rows % result.tall or result.tall % rows or result.keys % max(columns, depth):
             raise ValueError(f"tiles of attend are multiples of those of {result.fragment}")
         return result
@@ -168,15 +178,20 @@ def attend_fault(special: Special, inputs: list[Refinement], outputs: list[Refin
         return "attend takes queries, keys and values, and has an output, and perhaps another one for logarithms"
     if len(inputs) != 3 or len(outputs) != len(special.outputs):
         return None
-    found = [[size for size, _ in axes_of(view)] for view in (*inputs, outputs[0])]
-    if any(len(each) != 2 for each in found):
+    plan, found = Attending.of(special), [[size for size, _ in axes_of(view)] for view in inputs]
+    result, *numbers = [[size for size, _ in axes_of(view)] for view in outputs]
+    if any(len(each) != 2 for each in (*found, result[plan.parts is not None :])):
         return "attend needs views with two axes of several elements"
-    (s, d), (t, other), (keys, e), result = found
+    (s, d), (t, other), (keys, e) = found
+    if plan.parts is not None:
+        if plan.before is not None or plan.after is not None or plan.share(t) * (plan.parts - 1) >= t or not numbers:
+            return "attend has parts of all keys, none of them empty, and logarithms of each"
+        result, numbers = result[1:], [each[1:] for each in numbers if each[0] == plan.parts]
     if (d, t, [s, e]) != (other, keys, result):
         return "attend needs queries [S, D], keys [T, D], values [T, E] and an output [S, E]"
     if len({view.shape.dtype for view in inputs}) > 1 or not outputs[0].shape.dtype.is_float:
         return "attend needs queries, keys and values of one dtype, and an output of floats"
-    if any([size for size, _ in axes_of(view)] != [s] or view.shape.dtype is not DType.F32 for view in outputs[1:]):
+    if numbers != [[s]] * (len(outputs) - 1) or any(view.shape.dtype is not DType.F32 for view in outputs[1:]):
         return "attend has logarithms in f32, one for each query"
     return None
 

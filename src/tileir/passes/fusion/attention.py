@@ -9,10 +9,11 @@ import attrs
 
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
-from tileir.passes.fusion.attention_backward import MatrixViews, backward_kernels
+from tileir.passes.fusion.attention_backward import Kernels, MatrixViews, backward_kernels
 from tileir.passes.fusion.attention_gradients import gradients_of
 from tileir.passes.fusion.attention_match import Attention, attentions
-from tileir.passes.fusion.attention_plans import Asked, band_of, planned
+from tileir.passes.fusion.attention_parts import in_parts
+from tileir.passes.fusion.attention_plans import Asked, band_of, planned, split
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.passes.kernels.expansion import called_block
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, remark
@@ -59,11 +60,12 @@ class FuseAttention:
         for number, found in attentions(kernels, outputs):
             if number in replaced:
                 continue
-            made = found if isinstance(found, Refused) else self._fused(found)
+            made = found if isinstance(found, Refused) else self._fused(found, names)
             _tell(kernels[number], made, () if isinstance(found, Refused) else found.kernels, number)
             if not isinstance(made, Refused) and not isinstance(found, Refused):
                 replaced |= dict.fromkeys(found.kernels, ())
-                replaced[found.kernels[-1]] = (made,)
+                replaced[found.kernels[-1]] = made.blocks[0]
+                added += made.memory
         if not replaced:
             return program
         left = [block for number, kernel in enumerate(kernels) for block in replaced.get(number, (kernel,))]
@@ -72,8 +74,8 @@ class FuseAttention:
         return with_temporaries(program, left, added, {r.name for r in program.memory if r.name not in kept})
 
     @refusing
-    def _fused(self, found: Attention) -> stripe.Block | Refused:
-        """Return the kernel for attention."""
+    def _fused(self, found: Attention, taken: NameScope) -> Kernels | Refused:
+        """Return the kernel for attention, or several; they take names for temporaries."""
         left = {found.rows, found.columns, ALONG, found.feature[0]}
         outer = tuple(i for i in found.kernel.indices if any(i.name in a.indices for a in found.results.access))
         outer = tuple(i.bound(stripe.Binding.GRID) for i in outer if i.name not in left)
@@ -100,10 +102,13 @@ class FuseAttention:
             tuple(view.shape.dtype for view in matrices), rows.range, found.length, (found.feature[1], columns.range),
             math.prod(i.range for i in outer), found.scores.scale, band, found.zeros, found.finite,
         )  # fmt: skip
-        plan = accepted(planned(self, asked))
+        plan = split(self, asked, accepted(planned(self, asked)))
+        if plan.parts is not None:
+            return in_parts(found, plan, outer, matrices, taken)
         special = stripe.Special(ATTEND, tuple(v.name for v in matrices[:3]), (matrices[3].name,), plan.parameters())
         comments = tuple(dict.fromkeys(found.kernel.comments))
-        return stripe.Block(found.kernel.name, outer, (), tuple(matrices), (special,), comments)
+        block = stripe.Block(found.kernel.name, outer, (), tuple(matrices), (special,), comments)
+        return Kernels({0: (block,)}, ())
 
 
 def _tell(kernel: stripe.Block, made: object, members: tuple[int, ...], number: int) -> None:

@@ -33,7 +33,7 @@ class Device(Options, Protocol):
 
 
 @attrs.frozen
-class Backward:
+class Kernels:
     """Kernels by where they stand, and what they allocate."""
 
     blocks: Mapping[int, tuple[stripe.Block, ...]]
@@ -86,7 +86,7 @@ class MatrixViews:
 
 
 @refusing
-def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Backward | Refused:
+def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Kernels | Refused:
     """Return the kernels of attention and its gradients, or why there are none; they take names for temporaries."""
     band = band_of(found.scores, found.rows)
     if band is None:
@@ -109,8 +109,8 @@ def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Back
     )
     made = [accepted(block) for block in blocks]
     if found.forward is not None and found.forward < found.number:
-        return Backward({found.forward: (made[0],), found.number: tuple(made[1:])}, tuple(memory))
-    return Backward({found.number: tuple(made)}, tuple(memory))
+        return Kernels({found.forward: (made[0],), found.number: tuple(made[1:])}, tuple(memory))
+    return Kernels({found.number: tuple(made)}, tuple(memory))
 
 
 @attrs.frozen

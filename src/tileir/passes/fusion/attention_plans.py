@@ -57,6 +57,13 @@ _QUADS: Final = FRAGMENTS["mma_m16n8k16_f16"].sums
 """How sums lie in the threads of the instructions that the lowering knows: four threads share a row."""
 
 
+_BESIDE: Final = 3
+"""So many groups share a processor, where each needs a third of its memory."""
+
+_LEAST_TILES: Final = 4
+"""So many tiles of keys a group has at least that shares them with others."""
+
+
 class Options(Protocol):
     """What a device offers."""
 
@@ -133,6 +140,17 @@ def planned(options: Options, asked: Asked) -> Attending | Refused:
         return refused("TR435", local_bytes=options.local_bytes, columns=max(widths))
     busy = [each for each in fitting if _is_busy(options, asked, each)]
     return (busy or fitting[-1:])[0]
+
+
+def split(options: Options, asked: Asked, plan: Attending) -> Attending:
+    """Return a plan whose groups share the keys of a row of tiles, where these are too few for the device."""
+    groups = -(-asked.rows // plan.rows) * asked.outer
+    tiles = -(-asked.length // plan.keys)
+    parts = min(_BESIDE * options.groups // groups, tiles // _LEAST_TILES)
+    if 2 * groups > options.groups * _BESIDE or parts < 2 or asked.band != (None, None):
+        return plan
+    parts = -(-tiles // -(-tiles // parts))  # none is empty
+    return attrs.evolve(plan, parts=parts)
 
 
 @refusing

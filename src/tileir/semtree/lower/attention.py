@@ -41,17 +41,22 @@ def attention_kernel(
     rows = axes_of(next(view for view in block.refinements if view.name == special.inputs[0]))[0][0]
     count = -(-rows // plan.rows)
     number = stripe.Index(blocks.names.fresh("tile"), count, binding=Binding.GRID)
-    grid, start, values = blocks.grid(attrs.evolve(block, indices=(*block.indices, number)))
+    split = stripe.Index(blocks.names.fresh("part"), plan.parts or 1, binding=Binding.GRID)
+    more = (number, split) if plan.parts else (number,)
+    grid, start, values = blocks.grid(attrs.evolve(block, indices=(*block.indices, *more)))
     views = blocks.views(block, buffers, values)
     tile_number = values[number.name] if count > 1 else Affine()
     back = special.name == ATTEND_BACK
     numbers = special.inputs[4:] if back else special.outputs[1:]
     names = (*special.inputs, *special.outputs)
     matrices = [Matrix.of(views[name], numbers=name in numbers) for name in names]
+    part = values.get(split.name, Affine())
+    if plan.parts:
+        matrices = [*matrices[:3], *(each.of_head(part) for each in matrices[3:])]
     # Where the mask is a triangle, the longest rows come first: those of the last queries, and of the first keys.
     first = (tile_number if back and len(special.outputs) > 1 else count - 1 - tile_number) * plan.rows
     kind = Back if back else WarpGroups if FRAGMENTS[plan.fragment].threads > sem.WARP else _Warps
-    return grid, (*start, *kind.of(blocks, plan, matrices, first).statements())
+    return grid, (*start, *kind.of(blocks, plan, matrices, first, part).statements())
 
 
 @attrs.frozen(eq=False, repr=False)

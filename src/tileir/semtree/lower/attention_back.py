@@ -45,7 +45,7 @@ class Back(Softmax):
     others: tuple[str, ...]
 
     @classmethod
-    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine) -> Self:
+    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine, part: Affine) -> Self:
         """Choose names."""
         rows, beside, columns, others, *_ = matrices
         dtype, two = rows.dtype, len(matrices) > 7
@@ -59,7 +59,7 @@ class Back(Softmax):
         return cls(
             blocks, plan, first, thread, team, row, quad, [rows, columns, others, beside, *matrices[4:]], stages,
             {word: blocks.names.fresh(word) for word in _WORDS},
-            tuple(blocks.names.fresh("result") for _ in stages[1]),
+            tuple(blocks.names.fresh("result") for _ in stages[1]), part,
             tuple(blocks.names.fresh("other") for _ in stages[2] if two),
         )  # fmt: skip
 

@@ -40,6 +40,7 @@ class Softmax(Threads):
         stages: Tiles of queries, keys and values in local memory.
         names: Of the arrays of :data:`WORDS`.
         results: The sums of a thread, by panels of values.
+        part: The number of the part of the keys, if they are split.
 
     """
 
@@ -47,9 +48,10 @@ class Softmax(Threads):
     stages: tuple[tuple[Panel, ...], ...]
     names: dict[str, str]
     results: tuple[str, ...]
+    part: Affine
 
     @classmethod
-    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine) -> Self:
+    def of(cls, blocks: BlockLowering, plan: Attending, matrices: list[Matrix], first: Affine, part: Affine) -> Self:
         """Choose names."""
         queries, keys, values, *_ = matrices
         dtype = queries.dtype
@@ -62,7 +64,7 @@ class Softmax(Threads):
         return cls(
             blocks, plan, first, thread, team, row, quad, matrices, stages,
             {word: blocks.names.fresh(word) for word in WORDS},
-            tuple(blocks.names.fresh("result") for _ in stages[2]),
+            tuple(blocks.names.fresh("result") for _ in stages[2]), part,
         )  # fmt: skip
 
     def added(self, number: Affine, weights: sem.Expr) -> tuple[sem.Stmt, ...]:  # noqa: ARG002  # products add them
@@ -86,6 +88,10 @@ class Softmax(Threads):
             reach = self.blocks.offsets.scalar(self.first - plan.before)
             seen = self._op(Op.DIV, self._op(Op.MAX, reach, self._number(0)), self._number(plan.keys))
             lowest = self._op(Op.MIN, seen, self._number(tiles - 1))
+        if plan.parts is not None:
+            share = plan.share(self.matrices[1].rows) // plan.keys
+            lowest = self.blocks.offsets.scalar(self.part * share)
+            highest = self._op(Op.MIN, self.blocks.offsets.scalar((self.part + 1) * share), highest)
         return lowest, highest
 
     def _masked(self, place: Affine) -> tuple[sem.Stmt, ...]:
@@ -211,7 +217,7 @@ class Softmax(Threads):
         slot, result = self.blocks.counter("slot"), self.matrices[3]
         whole = sem.Var(self.blocks.names.fresh("sum"), _WIDE)
         divisor: sem.Expr = whole
-        if self.plan.zeros:
+        if self.plan.zeros or self.plan.parts is not None:
             zero, one = (sem.Const(value, _WIDE) for value in (0.0, 1.0))
             divisor = self._op(Op.COND, self._op(Op.CMP_EQ, whole, zero), one, whole)
         inverse = self._unrolled(
@@ -250,7 +256,7 @@ class Softmax(Threads):
         twos = sem.Const.of(1.0 / math.log(2.0), _WIDE)
         top = self._op(Op.MUL, self._finite(self._held("top", slot)), sem.Const.of(self.plan.scale, _WIDE))
         value = self._op(Op.MUL, self._op(Op.ADD, top, self._op(Op.LOG, whole)), twos)
-        if self.plan.zeros:  # weights are exponentials of something less infinity then, and so 0
+        if self.plan.zeros and self.plan.parts is None:  # weights are 0 then
             blind = self._op(Op.CMP_EQ, whole, sem.Const(0.0, _WIDE))
             value = self._op(Op.COND, blind, sem.Const(math.inf, _WIDE), value)
         query = self.first + self._slot_row(slot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
@@ -43,8 +44,30 @@ def attend(special: Special, views: Mapping[str, View]) -> None:
 def _attended(
     numbers: NumberSystem, special: Special, dtype: DType, queries: Array, keys: Array, values: Array
 ) -> tuple[Array, Array]:
-    """Return [S, E] for queries [S, D], keys [T, D] and values [T, E] of ``dtype``, and [S] logarithms."""
+    """Return [S, E] for queries [S, D], keys [T, D] and values [T, E] of ``dtype``, and [S] logarithms; or of parts."""
     plan = Attending.of(special)
+    if plan.parts is not None:
+        share, whole = plan.share(len(keys)), attrs.evolve(plan, parts=None)
+        starts = range(0, len(keys), share)
+        pairs = [
+            _sums(numbers, whole, dtype, queries, keys[start : start + share], values[start : start + share], part=True)
+            for start in starts
+        ]
+        return np.stack([result for result, _ in pairs]), np.stack([logs for _, logs in pairs])
+    return _sums(numbers, plan, dtype, queries, keys, values)
+
+
+def _sums(
+    numbers: NumberSystem,
+    plan: Attending,
+    dtype: DType,
+    queries: Array,
+    keys: Array,
+    values: Array,
+    *,
+    part: bool = False,
+) -> tuple[Array, Array]:
+    """Return results and logarithms; in a ``part`` of which a query sees nothing they are 0 and minus infinity."""
 
     def constant(value: float) -> Array:
         return np.asarray(numbers.constant(value, _WIDE))
@@ -57,9 +80,9 @@ def _attended(
     total = numbers.cast(weights, _WIDE).sum(1, keepdims=True)
     logs = numbers.apply(Op.ADD, _WIDE, numbers.apply(Op.LOG, _WIDE, total), top)
     logs = numbers.apply(Op.MUL, _WIDE, logs, constant(1.0 / np.log(2.0)))
-    if plan.zeros:
+    if plan.zeros or part:
         blind = numbers.apply(Op.CMP_EQ, DType.BOOL, total, constant(0.0))
-        total, logs = np.where(blind, constant(1.0), total), np.where(blind, constant(np.inf), logs)
+        total, logs = np.where(blind, constant(1.0), total), logs if part else np.where(blind, constant(np.inf), logs)
     return numbers.apply(Op.DIV, _WIDE, numbers.product(weights, values, _WIDE), total), logs
 
 
