@@ -1,14 +1,15 @@
 """Lay tensors out as the kernels walk through them: neighbours along the fastest index lie next to each other.
 
 A temporary gets other strides, which costs nothing. Another tensor that a kernel reads many times against its grain is
-copied first, to a temporary that has the order of axes which the kernel asks for.
+copied first, to a temporary that has the order of axes which the kernel asks for. So is a factor of a product whose
+rows do not begin where lines of the cache do.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -17,7 +18,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
-from tileir.passes.layouts.factors import depth_axis, factor_axis
+from tileir.passes.layouts.factors import depth_axis, factor_axis, have_parted_rows
 from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
@@ -35,6 +36,9 @@ from tileir.stripe.ir import (
     TensorShape,
 )
 
+if TYPE_CHECKING:
+    from tileir.core.dtype import DType
+
 
 @attrs.frozen
 class Transpose:
@@ -48,6 +52,10 @@ class Transpose:
         fragments: Names of instructions: with ``factors``, what these do not take as it lies is copied as well.
         least_reuse: A copy pays where a kernel reads each element so often at least.
         least_points: It pays where a kernel reads so many elements of a tensor at least: a launch takes its time, too.
+        line_bytes: With ``factors``, those of two bytes an element that instructions take from local memory are copied
+            as well where the rows of neither begin at multiples of so many bytes; 0 for no such copies.
+        line_reuse: These pay where a kernel reads each element of the larger one so often at least.
+        line_points: They pay where a kernel reads so many elements of a tensor at least.
     """
 
     name: ClassVar[str] = "transpose"
@@ -58,6 +66,9 @@ class Transpose:
     fragments: tuple[str, ...] = ()
     least_reuse: int = attrs.field(default=16, validator=at_least(1))
     least_points: int = attrs.field(default=0, validator=at_least(0))
+    line_bytes: int = attrs.field(default=0, validator=at_least(0))
+    line_reuse: int = attrs.field(default=2048, validator=at_least(1))
+    line_points: int = attrs.field(default=12_000_000_000, validator=at_least(0))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with other layouts."""
@@ -112,6 +123,12 @@ def _with_fastest(shape: TensorShape, fastest: int) -> TensorShape:
         dims[axis] = Dim(shape.dims[axis].size, stride)
         stride *= shape.dims[axis].size
     return attrs.evolve(shape, dims=tuple(dims))
+
+
+def _in_lines(shape: TensorShape, row: int) -> TensorShape:
+    """Return the shape of a tensor that has elements behind each row, so that rows begin at multiples of ``row``."""
+    *outer, last = shape.sizes
+    return TensorShape.dense(shape.dtype, (*outer, -(-last // row) * row))
 
 
 def _free_temporaries(program: Program) -> frozenset[str]:
@@ -170,7 +187,7 @@ class _Copier:
     _main: Level = attrs.field(init=False)
     _roots: dict[str, tuple[int, str]] = attrs.field(init=False)
     _names: NameScope = attrs.field(init=False)
-    _copies: dict[tuple[str, int], Refinement] = attrs.field(factory=dict, init=False)
+    _copies: dict[tuple[str, TensorShape], Refinement] = attrs.field(factory=dict, init=False)
     _added: list[Refinement] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -183,31 +200,48 @@ class _Copier:
         together = walks(kernel, self._main)
         for walk in together:
             source = self._main.view(walk.tensor)
-            axis = self._asked(walk, together, source) if self.options.factors else asked_axis(walk, together)
-            if axis is None or axis == _fastest(source.shape) or not self._pays(kernel, walk, source):
+            shape = self._shape(kernel, walk, together, source)
+            if shape is None:
                 continue  # it asks for nothing, has what it asks for, or reads a copy by now
-            copy = self._copies.get((walk.tensor, axis))
+            copy = self._copies.get((walk.tensor, shape))
             if copy is None:
                 name = self._names.fresh(f"{walk.tensor}_laid")
                 corner = tuple(Affine() for _ in source.access)
-                copy = Refinement(name, Direction.OUT, name, corner, _with_fastest(source.shape, axis))
-                self._copies[walk.tensor, axis] = copy
+                copy = Refinement(name, Direction.OUT, name, corner, shape)
+                self._copies[walk.tensor, shape] = copy
                 self._added.append(copy)
                 yield _copying(source, copy)
             kernel = _reading(kernel, walk.view, copy)
         yield kernel
+
+    def _shape(self, kernel: Block, walk: Walk, together: Sequence[Walk], source: Refinement) -> TensorShape | None:
+        """Return the shape in which a kernel should have a copy of a tensor; None where it reads it as it lies."""
+        options, elements = self.options, source.shape.elements
+        axis = self._asked(walk, together, source) if options.factors else asked_axis(walk, together)
+        least = max(options.least_points, options.least_reuse * elements)
+        if axis is not None and axis != _fastest(source.shape) and self._pays(kernel, walk, source, least):
+            return _with_fastest(source.shape, axis)
+        largest = max((self._main.view(each.tensor).shape.elements for each in together if not each.writes), default=0)
+        least = max(options.line_points, options.line_reuse * largest)
+        if not (options.factors and options.line_bytes) or not self._pays(kernel, walk, source, least):
+            return None
+        fragments = usable(options.fragments, rounded=True)
+        parted = have_parted_rows(walk, together, self._dtypes(together), fragments, options.line_bytes)
+        return _in_lines(source.shape, options.line_bytes // source.shape.dtype.itemsize) if parted else None
+
+    def _dtypes(self, together: Sequence[Walk]) -> dict[str, DType]:
+        return {each.tensor: self._main.view(each.tensor).shape.dtype for each in together}
 
     def _asked(self, walk: Walk, together: Sequence[Walk], source: Refinement) -> int | None:
         """Return the axis along which a factor should be copied."""
         axis = factor_axis(walk, together, source.shape.sizes)
         if axis is not None or not self.options.fragments:
             return axis
-        dtypes = {each.tensor: self._main.view(each.tensor).shape.dtype for each in together}
         fragments = usable(self.options.fragments, rounded=True)
-        return depth_axis(walk, together, source.shape.sizes, dtypes, fragments)
+        return depth_axis(walk, together, source.shape.sizes, self._dtypes(together), fragments)
 
-    def _pays(self, kernel: Block, walk: Walk, source: Refinement) -> bool:
-        """Return whether a kernel reads a tensor so often that a copy of it costs less, and can read the copy."""
+    def _pays(self, kernel: Block, walk: Walk, source: Refinement, least: int) -> bool:
+        """Return whether a kernel reads ``least`` elements of a tensor, or more, and can read a copy of it instead."""
         view = kernel.refinement(walk.view)
         root = self._main.root(source)
         shown = [r for r in kernel.refinements if r.direction is not Direction.NONE]
@@ -217,7 +251,7 @@ class _Copier:
             alone
             and whole
             and view.direction is Direction.IN
-            and walk.points >= max(self.options.least_points, self.options.least_reuse * source.shape.elements)
+            and walk.points >= least
             and _same_axes_below(kernel, view)
         )
 
