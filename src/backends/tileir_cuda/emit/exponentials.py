@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 
 def _with_instructions(of_lanes: Capabilities) -> Capabilities:
-    """Return what LLVM has, the exponentials that are left, and the rounding to bf16, which keeps subnormal numbers."""
-    casts = MappingProxyType({**of_lanes.casts, (DType.F32, DType.BF16): Support.TOTAL})
+    """Return what LLVM has, the exponentials that are left, and casts of bf16, which keep subnormal numbers."""
+    own = {(DType.F32, DType.BF16): Support.TOTAL, (DType.BF16, DType.F32): Support.TOTAL}
+    casts = MappingProxyType({**of_lanes.casts, **own})
     vectors = None if of_lanes.vectors is None else _with_instructions(of_lanes.vectors)
     exponential = {(Op.EXP, DType.F32): Support.TOTAL}
     return attrs.evolve(of_lanes.with_operations(exponential), casts=casts, vectors=vectors)

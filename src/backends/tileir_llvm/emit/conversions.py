@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Final
 
 from tileir.core.dtype import DType
+from tileir.semtree.ir import Type
 from tileir_llvm.emit.spelling import constant, register, suffix
 from tileir_llvm.emit.text import FunctionText, Value
 
-if TYPE_CHECKING:
-    from tileir.semtree.ir import Type
+_HALF: Final = 16
+"""Bits of half a word."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -56,6 +57,8 @@ def _float_to_integer(out: FunctionText, value: Value, dtype: DType) -> Value:
 
 
 def _float_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
+    if value.type.dtype is DType.BF16:
+        return _widened(out, value)
     if dtype is DType.BF16:  # registers have its bits
         kind = value.type.with_dtype(dtype)
         narrow = "bfloat" if kind.lanes == 1 else f"<{kind.lanes} x bfloat>"
@@ -64,6 +67,30 @@ def _float_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:
     return convert(
         out, "fpext" if dtype.bits > value.type.dtype.bits else "fptrunc", value, value.type.with_dtype(dtype)
     )
+
+
+def _widened(out: FunctionText, value: Value) -> Value:
+    """Return bf16 as f32: its bits are the upper half of each word; two neighbours are taken apart at once.
+
+    Written as a conversion of each lane to a wider integer, code for cards takes five instructions for two lanes.
+    """
+    lanes, kind, bits = value.type.lanes, value.type.with_dtype(DType.F32), value.type.with_dtype(DType.U32)
+    if lanes % 2:
+        word = out.pure(f"zext {register(value.type)} {value.text} to {register(bits)}")
+        found = out.pure(f"shl {register(bits)} {word}, {constant(_HALF, bits)}")
+        return Value(out.pure(f"bitcast {register(bits)} {found} to {register(kind)}"), kind)
+    pairs = Type(DType.U32, lanes // 2)
+    both = out.pure(f"bitcast {register(value.type)} {value.text} to {register(pairs)}")
+    first = out.pure(f"shl {register(pairs)} {both}, {constant(_HALF, pairs)}")
+    second = out.pure(f"and {register(pairs)} {both}, {constant(-1 << _HALF, pairs)}")
+    if lanes == 2:
+        half = out.pure(f"insertelement <2 x i32> poison, i32 {first}, i64 0")
+        found = out.pure(f"insertelement <2 x i32> {half}, i32 {second}, i64 1")
+    else:
+        order = ", ".join(f"i32 {number // 2 + number % 2 * (lanes // 2)}" for number in range(lanes))
+        halves = f"{register(pairs)} {first}, {register(pairs)} {second}"
+        found = out.pure(f"shufflevector {halves}, <{lanes} x i32> <{order}>")
+    return Value(out.pure(f"bitcast {register(bits)} {found} to {register(kind)}"), kind)
 
 
 def _integer_to_float(out: FunctionText, value: Value, dtype: DType) -> Value:

@@ -1,0 +1,61 @@
+"""Casts of bf16 that back ends for cards leave to the emitter, run on the host for all numbers."""
+
+from __future__ import annotations
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tileir.core.dtype import DType
+from tileir.semtree.ir import Type
+from tileir_cuda.architectures import ARCHITECTURES
+from tileir_cuda.emit.ptx import ptx
+from tileir_llvm.device.host import device
+from tileir_llvm.emit.conversions import cast
+from tileir_llvm.emit.spelling import register
+from tileir_llvm.emit.text import FunctionText, ModuleText, Value
+from tileir_llvm.run.loader import load_code
+from tileir_llvm.run.modules import object_code
+
+ALL = np.arange(1 << 16, dtype=np.uint16)
+
+
+def casts(source: DType, lanes: int, *to: DType, head: str = "define void") -> str:
+    """Return a function that casts ``lanes`` neighbours to one type after the other."""
+    out = FunctionText(ModuleText(""))
+    found = Value("%given", Type(source, lanes))
+    for dtype in to:
+        found = cast(out, found, dtype)
+    lines = (
+        f"{head} @casts(ptr %from, ptr %to) {{",
+        f"  %given = load {register(Type(source, lanes))}, ptr %from, align {source.itemsize}",
+        *out.lines,
+        f"  store {register(found.type)} {found.text}, ptr %to, align 4",
+        "  ret void",
+        "}",
+    )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 4, 6, 8, 16])
+def test_all_numbers_keep_their_bits(lanes: int) -> None:
+    features = device().features
+    code = load_code((object_code(casts(DType.BF16, lanes, DType.F32), features),), ("casts",), features)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.addresses[0])
+    given = np.append(ALL, ALL[: -len(ALL) % lanes])
+    found = np.zeros(len(given) + 4 * lanes, np.float32)
+    for first in range(0, len(given), lanes):
+        run(given.ctypes.data + 2 * first, found.ctypes.data + 4 * first)
+    wanted = given.view(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal(found[: len(given)].view(np.uint32), given.astype(np.uint32) << 16)
+    numbers = ~np.isnan(wanted)
+    np.testing.assert_array_equal(found[: len(given)][numbers], wanted[numbers])
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+def test_two_neighbours_take_two_instructions(lanes: int) -> None:
+    text = ptx([casts(DType.F32, lanes, DType.BF16, DType.F32, head="define ptx_kernel void")], ARCHITECTURES["sm_90a"])
+    names = ("cvt.rn.bf16x2.f32", "shl.b32", "and.b32", "cvt.u32.u16")
+    assert [text.count(name) for name in names] == [lanes // 2] * 3 + [0]
