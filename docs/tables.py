@@ -15,7 +15,7 @@ from tileir.core.dtype import DType
 from tileir.driver.cli.new import contents_of
 from tileir.formula.definitions.catalogue import FOLDER, read_file
 from tileir.formula.definitions.function_file import parameter_text
-from tileir.formula.definitions.words import WORDS
+from tileir.formula.definitions.functions import WORDS
 from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS

@@ -131,7 +131,7 @@ IN_EMITTERS: Final = (
     ),
     Mutant(
         "lanes in one loop that touch what others write",
-        "semtree.legalise.lane_groups",
+        "semtree.legalise.scalariser",
         "else 0 < abs(distance) < self.lanes",
         "else 0 < distance < self.lanes",
         tests="semtree/legalise/test_scalariser.py",

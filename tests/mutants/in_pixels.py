@@ -16,7 +16,7 @@ IN_PIXELS: Final = (
     ),
     Mutant(
         "temporary of the first channel taken for all",
-        "passes.layouts.channels",
+        "passes.layouts.deinterleave",
         "source=parts[place]",
         "source=parts[0 * place]",
         tests="passes/test_deinterleave.py",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.targets.target import Target
-    from tileir.driver.checking.shrinking import Finding
+    from tileir.driver.checking.check import Finding
     from tileir.passes.base import Pass
     from tileir.semtree import ir as sem
     from tileir.stripe.ir import Program

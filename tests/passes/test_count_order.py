@@ -11,7 +11,7 @@ from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Block, Special
 from tileir.stripe.lower.lowering import lower
-from tileir.testing.programs.orders import ORDERS
+from tileir.testing.programs.moves import ORDERS
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 

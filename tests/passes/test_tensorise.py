@@ -15,8 +15,7 @@ from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import parse_pipeline
-from tileir.passes.tiling.stencil import Stencil, StencilIndex
-from tileir.passes.tiling.tensorise import Tensorise
+from tileir.passes.tiling.tensorise import Stencil, StencilIndex, Tensorise
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower
 from tileir.stripe.check.verifier import verify

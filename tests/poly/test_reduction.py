@@ -9,8 +9,8 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.poly import Problem, problems
 from tileir.poly.affine import Affine
+from tileir.poly.bounds import is_fancy, rewrite
 from tileir.poly.constraint import RangeConstraint, gather
-from tileir.poly.reduction import is_fancy, rewrite
 
 i, j, k, x = (Affine.index(name) for name in "ijkx")
 

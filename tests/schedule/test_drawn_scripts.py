@@ -15,7 +15,7 @@ from strategies.passes import arrays_for, assert_same_meaning, programs
 from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import expand_kernels, run
-from tileir.passes.fusion.makers import expanded_with_makers
+from tileir.passes.schedules.scripted import expanded_with_makers
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
 from tileir.schedule.script import applied

@@ -12,7 +12,7 @@ from tileir.formula.definitions.catalogue import own_functions
 from tileir.formula.text.parser import parse
 from tileir.formula.verifier import faults_of
 from tileir.studio.design.completion import Completions, formula_completions, tile_completions
-from tileir.studio.design.offering import offers_view
+from tileir.studio.design.designer import offers_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

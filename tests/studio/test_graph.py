@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.studio.views.graph import MOST_NODES, graph_of
+from tileir.studio.views.explorer import MOST_NODES, graph_of
 from tileir.studio.views.snapshot import snapshot_of
 from tileir.studio.views.subject import Subject
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tileir.studio.views.explorer import stages_of, view_of
 from tileir.studio.views.snapshot import MOST_COMPARED, Snapshot, changed_lines, snapshot_of
-from tileir.studio.views.stages import stages_of, view_of
 from tileir.studio.views.subject import Subject
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from tileir.typed.dataflow import last_uses, order
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Checkpoint, Elementwise, Function, Gather, Marker, Recall, Reshape, TensorType, Value
-from tileir.typed.simplify.preparation import prepared
-from tileir.typed.simplify.rematerialisation import rematerialised
+from tileir.typed.simplify.preparation import prepared, rematerialised
 from tileir.typed.verifier import verify
 
 F = DType.F64

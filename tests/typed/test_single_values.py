@@ -15,7 +15,7 @@ from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 from tileir.typed.ir import Contraction, Function, Scan, TensorType
-from tileir.typed.simplify.single_values import with_assignments
+from tileir.typed.simplify.preparation import with_assignments
 from tileir.typed.verifier import verify
 
 X = {"A": (3, 4), "B": (4,), "C": (3, 4)}

@@ -6,7 +6,7 @@ import pytest
 
 from strategies.kernels import stripe_program
 from tileir.passes.tiling.autotile import Autotile
-from tileir.passes.tiling.cost import TileCosts
+from tileir.passes.tiling.search import TileCosts
 
 PRODUCT = stripe_program("matmul").main.blocks[0]  # i:19, j:37, k:11 over A[i, k] B[k, j] C[i, j], four bytes each
 FREE = Autotile(memory_bytes=0, input_cost=0.0, output_cost=0.0)

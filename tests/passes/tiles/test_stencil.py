@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tileir.core.dtype import DType
-from tileir.passes.tiling.stencil import Stencil, StencilIndex, best_match, matches
+from tileir.passes.tiling.tensorise import Stencil, StencilIndex, best_match, matches
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed import ir as typed

@@ -27,7 +27,7 @@ def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles
 
 @attrs.frozen
 class Autotile:
-    """Split blocks into the cheapest tiles, as :mod:`tileir.passes.tiling.cost` counts.
+    """Split blocks into the cheapest tiles, as :mod:`tileir.passes.tiling.search` counts.
 
     Limits are in bytes, elements or tiles, and 0 is no limit. A block of which the cheapest tile is all of it stays as
     it is.

@@ -2,6 +2,8 @@
 
 Names, types and nesting are checked while reading, so that faults point into the text. After a fault in a
 statement, reading goes on with the next one; what only whole kernels can show is left to the verifier.
+
+The text of launches, and of loops and branches around them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.semtree.check.type_rules import MAX_NESTING
 from tileir.semtree.ir import (
     Assign,
+    Branch,
     Buffer,
     BufferRole,
     Declare,
@@ -23,6 +26,8 @@ from tileir.semtree.ir import (
     For,
     If,
     KernelFunction,
+    Launch,
+    Loop,
     LoopKind,
     Param,
     ParamAccess,
@@ -32,15 +37,16 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    While,
     Work,
 )
+from tileir.semtree.launches import MAX_NESTED_WORKS
 from tileir.semtree.text.cursor import Cursor, HopelessError
 from tileir.semtree.text.expression_parser import ExpressionParser
 from tileir.semtree.text.form_parser import FormParser
 from tileir.semtree.text.forms import STATEMENTS
 from tileir.semtree.text.lexer import WORD
 from tileir.semtree.text.syntax import type_of
-from tileir.semtree.text.work_parser import WORDS, parse_work
 
 T = TypeVar("T")
 
@@ -305,3 +311,47 @@ class _Body:
 
 _REGIONS: Final = {region.value: region for region in Region}
 _LOOP_KINDS: Final = {kind.value: kind for kind in LoopKind}
+
+
+WORDS: Final = ("launch", "repeat", "while", "if")
+"""What a work begins with."""
+
+
+def parse_work(cursor: Cursor, depth: int = 0) -> Work:
+    """Read a launch, a loop or a branch, which is inside so many others.
+
+    Raises:
+        AbandonError: there is something else, or it is nested too deeply, which is reported.
+
+    """
+    word = cursor.token
+    if word.text not in WORDS:
+        cursor.reject(f"{', '.join(WORDS)} or '}}'")
+    if cursor.accept("launch"):
+        return _launch(cursor)
+    if depth == MAX_NESTED_WORKS:
+        message = f"more than {MAX_NESTED_WORKS} loops and branches inside one another"
+        cursor.fail("TIL103", message, cursor.span_of(word))
+    cursor.advance()
+    if word.text == "repeat":
+        return Loop(cursor.integer(), _block(cursor, depth))
+    condition = cursor.inside(cursor.name).text
+    works = _block(cursor, depth)
+    if word.text == "while":
+        return Loop(While(condition), works)
+    return Branch(condition, works, _block(cursor, depth) if cursor.accept("else") else ())
+
+
+def _block(cursor: Cursor, depth: int) -> tuple[Work, ...]:
+    cursor.expect("{")
+    works: list[Work] = []
+    while not cursor.accept("}"):
+        works.append(parse_work(cursor, depth + 1))
+    return tuple(works)
+
+
+def _launch(cursor: Cursor) -> Launch:
+    kernel = cursor.integer()
+    arguments = cursor.enclosed(cursor.name)
+    cursor.expect(";")
+    return Launch(kernel, tuple(argument.text for argument in arguments))

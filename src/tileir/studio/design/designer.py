@@ -1,30 +1,36 @@
 """The jobs of the designer: the text of a formula to controls and back, and to pictures.
 
 Nothing here knows of HTTP or processes.
+
+What may be offered at each place of a formula: the flexibility diagram of seed 002, for a place.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+import attrs
 import orjson
 
 from tileir.core.errors import TileError, fail
 from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.definitions.catalogue import default_catalogue
 from tileir.formula.definitions.functions import Function
-from tileir.formula.definitions.offers import offers
+from tileir.formula.definitions.offers import offered, offers
+from tileir.formula.diagrams.diagram import Legend, Node, diagram_of
 from tileir.formula.editing import step_edits
 from tileir.formula.editing.changes import Edited
 from tileir.formula.editing.control_tree import controls_of
+from tileir.formula.ir import Formula, Repeat, Step
 from tileir.formula.lower.applying import apply
+from tileir.formula.references import places_of
 from tileir.formula.text.parser import parse
 from tileir.studio.design.completion import formula_completions, tile_completions
 from tileir.studio.design.exports import script_of, source_of, writers
-from tileir.studio.design.offering import offers_view
 from tileir.studio.design.previews import chosen, preview, run, shown_pixels
 from tileir.studio.design.thumbnails import thumbnails, thumbnails_in_groups
 from tileir.studio.serve.session import STALE, Event, Job, Session
@@ -192,3 +198,77 @@ def _move(text: str, path: str, request: Mapping[str, Any], _: Functions) -> Edi
 _ACTIONS: Final[Mapping[str, Callable[[str, str, Mapping[str, Any], Functions], Edited]]] = MappingProxyType(
     {"set": _set, "add": _add, "remove": _remove, "duplicate": _duplicate, "move": _move}
 )
+
+
+_NUMBER: Final = re.compile(r"\[(\d+)\]")
+
+
+@attrs.frozen
+class PlaceName:
+    """A place where a step can go.
+
+    Attributes:
+        path: Where an edit inserts it.
+        label: What the page calls it.
+
+    """
+
+    path: str
+    label: str
+
+
+@attrs.frozen
+class OffersView:
+    """What fits at a place.
+
+    Attributes:
+        text: The formula.
+        path: The place.
+        places: All that there are.
+        primaries: Functions of one picture.
+        merges: Functions of two.
+        sources: What a step there can read.
+        implied: What it reads where it names nothing; None where nothing spells it.
+        conditions: What the letters of functions say.
+
+    """
+
+    text: str
+    path: str
+    places: tuple[PlaceName, ...]
+    primaries: tuple[Node, ...]
+    merges: tuple[Node, ...]
+    sources: tuple[str, ...]
+    implied: str | None
+    conditions: tuple[Legend, ...]
+
+
+def offers_view(text: str, path: str | None, functions: Mapping[str, Function]) -> OffersView:
+    """Return what fits at a place; by default, and where there is no such place, at the end.
+
+    Raises:
+        ParseError: The text is no formula.
+    """
+    formula = parse(text)
+    places = tuple(_places(formula))
+    last = places[-1].path
+    chosen = path if path in {each.path for each in places} else last
+    fits = next(offered(None, scope, functions) for place, _, scope in places_of(formula) if place == chosen)
+    diagram = diagram_of({name: functions[name] for name in fits.functions})
+    return OffersView(
+        text, chosen, places, diagram.primaries, diagram.merges, fits.sources, fits.implied, diagram.conditions
+    )
+
+
+def _places(formula: Formula) -> Iterator[PlaceName]:
+    """Yield all places, in the order of the text, that at the end last."""
+    for path, step, scope in places_of(formula):
+        numbers = [str(int(number) + 1) for number in _NUMBER.findall(path)]
+        if step is not None:
+            yield PlaceName(path, f"above {'.'.join(numbers)} {_name(step)}")
+        else:
+            yield PlaceName(path, f"at the end of group {'.'.join(numbers[:-1])}" if scope.groups else "at the end")
+
+
+def _name(step: Step | Repeat) -> str:
+    return step.name or step.function if isinstance(step, Step) else "repeat"

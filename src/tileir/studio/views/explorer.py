@@ -1,36 +1,66 @@
 """The jobs of the explorer: a program and its inputs to stages, data flow, costs and results.
 
 Nothing here knows of HTTP or processes.
+
+The data flow of a typed function as a layered drawing.
+
+Constants are no nodes: those who read them show their values.
+
+The stages that the page can show: a table of families, each of which names its stages and makes their texts.
+
+A further stage is one more family, or one more entry of one; the page draws what it is told of.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
+from tileir.core.drawing.layering import drawing_of
 from tileir.core.errors import BackendError, fail
+from tileir.core.json.codec import to_json
+from tileir.core.ops import Combination
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
+from tileir.core.text.names import nearest
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.explanation import Explanation, explain, explain_program
 from tileir.driver.explain.text import runs_text
 from tileir.passes.cost.machine import machine_of
 from tileir.runtime.context import default_context
+from tileir.semtree.text.printer import to_text as semtree_text
 from tileir.stripe.ir import Program
+from tileir.stripe.text.printer import to_text as stripe_text
 from tileir.stripe.works import launches
 from tileir.studio.design.checking import checked
 from tileir.studio.design.exports import writers
 from tileir.studio.serve.session import Event, Job, Session
 from tileir.studio.serve.uploads import described
-from tileir.studio.views.graph import graph_of
-from tileir.studio.views.snapshot import target_of
-from tileir.studio.views.stages import stage_called, stages_of, view_of
+from tileir.studio.views.linking import listing_regions, semtree_regions, stripe_regions, tile_regions, typed_regions
+from tileir.studio.views.snapshot import Snapshot, changed_lines, target_of
 from tileir.studio.views.subject import subject_of, text_of, word_of
 from tileir.studio.views.values import arrays_of, result_view
-from tileir.studio.views.views import CostView, KernelView, Roof, RunView, plain
+from tileir.studio.views.views import (
+    CostView,
+    GraphView,
+    KernelView,
+    NodeView,
+    Region,
+    Roof,
+    RunView,
+    StageEntry,
+    StageView,
+    plain,
+)
+from tileir.tile.text.printer import to_text as tile_text
+from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
+from tileir.typed.text.printer import to_text as typed_text
 
 if TYPE_CHECKING:
     from tileir.passes.cost.prediction import KernelCost
@@ -197,3 +227,156 @@ def _roofs(program: Program, target: Target) -> Iterator[Roof]:
     for storage in machine.storages:
         rate = min(storage.total_rate, storage.unit_rate * machine.units) if storage.unit_rate else storage.total_rate
         yield Roof(storage.name, rate, per_byte=True)
+
+
+MOST_NODES: Final = 300
+"""Values that are drawn: more are a thicket that nobody reads."""
+
+
+def graph_of(function: Function, found: Origins) -> GraphView:
+    """Return the first values of the data flow, in program order, each with its place."""
+    definitions = {
+        name: data["definition"]
+        for name, data in function.graph().nodes(data=True)
+        if not isinstance(data["definition"], Constant)
+    }
+    shown = dict(list(definitions.items())[:MOST_NODES])
+    reads = {name: _reads(definition, shown) for name, definition in shown.items()}
+    drawing = drawing_of(reads)
+    nodes = tuple(
+        NodeView(
+            name,
+            f"{_kind(definition)}: {TensorType(definition.dtype, definition.shape)}",
+            "input" if isinstance(definition, Value) else "output" if name in function.outputs else "value",
+            reads[name],
+            drawing.layers[name],
+            drawing.slots[name],
+            found.names.get(name),
+        )
+        for name, definition in shown.items()
+    )
+    omitted = len(definitions) - len(shown)
+    return GraphView(nodes, drawing.wires, drawing.height, drawing.width, omitted)
+
+
+def _reads(definition: Value | Operation, shown: Mapping[str, object]) -> tuple[str, ...]:
+    if isinstance(definition, Value):
+        return ()
+    return tuple(dict.fromkeys(name for name in operands(definition) if name in shown))
+
+
+def _kind(definition: Value | Operation) -> str:
+    match definition:
+        case Value():
+            return "input"
+        case Elementwise(op=op):
+            return op.value
+        case Cast():
+            return "cast"
+        case Contraction(aggregation=aggregation, combination=combination):
+            of = "" if combination is Combination.NONE else f" of {combination.value}"
+            return f"{aggregation.value}{of}"
+        case _:
+            return type(definition).__name__.lower()
+
+
+@attrs.frozen
+class Stage:
+    """One stage of a program.
+
+    Attributes:
+        entry: What the page lists.
+        text: Makes its text.
+        json: Makes its JSON; None where a stage is text only.
+        regions: Tells which lines of the text came of which statements.
+        before: Makes the text of the stage that it is compared with; None where it is compared with none.
+
+    """
+
+    entry: StageEntry
+    text: Callable[[], str]
+    json: Callable[[], bytes] | None
+    regions: Callable[[str], tuple[Region, ...]]
+    before: Callable[[], str] | None = None
+
+
+def _front(snapshot: Snapshot) -> Iterator[Stage]:
+    stages, found = snapshot.stages, snapshot.origins
+    yield Stage(
+        StageEntry("tile", "Tile", "Program"),
+        partial(tile_text, stages.tile),
+        partial(to_json, stages.tile),
+        tile_regions,
+    )
+    yield Stage(
+        StageEntry("typed", "Typed", "Program"),
+        partial(typed_text, stages.typed),
+        partial(to_json, stages.typed),
+        partial(typed_regions, found=found),
+    )
+
+
+def _stripe(snapshot: Snapshot) -> Iterator[Stage]:
+    before = snapshot.stages.stripe
+    yield _stripe_stage(snapshot, StageEntry("stripe", "before all passes", "Stripe"), before, None)
+    for number, (name, program) in enumerate(snapshot.after, 1):
+        entry = StageEntry(f"stripe.{number}", f"{number}. {name}", "Stripe", changed=program is not before)
+        yield _stripe_stage(snapshot, entry, program, before)
+        before = program
+
+
+def _stripe_stage(snapshot: Snapshot, entry: StageEntry, program: Program, before: Program | None) -> Stage:
+    return Stage(
+        entry,
+        partial(stripe_text, program),
+        partial(to_json, program),
+        partial(stripe_regions, found=snapshot.origins),
+        None if before is None else partial(stripe_text, before),
+    )
+
+
+def _kernels(snapshot: Snapshot) -> Iterator[Stage]:
+    program = snapshot.stages.sem
+    regions = partial(semtree_regions, kernels=program.kernels, found=snapshot.origins)
+    yield Stage(
+        StageEntry("sem", "Kernels", "Semtree"), partial(semtree_text, program), partial(to_json, program), regions
+    )
+
+
+def _listings(snapshot: Snapshot) -> Iterator[Stage]:
+    regions = partial(listing_regions, kernels=snapshot.stages.sem.kernels, found=snapshot.origins)
+    for form, title in snapshot.forms.items():
+        entry = StageEntry(f"code.{form}", title, "Generated code")
+        yield Stage(entry, lambda form=form: snapshot.library.listing(form), None, regions)  # type: ignore[misc]
+
+
+FAMILIES: Final[tuple[Callable[[Snapshot], Iterator[Stage]], ...]] = (_front, _stripe, _kernels, _listings)
+"""What there is to see, from the program to the code."""
+
+
+def stages_of(snapshot: Snapshot) -> dict[str, Stage]:
+    """Return all stages by name, in the order of the way down. None of their texts is made yet."""
+    return {stage.entry.name: stage for family in FAMILIES for stage in family(snapshot)}
+
+
+def stage_called(snapshot: Snapshot, name: str) -> Stage:
+    """Return the stage of that name.
+
+    Raises:
+        TileError: TIL913, there is none.
+    """
+    stages = stages_of(snapshot)
+    if name not in stages:
+        raise fail("TIL913", f"there is no stage {name[:64]!r}{nearest(name, stages)}")
+    return stages[name]
+
+
+def view_of(stage: Stage) -> StageView:
+    """Return the text of a stage with its links and changes.
+
+    Raises:
+        BackendError: The back end refused a kernel, or does not have this form of code.
+    """
+    text = stage.text()
+    changes = () if stage.before is None else changed_lines(stage.before(), text)
+    return StageView(stage.entry.name, stage.entry.title, text, stage.regions(text), changes)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.testing.programs.constants import CONSTANTS
 from tileir.testing.programs.contractions import CONTRACTIONS
 from tileir.testing.programs.convolutions import CONVOLUTIONS
-from tileir.testing.programs.elementwise import ELEMENTWISE
+from tileir.testing.programs.elementwise import CONSTANTS, ELEMENTWISE
 from tileir.testing.programs.layers import LAYERS
-from tileir.testing.programs.loops import LOOPS
-from tileir.testing.programs.moves import MOVES
-from tileir.testing.programs.orders import ORDERS
-from tileir.testing.programs.states import STATES
+from tileir.testing.programs.loops import LOOPS, STATES
+from tileir.testing.programs.moves import MOVES, ORDERS
 
 CASES: Final = (*CONTRACTIONS, *CONVOLUTIONS, *MOVES, *ORDERS, *STATES, *LAYERS, *LOOPS, *ELEMENTWISE, *CONSTANTS)

@@ -1,20 +1,56 @@
-"""The last step of the typed stage: what differentiation left behind goes, and only computations remain."""
+"""The last step of the typed stage: what differentiation left behind goes, and only computations remain.
+
+Aggregations that merge at most one value into each element, as assignments, which need no start value.
+
+Programs say so where they move or combine elements, as in ``O[i, j : N, M] = +(X[j] - Z[i])``. An assignment is inlined
+where it is read, as elementwise operations are; an aggregation would be stored. The one difference is the sign of zero,
+which sums do not define: a sum of one value is 0 + x in the interpreter, and x here, so that -0 stays -0.
+
+Computing forward values again for the backward pass, from those that are kept.
+
+The rule is that of Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory cost" (2016). Kept are
+inputs, outputs, constants, and what a checkpoint marks. Every other value that the backward pass recalls is computed
+again, with all that leads to it from what is kept, just before the backward pass first reads it. So it goes segment by
+segment, from one checkpoint to the next. A backward pass computes a value again only once; another one does so anew.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Final
+
 import attrs
 
-from tileir.core.ops import Op
+from tileir.core.errors import TileError
+from tileir.core.ops import Aggregation, Op
+from tileir.core.text.names import NameScope
+from tileir.poly.bounds import solve
+from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies, with_operands, without_dead
-from tileir.typed.ir import Elementwise, Function, Marker, Operation, Recall, Scan, Upstream
+from tileir.typed.ir import (
+    ArrayConstant,
+    Checkpoint,
+    Constant,
+    Contraction,
+    Elementwise,
+    Function,
+    Marker,
+    Operation,
+    Override,
+    Recall,
+    Reshape,
+    Scan,
+    Upstream,
+    Value,
+    operands,
+)
 from tileir.typed.reductions import with_components_named
+from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
 from tileir.typed.simplify.prefixes import with_ends
-from tileir.typed.simplify.rematerialisation import rematerialised
 from tileir.typed.simplify.separation import separated
 from tileir.typed.simplify.simplifier import simplify
-from tileir.typed.simplify.single_values import with_assignments
 
 
 def prepared(function: Function, *, doubles: bool = True) -> Function:
@@ -33,7 +69,7 @@ def prepared(function: Function, *, doubles: bool = True) -> Function:
 def unmarked(function: Function) -> Function:
     """Return ``function`` without markers and templates; itself where it has none.
 
-    Recalls become repeated operations, as :mod:`tileir.typed.simplify.rematerialisation` says; all other markers their
+    Recalls become repeated operations, as :mod:`tileir.typed.simplify.preparation` says; all other markers their
     operand.
     """
     if not _has_markers(function):
@@ -58,3 +94,115 @@ def unmarked(function: Function) -> Function:
 def _has_markers(function: Function) -> bool:
     bodies = {operation.body for operation in function.operations if isinstance(operation, Scan)}
     return any(isinstance(operation, Marker) for operation in function.operations) or any(map(_has_markers, bodies))
+
+
+def with_assignments(function: Function) -> Function:
+    """Return ``function`` with assignments for aggregations that provably merge nothing; itself where it has none."""
+    function = with_bodies(function, with_assignments)
+    definitions: dict[str, Value | Operation] = {
+        value.name: value for value in (*function.inputs, *function.operations)
+    }
+    operations = tuple(_assigned(operation, definitions) for operation in function.operations)
+    if all(new is old for new, old in zip(operations, function.operations, strict=True)):
+        return function
+    return attrs.evolve(function, operations=operations)
+
+
+def _assigned(operation: Operation, definitions: Mapping[str, Value | Operation]) -> Operation:
+    if not isinstance(operation, Contraction) or operation.aggregation is Aggregation.ASSIGN:
+        return operation
+    written = {index for polynomial in operation.output for index in polynomial.indices}
+    read = {index for access in operation.inputs for polynomial in access.indices for index in polynomial.indices}
+    if not read <= written:
+        return operation
+    sources = [definitions[access.tensor] for access in operation.inputs]
+    types = contraction_types(Aggregation.ASSIGN, operation.combination, [source.dtype for source in sources])
+    if types.result is not operation.dtype or not _is_single(operation, [source.shape for source in sources]):
+        return operation
+    return attrs.evolve(
+        operation, aggregation=Aggregation.ASSIGN, operand_dtype=types.operand, accumulator=types.accumulator
+    )
+
+
+def _is_single(operation: Contraction, shapes: list[tuple[int, ...]]) -> bool:
+    """Return whether it is proved that no two valid points write one element."""
+    accesses = [operation.output, *(access.indices for access in operation.inputs)]
+    constraints = [(constraint.polynomial, constraint.bound) for constraint in operation.constraints]
+    try:
+        domain = solve(accesses, [operation.shape, *shapes], constraints, operation.reduce)
+        return domain is not None and injective(domain.accesses[0], dict(domain.ranges), domain.constraints)
+    except TileError:  # numbers out of range
+        return False
+
+
+_SAME: Final = (Override, Checkpoint, Recall)
+
+
+def rematerialised(function: Function) -> Function:
+    """Return ``function`` with repeated operations before each recall that needs them; itself without recalls.
+
+    A recall stays, and reads what was computed for it. The cost is linear in the number of operations, before and
+    after, but for sorting those that one recall needs.
+    """
+    if not any(isinstance(operation, Recall) for operation in function.operations):
+        return function
+    work = _Work.of(function)
+    return attrs.evolve(function, operations=tuple(after for op in function.operations for after in work.visit(op)))
+
+
+@attrs.define(repr=False)
+class _Work:
+    """Which values are kept, and what each backward pass has computed again."""
+
+    positions: dict[str, int]
+    operations: tuple[Operation, ...]
+    kept: frozenset[str]
+    names: NameScope
+    again: dict[int, dict[str, str]] = attrs.field(factory=dict, init=False)  # by backward pass and name
+
+    @classmethod
+    def of(cls, function: Function) -> _Work:
+        """Find what ``function`` keeps."""
+        positions = {operation.name: number for number, operation in enumerate(function.operations)}
+        inputs = [value.name for value in function.inputs]
+        kept = {*inputs, *function.outputs}
+        for operation in reversed(function.operations):
+            if isinstance(operation, Checkpoint | Constant | ArrayConstant):
+                kept.add(operation.name)
+            if operation.name in kept and isinstance(operation, Reshape | Override | Checkpoint):
+                kept.add(operation.input)  # the same memory
+        return cls(positions, function.operations, frozenset(kept), NameScope.of((*inputs, *positions)))
+
+    def visit(self, operation: Operation) -> Iterator[Operation]:
+        """Yield what comes in place of an operation: itself, and what a recall needs before it."""
+        if not isinstance(operation, Recall):
+            yield operation
+            return
+        again = self.again.setdefault(operation.sweep, {})
+        yield from self._repeated(operation.input, again)
+        yield with_operands(operation, again)
+
+    def _repeated(self, name: str, again: dict[str, str]) -> Iterator[Operation]:
+        """Yield the operations that compute ``name``, unless it is kept or was computed; ``again`` gets their names."""
+        for position in self._missing(name, again):
+            operation = self.operations[position]
+            if isinstance(operation, _SAME):
+                again[operation.name] = again.get(operation.input, operation.input)
+            else:
+                copy = self.names.fresh(operation.name)
+                yield attrs.evolve(with_operands(operation, again), name=copy)
+                again[operation.name] = copy
+
+    def _missing(self, name: str, again: dict[str, str]) -> list[int]:
+        """Return where those values are defined, in order, that ``name`` needs and nobody has."""
+        found: set[int] = set()
+        pending = [name]
+        while pending:
+            wanted = pending.pop()
+            position = self.positions.get(wanted)
+            if position is None or position in found or wanted in self.kept or wanted in again:
+                continue
+            found.add(position)
+            operation = self.operations[position]
+            pending.extend((operation.input,) if isinstance(operation, _SAME) else operands(operation))
+        return sorted(found)

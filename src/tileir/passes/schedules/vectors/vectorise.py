@@ -1,4 +1,10 @@
-"""Elementwise kernels over vector lanes and a grid of chunks."""
+"""Elementwise kernels over vector lanes and a grid of chunks.
+
+The inside of an elementwise kernel that tests for the edge of a row, apart from its ends.
+
+Such kernels copy rows into longer ones, or every other element of a row. Where no test fails, lanes may run along the
+row; what is left at both ends is a few elements of each row, which keep their tests.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +19,8 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.unroll_and_jam import is_merge, unroll_and_jam
+from tileir.passes.regions.inside import span_inside
 from tileir.passes.regions.strips import STRIP
-from tileir.passes.schedules.vectors.untested import untested
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.schedule.rearranging import Rearrangement, in_turn
@@ -340,3 +346,21 @@ class _Beside:
             return tuple(attrs.evolve(item, binding=Binding.UNROLL) for item in run.body if isinstance(item, Loop))
         every = Leaf(self.together.statements, self.together.uses, self.together.constraints, self.together.tags)
         return (every.substitute({self.vector: Affine.index(run.name)}),)
+
+
+def untested(nest: Nest, index: str, least: int) -> tuple[Nest, ...]:
+    """Return a nest of one segment in parts along an index: first the one in which no test on it fails, then the ends.
+
+    Nothing where fewer than ``least`` values of the index, or less than half of them, are inside.
+    """
+    (segment,) = nest.segments
+    loop = next(each for each in nest.indices if each.name == index)
+    low, high = span_inside(nest, segment, loop)
+    if high - low < max(least, loop.range // 2):
+        return ()
+    inside = sch.part_of(nest, index, low, high - low)
+    (part,) = inside.segments
+    tests = tuple(test for test in part.constraints if not test.coefficient(index))
+    inside = attrs.evolve(inside, segments=(attrs.evolve(part, constraints=tests),))
+    ends = ((0, low), (high, loop.range - high))
+    return (inside, *(sch.part_of(nest, index, start, count) for start, count in ends if count))
