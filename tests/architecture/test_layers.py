@@ -98,7 +98,7 @@ def test_stages_import_stages_at_the_top() -> None:
         ("src/tileir/passes/rewrites/constant_propagate.py", "tileir.stripe.interpret.interpreter"),
         ("src/tileir/passes/rewrites/forward.py", "tileir.passes.rewrites.through"),
         ("src/tileir/passes/rewrites/forward.py", "tileir.passes.rewrites.through"),
-        ("src/tileir/runtime/caches/source_digest.py", "tileir.core.targets.target_file"),
+        ("src/tileir/runtime/caches/source_digest.py", "tileir.core.targets.target_names"),
         ("src/tileir/runtime/context.py", "tileir.runtime.devices.home"),
         ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),
         ("src/tileir/semtree/check/scope_checks.py", "tileir.semtree.text.printer"),
