@@ -74,7 +74,6 @@ declare i32 @pthread_mutex_lock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)
-declare i32 @pthread_cond_signal(ptr)
 $declaration
 
 define void @setup(ptr %pool, i64 %helpers) nounwind {
@@ -98,24 +97,6 @@ define internal void @wake(ptr %pool, i32 %which) nounwind {
   %condition = select i1 %is_work, ptr %work, ptr %done
   %b = call i32 @pthread_cond_broadcast(ptr %condition)
   %c = call i32 @pthread_mutex_unlock(ptr %mutex)
-  ret void
-}
-
-; Wake so many workers of those that sleep. The mutex is free again before, so that they need not wait for it.
-define internal void @rouse(ptr %pool, i64 %count) nounwind {
-entry:
-  %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
-  %condition = getelementptr %pool, ptr %pool, i64 0, i32 19
-  %locked = call i32 @pthread_mutex_lock(ptr %mutex)
-  %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
-  br label %next
-next:
-  %turn = phi i64 [ 0, %entry ], [ %after, %next ]
-  %signalled = call i32 @pthread_cond_signal(ptr %condition)
-  %after = add i64 %turn, 1
-  %more = icmp slt i64 %after, %count
-  br i1 %more, label %next, label %done
-done:
   ret void
 }
 
@@ -255,7 +236,7 @@ open:
   %lack = icmp sgt i64 %lacking, 0
   br i1 %lack, label %rouse, label %work
 rouse:
-  call void @rouse(ptr %pool, i64 %lacking)
+  call void @wake(ptr %pool, i32 0)
   br label %work
 work:
   call void @run_chunks(ptr %pool, i64 0, i64 0)

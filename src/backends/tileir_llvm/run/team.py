@@ -20,9 +20,8 @@ from tileir_llvm.run.sharing import Costs, measured_costs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SPINS: Final = 4000
-"""Pauses before an idle thread sleeps, each 20 to 70 ns: as long as it takes to wake one on a virtual machine,
-and longer than the time between two launches of one program."""
+SPINS: Final = 2000
+"""Pauses before an idle thread sleeps, each 20 to 70 ns: longer than the time between two launches of one program."""
 
 CALLER_SPINS: Final = 10_000
 """Pauses before a launching thread sleeps; it waits for the end of the last chunks only."""
