@@ -92,8 +92,7 @@ def in_parts(
         ), comments,
     )  # fmt: skip
     store = attrs.evolve(found.results, name="result", direction=stripe.Direction.OUT, aggregation=None)
-    narrow = store.shape.dtype
-    converted = () if narrow is _WIDE else (stripe.Convert("sum", "result", narrow),)
+    converted = () if store.shape.dtype is _WIDE else (stripe.Convert("sum", "result", store.shape.dtype),)
     convert = stripe.Block(
         f"{found.kernel.name}_result", (*plain, rows, columns), (),
         (_view(total, (*lead[:-1], row, column), stripe.Direction.IN, "sum"), store),
