@@ -57,6 +57,16 @@ def test_without_a_linker_ptx_is_loaded(card: tuple[CardDriver, tileir.Context],
     check(executable)
 
 
+def test_products_of_four_warps_are_not_linked(card: tuple[CardDriver, tileir.Context]) -> None:
+    from tileir_cuda.run.linking import linker  # it loads the driver
+
+    driver, _ = card
+    link = linker(0)
+    assert link("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16") is None
+    assert "cuLinkCreate" not in driver.calls
+    assert link(".version 8.0") is not None
+
+
 def test_code_that_the_driver_refuses_is_told_when_it_is_loaded(card: tuple[CardDriver, tileir.Context]) -> None:
     driver, context = card
     driver.refusals["cuLinkAddData"] = [Result.CUDA_ERROR_INVALID_PTX] * 9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cuda.bindings import driver
 
@@ -14,14 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_TOGETHER: Final = "wgmma.mma_async"
+"""What the assembler makes wait for each other in code that is linked and has a division, which may be a call there.
+
+Where a program has such products, all of it is loaded as PTX.
+"""
+
+
 def linker(card: int) -> Callable[[str], bytes | None]:
     """Return what makes machine code for a card; None where the driver makes none, and loading PTX tells why.
+
+    None as well for products of four warps, which would not go on side by side.
 
     Several threads may call it at a time: other than for modules that it loads, the driver works on programs side by
     side when it links them.
     """
 
     def link(ptx: str) -> bytes | None:
+        if _TOGETHER in ptx:
+            return None
         try:
             enter(card)
             return _linked(ptx.encode() + b"\0")
