@@ -20,7 +20,7 @@ from tileir_llvm.run.sharing import Costs, measured_costs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SPINS: Final = 2000
+SPINS: Final = 4000
 """Pauses before an idle thread sleeps, each 20 to 70 ns: longer than the time between two launches of one program."""
 
 CALLER_SPINS: Final = 10_000
