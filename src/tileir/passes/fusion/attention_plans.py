@@ -25,12 +25,11 @@ _TILES: Final = (
 )
 """Columns for which threads have registers, rows of queries of a warp, warps, and keys at a time, the best first."""
 
-_OF_WARPGROUPS: Final = ((64, 64, 1, 128), (128, 64, 2, 128), (128, 64, 1, 64))
+_OF_WARPGROUPS: Final = ((64, 64, 1, 128), (128, 64, 1, 64))
 """The same for instructions of four warps, which go on while threads make weights.
 
 Groups of four warps wait for nobody else, and two or three of them share a processor: while one makes weights, others
-multiply. Larger groups copy less, but then all of their warps make weights at a time: that is worth it where rows are
-long, and tiles of more keys fit.
+multiply. Larger groups copy less, but then all of their warps make weights at a time.
 """
 
 _FLOATS: Final = 192
