@@ -10,7 +10,7 @@ import pytest
 
 import tileir
 from strategies.card_driver import CUBIN, Result, without_a_card
-from tileir.core.errors import BackendError
+from tileir.core.errors import BackendError, Diagnostic
 from tileir_cuda.library import CudaLibrary
 from tileir_llvm.emit.spelling import symbol
 
@@ -50,21 +50,52 @@ def test_each_kernel_is_linked_and_loaded_alone(card: tuple[CardDriver, tileir.C
 @pytest.mark.parametrize("function", ["cuLinkCreate", "cuLinkAddData", "cuLinkComplete"])
 def test_without_a_linker_ptx_is_loaded(card: tuple[CardDriver, tileir.Context], function: str) -> None:
     driver, context = card
-    driver.refusals[function] = [Result.CUDA_ERROR_UNKNOWN]
+    driver.refusals[function] = [Result.CUDA_ERROR_UNKNOWN] * 9
     executable = tileir.compile(CHAIN, TYPES, context=context)
     assert driver.calls.count("cuModuleLoadData") == 1
     assert not driver.links
     check(executable)
 
 
-def test_products_of_four_warps_are_not_linked(card: tuple[CardDriver, tileir.Context]) -> None:
+@pytest.mark.parametrize("call", ["rcp.rn.f32", "div.rn.f64", "sqrt.rn.f32", "div.s64", "rem.u64"])
+def test_products_of_four_warps_are_not_linked_beside_calls(card: tuple[CardDriver, tileir.Context], call: str) -> None:
     from tileir_cuda.run.linking import linker  # it loads the driver
 
     driver, _ = card
     link = linker(0)
-    assert link("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16") is None
+    product = (
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {}; rcp.approx.f32 %f1, %f2; div.full.f32 %f1, %f2, %f3;"
+    )
+    assert link(f"{product} {call} %a, %b, %c;") is None
     assert "cuLinkCreate" not in driver.calls
-    assert link(".version 8.0") is not None
+    assert link(product) is not None
+    assert link(f".version 8.0 {call} %a, %b, %c;") is not None
+
+
+def test_kernels_that_are_not_linked_are_loaded_alone(
+    card: tuple[CardDriver, tileir.Context], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tileir_cuda.run import linking  # it loads the driver
+
+    driver, context = card
+    link, seen = linking._linked, []
+
+    def every_second(code: bytes) -> bytes:
+        seen.append(code)
+        if len(seen) % 2:
+            raise BackendError((Diagnostic("TIL805", "no"),))
+        return link(code)
+
+    monkeypatch.setattr(linking, "_linked", every_second)
+    executable = tileir.compile(CHAIN, TYPES, context=context)
+    library = executable._library
+    assert isinstance(library, CudaLibrary)
+    assert driver.calls.count("cuModuleLoadData") == len(executable.sem.kernels) > 1
+    assert {code.startswith(CUBIN) for code in library.codes} == {False, True}
+    assert all(code.startswith(CUBIN) or code.endswith(b"\0") for code in library.codes)
+    again = CudaLibrary.load(executable.sem.kernels, dict(library.save()))
+    assert again.codes == library.codes
+    check(executable)
 
 
 def test_code_that_the_driver_refuses_is_told_when_it_is_loaded(card: tuple[CardDriver, tileir.Context]) -> None:
@@ -82,9 +113,9 @@ def test_libraries_keep_machine_code(card: tuple[CardDriver, tileir.Context]) ->
     assert isinstance(library, CudaLibrary)
     parts = dict(library.save())
     again = CudaLibrary.load(kernels, parts)
-    assert again.cubins == library.cubins
-    assert [cubin.startswith(CUBIN) for cubin in again.cubins] == [True] * len(kernels)
-    assert [symbol(*each).encode() in again.cubins[each[0]] for each in enumerate(kernels)] == [True] * len(kernels)
+    assert again.codes == library.codes
+    assert [code.startswith(CUBIN) for code in again.codes] == [True] * len(kernels)
+    assert [symbol(*each).encode() in again.codes[each[0]] for each in enumerate(kernels)] == [True] * len(kernels)
     assert again.ptx == library.ptx
     for name in parts:
         with pytest.raises(BackendError, match="TIL806"):

@@ -80,12 +80,12 @@ class CudaCompiler:
         threads = min(self.options.threads or usable_threads(), max(1, len(kernels)))
         found = made(written(), self.architecture, threads, self._linker())
         sorted_back = [each for _, each in sorted(zip(order, found, strict=False), key=lambda pair: pair[0])] or found
-        cubins = tuple(each.cubin for each in sorted_back if each.cubin is not None)
+        linked = any(each.cubin is not None for each in sorted_back)
         return CudaLibrary(
             tuple(kernels),
             "\n".join(texts[number] for number in range(len(kernels))),
             joined(each.ptx for each in sorted_back),
-            cubins if kernels and len(cubins) == len(kernels) else (),
+            tuple(each.code for each in sorted_back) if linked else (),
         )
 
     def _linker(self) -> Callable[[str], bytes | None]:

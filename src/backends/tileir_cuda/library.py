@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import KernelFunction
 
-_CUBIN: Final = "cubin {}"
+_CODE: Final = "code {}"
 
 
 @attrs.frozen(eq=False)
@@ -25,14 +25,15 @@ class CudaLibrary:
         kernels: What was compiled.
         text: LLVM IR before optimisation, a module for each kernel.
         ptx: What the driver makes machine code of.
-        cubins: Machine code of each kernel, or nothing, where the card was not there.
+        codes: What the driver loads for each kernel: machine code, or PTX with a 0 behind it where loading makes better
+            code; nothing where the card was not there.
 
     """
 
     kernels: tuple[KernelFunction, ...]
     text: str = attrs.field(repr=False)
     ptx: str = attrs.field(repr=False)
-    cubins: tuple[bytes, ...] = attrs.field(default=(), repr=False)
+    codes: tuple[bytes, ...] = attrs.field(default=(), repr=False)
 
     @classmethod
     def load(cls, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> CudaLibrary:
@@ -44,18 +45,18 @@ class CudaLibrary:
         """
         found = checked_parts(parts)
         try:
-            cubins = tuple(found[_CUBIN.format(number)] for number in range(len(found) - len(("llvm", "ptx"))))
-            if len(cubins) not in (0, len(kernels)):
-                raise KeyError(_CUBIN)
-            return cls(tuple(kernels), found["llvm"].decode(), found["ptx"].decode(), cubins)
+            codes = tuple(found[_CODE.format(number)] for number in range(len(found) - len(("llvm", "ptx"))))
+            if len(codes) not in (0, len(kernels)):
+                raise KeyError(_CODE)
+            return cls(tuple(kernels), found["llvm"].decode(), found["ptx"].decode(), codes)
         except (KeyError, UnicodeDecodeError) as error:
             message = f"the saved parts {sorted(parts)} are not those of a CUDA library; compile again"
             raise BackendError((Diagnostic("TIL806", message),)) from error
 
     def save(self) -> Mapping[str, bytes]:
-        """Return the parts ``llvm`` and ``ptx``, machine code of each kernel where there is any, and their digest."""
-        cubins = {_CUBIN.format(number): cubin for number, cubin in enumerate(self.cubins)}
-        return sealed({"llvm": self.text.encode(), "ptx": self.ptx.encode(), **cubins})
+        """Return the parts ``llvm`` and ``ptx``, what is loaded of each kernel for a card, and their digest."""
+        codes = {_CODE.format(number): code for number, code in enumerate(self.codes)}
+        return sealed({"llvm": self.text.encode(), "ptx": self.ptx.encode(), **codes})
 
     def listing(self, form: str) -> str:
         """Return PTX (``"ptx"``), or LLVM IR before optimisation (``"llvm"``).

@@ -37,6 +37,11 @@ class Made:
     ptx: str
     cubin: bytes | None = None
 
+    @property
+    def code(self) -> bytes:
+        """What the driver loads."""
+        return self.cubin if self.cubin is not None else self.ptx.encode() + b"\0"
+
 
 def made(
     texts: Iterable[str],

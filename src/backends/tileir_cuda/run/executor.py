@@ -189,9 +189,9 @@ class CudaExecutor:
         kernel = kernel_at(library, index)
         with self._lock:
             modules = self._modules.setdefault(library, {})
-            which = index if library.cubins else 0
+            which = index if library.codes else 0
             if which not in modules:
-                code = library.cubins[which] if library.cubins else library.ptx.encode() + b"\0"
+                code = library.codes[which] if library.codes else library.ptx.encode() + b"\0"
                 modules[which] = Module.of(self.stream.card, code)
             module = modules[which]
         return CudaKernel.of(self, kernel, module, index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import TYPE_CHECKING, Final
 
 from cuda.bindings import driver
@@ -15,23 +16,22 @@ if TYPE_CHECKING:
 
 
 _TOGETHER: Final = "wgmma.mma_async"
-"""What the assembler makes wait for each other in code that is linked and has a division, which may be a call there.
-
-Where a program has such products, all of it is loaded as PTX.
-"""
+_CALLS: Final = re.compile(r"\b(?:div|rcp|sqrt)\.rn\b|\b(?:div|rem)\.[su]64\b|\bcall\b")
+"""What may be a call in code that is linked, and then makes products of four warps wait for each other."""
 
 
 def linker(card: int) -> Callable[[str], bytes | None]:
     """Return what makes machine code for a card; None where the driver makes none, and loading PTX tells why.
 
-    None as well for products of four warps, which would not go on side by side.
+    None as well for products of four warps beside what may be a call in code that is linked: they would not go on side
+    by side (``ptxas -c`` tells C7509).
 
     Several threads may call it at a time: other than for modules that it loads, the driver works on programs side by
     side when it links them.
     """
 
     def link(ptx: str) -> bytes | None:
-        if _TOGETHER in ptx:
+        if _TOGETHER in ptx and _CALLS.search(ptx):
             return None
         try:
             enter(card)
