@@ -205,9 +205,9 @@ class _Alone:
     preferences: tuple[Preference, ...]
     function: Callable[..., int]
 
-    def __call__(self, *arrays: object) -> int:
-        """Return what the function returns; 0, with nothing done, where Python has to launch."""
-        return self.function(*arrays) if all(preference.passes() for preference in self.preferences) else 0
+    def __call__(self, *arrays: object) -> int | None:
+        """Return what the function returns; None, with nothing done, where Python has to launch."""
+        return self.function(*arrays) if all(preference.passes() for preference in self.preferences) else None
 
 
 @attrs.frozen(eq=False)
@@ -304,10 +304,10 @@ class LLVMSequence:
         executor.give_scratch(scratch)
         return True
 
-    def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., int] | None:
+    def array_call(self, formats: Sequence[Format], read: int) -> Callable[..., int | None] | None:
         """Return its launches as a function of arrays; None where they are shared out, loop, or need much scratch.
 
-        Where some may be shared out, the function does nothing, and returns 0, when these want to be.
+        Where some may be shared out, the function does nothing, and returns None, when these want to be.
         """
         straight, scratch = self._straight, self._scratch_bytes
         stretches = [stretch for stretch in self._stretches if isinstance(stretch, _Stretch)]

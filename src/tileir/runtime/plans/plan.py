@@ -171,7 +171,7 @@ class Plan:
         """Run on arrays as :meth:`run` does if they fit, as looked at without Python; return whether they did.
 
         None, with nothing done, before the first run, for another number of inputs, which would be taken for outputs,
-        and where nothing but Python can look at them.
+        and where nothing but Python can look at them, or launch.
         """
         resources, shared = self.resources, self._shared
         if resources.closed or resources.asynchronous or len(inputs) != len(self.inputs):
@@ -180,10 +180,10 @@ class Plan:
         if workspace is None:
             return None
         function = workspace.array_call if isinstance(workspace, SequencedWorkspace) else None
-        done = None if function is None else bool(function(*inputs, *outputs))
+        done = None if function is None else function(*inputs, *outputs)
         if not shared:
             resources.give_back(workspace, self._spare)
-        return done
+        return None if done is None else bool(done)
 
     def fresh_outputs(self) -> list[Array]:
         """Return arrays for the outputs, with undefined content."""
