@@ -161,7 +161,7 @@ MATMUL = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k,
 SCALED = "function (A[M, K], B[K, N]) -> (O) { C = A * 2.0; O[m, n : M, N] = +(C[m, k] * B[k, n]); }"
 DIAGONAL = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]), m - n + k < 9; }"
 SUMMED = (
-    "function (A[M, C], B[P, C, N]) -> (O) { O[i, j : 32, N] = +(A[i + p + q, c] * B[p + q, c, j]), p < 20, q < 20; }"
+    "function (A[M, C], B[P, C, N]) -> (O) { O[i, j : M, N] = +(A[i + p + q, c] * B[p + q, c, j]), p < 20, q < 20; }"
 )
 GREATEST = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = >(A[m, k] * B[k, n]); }"
 
@@ -175,7 +175,7 @@ GREATEST = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = >(A[m, k] * B[
         (MATMUL, {"A": (DType.F16, (64, 64)), "B": (DType.F16, (64, 8))}, "TR432", {"columns": 8, "least": 16}),
         (GREATEST, {"A": (DType.F16, (64, 64)), "B": (DType.F16, (64, 64))}, "TR427", {"aggregation": "max"}),
         (DIAGONAL, {"A": (DType.F16, (32, 32)), "B": (DType.F16, (32, 32))}, "TR421", {"index": "k"}),
-        (SUMMED, {"A": (DType.F16, (32, 16)), "B": (DType.F16, (32, 16, 32))}, "TR421", {"index": "j"}),
+        (SUMMED, {"A": (DType.F16, (1024, 16)), "B": (DType.F16, (32, 16, 1024))}, "TR421", {"index": "j"}),
     ],
 )
 def test_what_keeps_a_product_from_fragments(
