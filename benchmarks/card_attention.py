@@ -26,8 +26,8 @@ def _forward(size: Size) -> Iterator[Workload]:
         for causal in (False, True):
             shape = (batch, heads, size(time), size(width))
             yield _attention("attention", (shape,) * 3, DType.F16, causal=causal)
-    heads = (2, 32, size(4096), size(128))
-    yield _attention("grouped attention", (heads, *((2, 8, *heads[2:]),) * 2), DType.BF16, causal=True)
+    time, width = size(4096), size(128)
+    yield _attention("grouped attention", ((2, 32, time, width), *((2, 8, time, width),) * 2), DType.BF16, causal=True)
 
 
 def _attention(name: str, shapes: Shapes, dtype: DType, *, causal: bool = False) -> Workload:
