@@ -89,6 +89,17 @@ def test_trees_of_integers_are_those_of_the_definition(data: st.DataObject) -> N
     assert found == wanted.item()
 
 
+@pytest.mark.parametrize("inner", INTEGERS)
+@pytest.mark.parametrize("outer", INTEGERS)
+def test_casts_of_casts_wrap_at_each(inner: DType, outer: DType) -> None:
+    """Also where the outer one changes nothing."""
+    for source in INTEGERS:
+        expr = Cast(Cast(Cast(Var("x", Type(source)), Type(inner)), Type(inner)), Type(outer))
+        for value in special_values(source).tolist():
+            with np.errstate(all="ignore"):
+                assert computed(expr, {"x": value}) == defined(expr, {"x": value}).item()
+
+
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL])
 def test_long_chains_wrap_as_their_parts_do(op: Op, dtype: DType) -> None:

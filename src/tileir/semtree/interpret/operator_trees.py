@@ -108,7 +108,8 @@ class OperatorTree:
         if not (source.is_integer and target.is_integer):
             return None
         if target.bits <= source.bits:  # the bits that are kept need no others
-            return self._text(expr.operand, depth)[0], source is target
+            text, within = self._text(expr.operand, depth)
+            return text, within and source is target
         return self._whole(expr.operand, depth), target.minimum < 0 or source.minimum == 0
 
     def _held(self, value: Any) -> str:
