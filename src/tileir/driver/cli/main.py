@@ -6,6 +6,8 @@ device or back end.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -61,6 +63,7 @@ def run() -> int:
         report(error.diagnostics)
         return DEVICE_FAULT if isinstance(error, BackendError) else FAULT
     except OSError as error:  # the standard output is full, or gone
+        _give_up_output()
         report(fail("TIL901", f"cannot write the output: {error}").diagnostics)
         return FAULT
     except click.ClickException as error:
@@ -69,6 +72,12 @@ def run() -> int:
     except click.exceptions.Abort:
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _give_up_output() -> None:
+    """Write nothing more when Python ends: that would fail again, and change the exit status to 120."""
+    with contextlib.suppress(OSError):  # there may be no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
