@@ -72,24 +72,14 @@ def in_parts(
             _view(logs, (*lead, row), stripe.Direction.IN, "own"),
             _view(logs, (*lead[:-1], at, row), stripe.Direction.IN, "each"),
             _sum(sums, (*lead, row)),
-        ), (
-            stripe.Load("own", "own"), stripe.Load("each", "each"),
-            stripe.Constant("least", _WIDE, _LEAST), stripe.Constant("base", _WIDE, _BASE),
-            stripe.Intrinsic(Op.MAX, ("own", "least"), "from", _WIDE),
-            stripe.Intrinsic(Op.SUB, ("each", "from"), "less", _WIDE),
-            stripe.Intrinsic(Op.MUL, ("less", "base"), "exponent", _WIDE),
-            stripe.Intrinsic(Op.EXP, ("exponent",), "power", _WIDE), stripe.Store("power", "sum"),
-        ), comments,
+        ), _SHARES, comments,
     )  # fmt: skip
     merge = stripe.Block(
         f"{found.kernel.name}_merged", (*plain, rows, columns, part), (), (
             _view(results, (*lead, row, column), stripe.Direction.IN, "part"),
             _view(sums, (*lead, row), stripe.Direction.IN, "share"),
             _sum(total, (*lead[:-1], row, column)),
-        ), (
-            stripe.Load("part", "part"), stripe.Load("share", "share"),
-            stripe.Intrinsic(Op.DIV, ("part", "share"), "term", _WIDE), stripe.Store("term", "sum"),
-        ), comments,
+        ), _MERGES, comments,
     )  # fmt: skip
     store = attrs.evolve(found.results, name="result", direction=stripe.Direction.OUT, aggregation=None)
     converted = () if store.shape.dtype is _WIDE else (stripe.Convert("sum", "result", store.shape.dtype),)
@@ -99,6 +89,28 @@ def in_parts(
         (stripe.Load("sum", "sum"), *converted, stripe.Store("result" if converted else "sum", "result")), comments,
     )  # fmt: skip
     return Kernels({0: (attend, shares, merge, convert)}, (results, logs, sums, total))
+
+
+_SHARES: Final = (
+    stripe.Load("own", "own"),
+    stripe.Load("each", "each"),
+    stripe.Constant("least", _WIDE, _LEAST),
+    stripe.Constant("base", _WIDE, _BASE),
+    stripe.Intrinsic(Op.MAX, ("own", "least"), "from", _WIDE),
+    stripe.Intrinsic(Op.SUB, ("each", "from"), "less", _WIDE),
+    stripe.Intrinsic(Op.MUL, ("less", "base"), "exponent", _WIDE),
+    stripe.Intrinsic(Op.EXP, ("exponent",), "power", _WIDE),
+    stripe.Store("power", "sum"),
+)
+"""What a part adds to a sum of powers: its own, and each other's, beside the greatest."""
+
+_MERGES: Final = (
+    stripe.Load("part", "part"),
+    stripe.Load("share", "share"),
+    stripe.Intrinsic(Op.DIV, ("part", "share"), "term", _WIDE),
+    stripe.Store("term", "sum"),
+)
+"""What a part adds to a result: its own, by its share."""
 
 
 @attrs.frozen
