@@ -81,7 +81,8 @@ class ArraySequence(KernelSequence, Protocol):
 
         The function takes arrays of these dtypes and shapes, of which the first ``read`` are read, while the executor
         is open. It returns whether all was done: not, with nothing done, where one of them does not have its dtype and
-        shape, is not contiguous, or, where it is written, is not writable or shares memory with another.
+        shape, is not contiguous, or, where it is written, is not writable or shares memory with another. It returns
+        None, with nothing done, where such a launch has to go by :meth:`KernelSequence.launch` this time.
         """
         ...
 
