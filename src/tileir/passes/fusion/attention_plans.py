@@ -143,11 +143,11 @@ def planned(options: Options, asked: Asked) -> Attending | Refused:
 
 
 def split(options: Options, asked: Asked, plan: Attending) -> Attending:
-    """Return a plan whose groups share the keys of a row of tiles, where these are too few for the device."""
+    """Return a plan whose groups share the keys of a row of tiles, where half of the device would be idle."""
     groups = -(-asked.rows // plan.rows) * asked.outer
     tiles = -(-asked.length // plan.keys)
     parts = min(_BESIDE * options.groups // groups, tiles // _LEAST_TILES)
-    if 2 * groups > options.groups * _BESIDE or parts < 2 or asked.band != (None, None):
+    if 2 * groups > options.groups or parts < 2 or asked.band != (None, None):
         return plan
     parts = -(-tiles // -(-tiles // parts))  # none is empty
     return attrs.evolve(plan, parts=parts)
