@@ -103,7 +103,8 @@ def exact(given_values: dict[str, Array], before: int | None, after: int | None)
     def summed(each: Array, name: str) -> Array:
         *batch, heads, length, width = each.shape
         parts: Array = each.reshape(*batch, heads // shared, shared, length, width)
-        return parts.sum(-3).reshape(given_values[name].shape)
+        total: Array = parts.sum(-3)
+        return total.reshape(given_values[name].shape)
 
     return {
         "O": (weights @ values).reshape(given_values["G"].shape),
