@@ -15,10 +15,8 @@ from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import map_kernels, run
 from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.pipelines.catalog import parse_pipeline
-from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
-from tileir.passes.tiling.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Program
 from tileir.stripe.lower.lowering import lower
@@ -326,29 +324,6 @@ def test_long_chains_take_time_in_proportion(count: int) -> None:
     assert len(after.main.blocks) == -(-count // 128)
 
 
-def test_a_window_computes_what_it_sees_again() -> None:
-    """Tiles of the second sum overlap in what they read of the first."""
-    x, k = Affine.index("x"), Affine.index("k")
-    taps = (Constraint(k, 3),)
-    first, second = (
-        Contraction(
-            name, (x,), (Access(source, (x + k,)),), Aggregation.SUM, Combination.NONE, F32, F32, F32, (size,), taps
-        )
-        for name, source, size in (("t", "X", 10), ("o", "t", 8))
-    )
-    program = lower(Function((Value("X", F32, (12,)),), ("o",), (first, second)))
-    sizes = {"x": 4, "k": 3}
-    tiles = map_kernels(
-        program,
-        lambda kernel: tiled(kernel, [sizes[i.name] for i in kernel.indices]) if "(t)" in kernel.name else kernel,
-    )
-    after = run((Fusion(recompute=True), DeadCode()), tiles)
-    (kernel,) = after.main.blocks
-    assert [r.shape.sizes for r in kernel.refinements if r.direction is Direction.NONE] == [(6,)]
-    assert sorted(i.range for i in kernel.blocks[0].indices if i.affine is None) == [3, 6]
-    assert_same_meaning(program, after)
-
-
 @pytest.mark.parametrize("options", [Fuse(), Fuse(max_reductions=3), Fuse(siblings=False)], ids=str)
 @given(program=programs(12))
 @examples(60)
@@ -363,8 +338,7 @@ def test_meaning_stays(options: Fuse, program: Program) -> None:
         Fusion(rows=True, least_row=2),
         Fusion(siblings=False, no_constraints=True, inner_remove_set=("eltwise",), a_inner_set=("a",)),
         Fusion(output_match=True, no_inner=True),
-        Fusion(recompute=True),
-        Fusion(recompute=True, least_points=1000),
+        Fusion(least_points=1000),
         Fuse(sibling_reductions=True, max_reductions=8),
     ],
     ids=str,

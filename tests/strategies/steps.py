@@ -16,7 +16,7 @@ OPTIONS: Final = (
     "fuse{max_reductions=3}",
     "fuse{parent_reqs=fused,siblings=false}",
     "fuse{siblings=false}",
-    "fusion{recompute=true,least_points=100}",
+    "fusion{least_points=100}",
     "fusion{rows=true,least_row=2}",
     "fusion{siblings=false,a_inner_set=a,inner_remove_set=eltwise}",
     "group_rows{threads=4,vector_bytes=8,width=2,register_bytes=16}",

@@ -17,7 +17,7 @@ from tileir.stripe.text.printer import to_text
 JOINING = (
     "accumulate,fusion{rows=true,least_points=1,least_row=1}",
     "accumulate,fuse{max_reductions=8}",
-    "canonicalise,accumulate,fuse{max_reductions=8,recompute=true}",
+    "canonicalise,accumulate,fuse{max_reductions=8,siblings=false}",
 )
 """Pipelines that let a reduction and one that writes over it share a kernel."""
 

@@ -31,9 +31,8 @@ class Fuse:
     A kernel joins those whose results it reads element by element: elementwise kernels each other, and the
     contraction that feeds them. With ``siblings`` also kernels join that read one tensor at the same elements and
     write results of the same layout. Without ``perfect``, it is enough that kernels share some indices, such as that of
-    rows: the others run in blocks inside, one kernel's after the other's. Nothing is computed twice, but by
-    ``recompute``. A tensor that is still needed elsewhere is stored as before; others are left to the passes localise
-    and scalarise.
+    rows: the others run in blocks inside, one kernel's after the other's. Nothing is computed twice. A tensor that is
+    still needed elsewhere is stored as before; others are left to the passes localise and scalarise.
 
     Attributes:
         parent_reqs: Where blocks are joined: in the blocks inside kernels that carry these tags; kernels if there are
@@ -55,8 +54,6 @@ class Fuse:
         siblings: Whether to join blocks that depend on each other in no way.
         sibling_reductions: Whether such blocks may have blocks inside; and whether, with ``parent_reqs``, what must
             not stand between them is moved to the front.
-        recompute: Whether a block that shares no index with one whose single result it reads computes that result
-            again, in a block inside, over the elements that one of its points sees.
         far: From how many statements apart on blocks are joined only where no more memory is then in use between them.
         rows: Whether indices are only shared where the others run along memory, in kernels without blocks inside; and
             products of matrices, whose tiles have a schedule of their own, are joined with no other block that reduces.
@@ -92,7 +89,6 @@ class Fuse:
     max_reductions: int = attrs.field(default=1, validator=at_least(0))
     siblings: bool = True
     sibling_reductions: bool = False
-    recompute: bool = False
     far: int = attrs.field(default=8, validator=at_least(0))
     rows: bool = False
     products: bool = False

@@ -23,7 +23,6 @@ from tileir.passes.fusion.match import (
     turns_into_tests,
     written_alike,
 )
-from tileir.passes.fusion.recompute import recomputed
 from tileir.passes.fusion.shared_rows import are_one_row, has_points, loops_of, with_long_rows
 from tileir.schedule.remarks import Refused, refused, refusing, rule_out, strongest
 from tileir.stripe.aliases import byte_size
@@ -74,7 +73,6 @@ class FusionScan:
     _joined: dict[int, int] = attrs.field(factory=dict, init=False)
     _readers: dict[str, int] = attrs.field(factory=dict, init=False)
     _writers: dict[str, int] = attrs.field(factory=dict, init=False)
-    _last_writers: dict[str, int] = attrs.field(factory=dict, init=False)
     _given: frozenset[str] = attrs.field(init=False)
     _touches: Counter[str] = attrs.field(factory=Counter, init=False)
     _temporary: frozenset[str] = attrs.field(init=False)
@@ -94,7 +92,6 @@ class FusionScan:
             written = views_written(statement)
             for name in written:
                 self._writers.setdefault(self._roots[name], number)
-                self._last_writers[self._roots[name]] = number
             if isinstance(statement, Block) and any(tag in statement.tags for tag in self.options.exclude):
                 self._passing.update(self._roots[name] for name in written)
             touched = {self._roots[name] for name in (*views_read(statement), *written)}
@@ -142,40 +139,10 @@ class FusionScan:
         candidates = sorted(producers & self._groups.keys(), key=lambda p: self._groups[p].position, reverse=True)
         for producer in candidates[:_MOST_CANDIDATES]:
             self._try(producer, number, sibling=False)
-        if self.options.recompute:
-            self._recompute(number, [p for p in producers & self._groups.keys() if p not in self._joined])
         if self.options.siblings:
             self._join_sibling(number)
         for root in group.read:
             self._readers[root] = number
-
-    def _recompute(self, number: int, producers: list[int]) -> None:
-        """Let a block that stands alone compute what it reads of others that do."""
-        for producer in sorted(producers):
-            first, second = self._groups[producer], self._groups.get(number)
-            if second is None or first.members + second.members > 2 or self._against(first, second) is not None:
-                continue
-            # What the producer reads must still be there, and what it writes must be all that it writes.
-            stable = all(self._last_writers.get(root, -1) < producer for root in first.read)
-            views = [r for r in first.views.values() if r.direction.writes]
-            if not stable or len(views) != 1 or self._writers[self._roots[views[0].source]] != producer:
-                continue
-            root = self._roots[views[0].source]
-            if self._last_writers[root] != producer or first.read & second.written or root in self._given:
-                continue
-            options = self.options
-            block = recomputed(
-                first.block, second.block, views[0].source, self.parent, options.a_inner_set, options.inner_remove_set
-            )
-            if block is not None:
-                block = attrs.evolve(block, tags=block.tags.add(*options.fused_set))
-                group = FusionGroup.of(number, block, self._roots)
-                group.needs, group.users = second.needs | first.needs, second.users
-                group.shared = sum(self._is_shared(tensor, 1) for tensor in group.touched)
-                for need in first.needs:
-                    self._at(need).users.add(number)
-                self._groups[number] = group
-                self._joining.add(number)
 
     def _join_sibling(self, number: int) -> None:
         group = self._groups[self._find(number)]
