@@ -19,7 +19,7 @@ from tileir.passes.cost.operations import Kind
 from tileir.passes.cost.prediction import BlockCost, KernelCost, Operations, ProgramCost, bounded, works_cost
 from tileir.passes.cost.traffic import Moved
 from tileir.semtree import ir as sem
-from tileir.semtree.cost.counting import Counter, Transfer
+from tileir.semtree.cost.counting import Counter, Transfer, Work
 from tileir.semtree.cost.nest import GRID, THREADS, Loop, Nest
 from tileir.semtree.rewrite import distinct_nodes, statements
 from tileir.stripe import works as stripe
@@ -70,7 +70,7 @@ def predict_kernel(kernel: sem.KernelFunction, machine: Machine, program_bytes: 
     nest = Nest.of(kernel)
     counter = Counter.of(kernel, nest, machine)
     data = Traffic.of(kernel, nest, counter)
-    costs = _Costs(kernel, nest, counter, data)
+    costs = _Costs.of(kernel, nest, counter, data)
     blocks = tuple(costs.blocks(nest.grid, 1, 0))
     cost = bounded(blocks, data, machine, nest.grid.trips, data.local_bytes(nest.grid), program_bytes)
     held: dict[str, int] = {}
@@ -196,12 +196,30 @@ class Traffic:
 
 @attrs.frozen(eq=False, repr=False)
 class _Costs:
-    """Costs of the loops of one kernel."""
+    """Costs of the loops of one kernel.
+
+    Attributes:
+        kernel: What is asked about.
+        nest: Its loops.
+        counter: What its statements do.
+        data: What its loops move.
+        work: The operations of each statement of a loop itself, by the number of the loop.
+        seconds: Those of all runs of each loop, once they are known, by its number.
+
+    """
 
     kernel: sem.KernelFunction
     nest: Nest
     counter: Counter
     data: Traffic
+    work: dict[int, tuple[tuple[Work, ...], ...]]
+    seconds: dict[int, float] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, kernel: sem.KernelFunction, nest: Nest, counter: Counter, data: Traffic) -> _Costs:
+        """Return the costs of a kernel, each of whose statements is looked at once."""
+        work = {loop.number: tuple(tuple(counter.work(s)) for s in loop.statements) for loop in nest.grid.walk()}
+        return cls(kernel, nest, counter, data, work)
 
     def blocks(self, loop: Loop, around: int, depth: int) -> Iterator[BlockCost]:
         """Yield the costs of a loop and of all inside it, those of each before those inside it.
@@ -214,8 +232,8 @@ class _Costs:
         points = around * loop.trips
         below = [list(self.blocks(inner, points, depth + 1)) for inner in loop.inner]
         operations: dict[tuple[DType, Kind], int] = {}
-        for stmt in loop.statements:
-            for work in self.counter.work(stmt):
+        for of_statement in self.work[loop.number]:
+            for work in of_statement:
                 if work.count:
                     known = operations.get((work.dtype, work.kind), 0)
                     operations[work.dtype, work.kind] = known + work.count * points
@@ -240,13 +258,13 @@ class _Costs:
             yield from each_below
 
     def _seconds(self, loop: Loop, around: int) -> float:
-        """Return the seconds of one unit for all runs of a loop."""
+        """Return the seconds of one unit for all runs of a loop; those of the loops in it are known."""
         machine = self.counter.machine
         own = self._cycles(loop, frozenset({loop.number}) if loop.unrolled else frozenset(), loop.number)
         issued = around if loop.unrolled else around * loop.trips
         cycles = issued * (max(own.arithmetic, own.transfer, own.latency) + own.overhead)
-        nested = sum(self._seconds(inner, around * trips) for inner, trips in _apart(loop))
-        return cycles / machine.clock + nested
+        nested = sum(self.seconds[inner.number] for inner in _apart(loop))
+        return self.seconds.setdefault(loop.number, cycles / machine.clock + nested)
 
     def _cycles(self, loop: Loop, unrolled: frozenset[int], home: int) -> Cycles:
         """Return the cycles of one iteration of a loop ``home``, or of all that are unrolled together in it."""
@@ -254,8 +272,8 @@ class _Costs:
         port = max(1.0, machine.storages[0].unit_rate / machine.clock) if machine.storages else 1.0
         arithmetic = transfer = latency = 0.0
         lanes = machine.lanes if loop.vector else None
-        for stmt in loop.statements:
-            for work in self.counter.work(stmt):
+        for stmt, of_statement in zip(loop.statements, self.work[loop.number], strict=True):
+            for work in of_statement:
                 steps = work.instructions * self._copies(work.depends, unrolled)
                 arithmetic += steps / work.rate / (lanes(work.dtype) if lanes else 1)
             latency = max(latency, self.counter.chained(stmt, home) if machine.vector_bytes else 0.0)
@@ -285,11 +303,10 @@ class _Costs:
         return each.pieces * max(whole / each.pieces, vector // 2)
 
 
-def _apart(loop: Loop, trips: int | None = None) -> Iterator[tuple[Loop, int]]:
-    """Yield the loops that are not unrolled into a loop, and how often each is begun in a run of it."""
-    often = loop.trips if trips is None else trips
+def _apart(loop: Loop) -> Iterator[Loop]:
+    """Yield the loops that are not unrolled into a loop."""
     for inner in loop.inner:
         if inner.unrolled:
-            yield from _apart(inner, often * inner.trips)
+            yield from _apart(inner)
         else:
-            yield inner, often
+            yield inner
