@@ -30,12 +30,14 @@ from tileir_llvm.run.pool import ThreadPool
 from tileir_llvm.run.sharing import (
     ALWAYS_SECONDS,
     BURST,
+    CERTAIN,
     HOPED_SECONDS,
     MARGIN,
     NEVER_SECONDS,
     PYTHON_SECONDS,
     Costs,
     Preference,
+    measured_costs,
     share_of,
 )
 
@@ -63,13 +65,26 @@ def test_what_is_shared_saves_more_than_it_costs(seconds: float, groups: int, th
     assert seconds >= NEVER_SECONDS
     assert share.seconds == seconds
     saved = seconds * (1 - math.ceil(groups / (share.helpers + 1)) / groups)
-    if share.is_certain:
-        assert (share.pays, share.helpers) == (True, min(groups, threads) - 1)
+    if seconds >= ALWAYS_SECONDS:
+        assert (share.is_certain, share.pays, share.helpers) == (True, True, min(groups, threads) - 1)
     else:
         assert saved > HOPED_SECONDS
         cost = known.of(share.helpers, threads)
         assert known.pair * (1 - 1e-9) <= cost - PYTHON_SECONDS <= known.all * (1 + 1e-9)
         assert share.pays == (saved - (1 + MARGIN) * cost > 0)
+        assert share.is_certain == (saved - CERTAIN * cost > 0)
+        assert share.gain == pytest.approx((saved - cost) / seconds)
+
+
+@given(seconds=seconds, groups=st.integers(2, 500), threads=st.integers(2, 70), known=costs)
+def test_costs_that_were_disturbed_make_nothing_certain(
+    seconds: float, groups: int, threads: int, known: Costs
+) -> None:
+    share = share_of(seconds, groups, threads, lambda: known)
+    disturbed = share_of(seconds, groups, threads, lambda: attrs.evolve(known, settled=False))
+    assert (share is None) == (disturbed is None)
+    if share is not None and disturbed is not None:
+        assert disturbed == attrs.evolve(share, is_certain=seconds >= ALWAYS_SECONDS)
 
 
 @given(seconds=seconds, groups=st.integers(2, 500), threads=st.integers(2, 70), known=costs, more=st.floats(0, 1e-4))
@@ -111,61 +126,6 @@ def test_few_threads_share_what_many_would_take_longer_for() -> None:
     assert helpers[0] == 0
     assert 1 <= helpers[1] < helpers[3] <= 15
     assert [share.pays for share in shares if share][1:] == [True, True]
-
-
-def preferring(shared: bool) -> Preference:
-    return Preference(shared, 1, lambda _: None)
-
-
-def launched(preference: Preference, count: int, alone: float, shared: float, waking: float = 0.0) -> list[bool]:
-    """Return how each of some launches ran, which take so long; the first one that is shared takes more."""
-    ways: list[bool] = []
-    for _ in range(count):
-        if preference.passes():
-            ways.append(False)
-            continue
-        ways.append(preference.shares())
-        asleep = ways[-2:-1] != [True]
-        preference.note(shared + waking * asleep if ways[-1] else alone, shared=ways[-1])
-    return ways
-
-
-@pytest.mark.parametrize("estimate", [False, True])
-@pytest.mark.parametrize(
-    ("alone", "shared", "waking", "better"),
-    [(1e-4, 7e-5, 0.0, True), (1e-4, 7e-5, 9e-5, True), (1e-4, 2e-4, 0.0, False), (1e-4, 9.8e-5, 0.0, False)],
-)
-def test_the_faster_way_is_found_whatever_was_estimated(
-    estimate: bool, alone: float, shared: float, waking: float, better: bool
-) -> None:
-    ways = launched(preferring(estimate), 5000, alone, shared, waking)
-    assert ways[0] == estimate
-    late = ways[200:]
-    assert 0 < late.count(not better) <= 0.06 * len(late)
-
-
-def test_the_way_changes_when_the_machine_does() -> None:
-    preference = preferring(True)
-    assert launched(preference, 3000, 1e-4, 6e-5)[-20:].count(True) >= 12
-    assert launched(preference, 3000, 1e-4, 3e-4)[-20:].count(False) >= 12
-    assert launched(preference, 6000, 1e-4, 6e-5)[-20:].count(True) >= 12
-
-
-def test_helpers_go_by_what_a_kernel_took() -> None:
-    known = Costs(1e-6, 2e-5)
-    preference = Preference(False, 1, lambda seconds: share_of(seconds, 64, 16, lambda: known))
-    launched(preference, 100, 9e-4, 1e-4)
-    assert preference.shared
-    assert preference.helpers > 1
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_one_launch_that_others_delayed_decides_nothing(shared: bool) -> None:
-    preference = preferring(shared)
-    launched(preference, 3000, 1e-4, 6e-5 if shared else 2e-4)
-    assert preference.shared == shared
-    preference.note(5e-3, shared=shared)
-    assert preference.shared == shared
 
 
 TEXTS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
@@ -233,6 +193,51 @@ COUNTING = parse_kernel(
     f"operations({SMALL_OPERATIONS}) {{ i64 at = group_id(0); i32 total = O[at]; "
     "for (i64 i = 0; i < 2000; i += 1) { total = total + A[at]; } O[at] = total; }"
 )
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+@given(
+    whole=st.floats(4e-5, 1e-4),
+    cost=st.floats(4e-6, 8e-6),
+    delayed=st.lists(st.booleans(), min_size=20, max_size=20),
+    delay=st.floats(1e-4, 5e-3),
+)
+def test_costs_are_what_launches_take_that_nothing_delays(
+    threads: int, whole: float, cost: float, delayed: list[bool], delay: float
+) -> None:
+    now, delays, launches = [0.0], iter(delayed), []
+
+    def launch(_groups: int, _arguments: bytes, helpers: int) -> None:
+        launches.append((helpers, delay if next(delays) else 0.0))
+        now[0] += whole / (helpers + 1) + cost + launches[-1][1]
+
+    def alone(_groups: int, _arguments: bytes) -> None:
+        now[0] += whole
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "perf_counter", lambda: now[0])
+        known = measured_costs(launch, alone, threads)
+    everyone = [late for helpers, late in launches[1:] if helpers == threads - 1]
+    assert known.all == pytest.approx(1e-4 if all(everyone) else cost)
+    assert known.pair <= known.all
+    undisturbed = sorted(everyone)[len(everyone) // 2] == 0
+    assert known.settled <= undisturbed
+    assert threads > 2 or known.settled == undisturbed
+
+
+def test_disturbed_costs_are_measured_again_and_settled_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Costs(1e-4, 1e-4, settled=False), Costs(5e-5, 5e-5, settled=False), Costs(1e-5, 1e-5)]
+    measured = iter(found)
+    monkeypatch.setattr(team, "measured_costs", lambda *_: next(measured))
+    executor, now = opened(2), [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    seen = []
+    for moment in (0.0, 0.001, 0.06, 0.07, 10.0, 100.0):
+        now[0] = moment
+        executor.pool.share(2e-4, 64)
+        seen.append(executor.pool.costs)
+    assert seen == [found[0], found[0], found[1], found[1], found[2], found[2]]
+    executor.close()
 
 
 @pytest.mark.parametrize("threads", [2, 3, 9])

@@ -158,7 +158,8 @@ class LLVMKernel:
         share = self.share
         if share is None or share.is_certain:
             return None
-        return Preference(share.pays, share.helpers, partial(self._executor.pool.share, groups=self.groups))
+        again = partial(self._executor.pool.share, groups=self.groups)
+        return Preference(share.pays, share.helpers, again, share.gain)
 
     def run_shared(self, arguments: bytes, alone: Callable[[], object]) -> None:
         """Run on threads of the pool, or by ``alone`` where that is better, or they are taken."""

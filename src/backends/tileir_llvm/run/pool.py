@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 CLOSING_SECONDS: Final = 0.001
 """How often who closes a pool looks whether the running launch has ended."""
 
+_AGAIN_SECONDS: Final = 0.05
+"""After how long costs are measured again that other work disturbed; after twice as long the next time."""
+
 
 class _Turn:
     """The right to use the threads of a pool, which goes with its last reference, whatever interrupts who had it."""
@@ -40,6 +43,8 @@ class ThreadPool:
     threads: int
     features: tuple[str, ...]
     costs: Costs | None = attrs.field(default=None, init=False)
+    _pause: float = attrs.field(default=_AGAIN_SECONDS, init=False)
+    _due: float = attrs.field(default=0.0, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _turn: Callable[[], _Turn | None] = attrs.field(default=lambda: None, init=False)
     _scratch: HostBuffer = attrs.field(factory=lambda: allocate(0), init=False)
@@ -54,18 +59,24 @@ class ThreadPool:
         return share_of(seconds, groups, self.threads, self._measured)
 
     def _measured(self) -> Costs:
-        """Return what sharing costs: measured once, by the first kernel for which it matters."""
+        """Return what sharing costs: measured by the first kernel for which it matters, and again if disturbed."""
         costs = self.costs
-        while costs is None:
+        while costs is None or self._is_due(costs):
             turn = _Turn()
             try:
                 if self._takes(turn):
                     costs = self.costs = (self._team or uninterrupted(self._start)).costs()
-                else:
+                    self._due, self._pause = time.monotonic() + self._pause, 2 * self._pause
+                elif costs is None:
                     time.sleep(CLOSING_SECONDS)
+                else:
+                    break
             finally:
                 del turn
         return costs
+
+    def _is_due(self, costs: Costs) -> bool:
+        return not costs.settled and time.monotonic() >= self._due
 
     def _takes(self, turn: _Turn) -> bool:
         """Return whether nobody else had the threads, which are now of whoever has the turn."""

@@ -21,6 +21,10 @@ NEVER_SECONDS: Final = 5e-6
 MARGIN: Final = 1.0
 """What sharing out saves must be more than so many times what it costs: estimates, and halves of threads, are rough."""
 
+CERTAIN: Final = 8.0
+"""Kernels that save so many times what sharing costs are always shared: no estimate is that wrong, and a trial would
+tell what else runs on the machine just now."""
+
 PYTHON_SECONDS: Final = 5e-6
 """What a launch on several threads takes in Python, which one on the calling thread does without."""
 
@@ -30,6 +34,9 @@ HOPED_SECONDS: Final = 5e-6
 FIRST_TRIAL: Final = 4
 MOST_LAUNCHES: Final = 1024
 """After how many launches of a kernel the other way is tried, and how many lie between two trials in the end."""
+
+_WORTH: Final = 8
+"""Trials come so often that what they may save is so many times what they take, if they take twice as long."""
 
 BURST: Final = 8
 """How many launches a trial has: the first wake threads, and bring data from one thread's cache to those of others."""
@@ -52,11 +59,7 @@ _LEAST_SECONDS: Final = 2e-6
 
 _HELPFUL: Final = 0.9
 _BUSY_SECONDS: Final = 1e-4
-"""Threads that leave so much of the time are busy with other work; that is what they cost then."""
-
-_TRIALS: Final = 3
-_PAUSE_SECONDS: Final = 2e-3
-"""How often threads are tried that are busy, and how long after that again."""
+"""Threads that leave so much of the time are busy with other work; that is what they cost until measured again."""
 
 _PAIR: Final = 2
 
@@ -68,11 +71,13 @@ class Costs:
     Attributes:
         pair: On two threads, the second of them awake.
         all: On all threads, all of them awake.
+        settled: Whether that holds; not where other work was in the way.
 
     """
 
     pair: float
     all: float
+    settled: bool = True
 
     def of(self, helpers: int, threads: int) -> float:
         """Return what it costs to share with some of the other threads."""
@@ -88,17 +93,16 @@ class Share:
         helpers: To how many threads beside the calling one.
         seconds: What it should take on the calling thread alone.
         pays: Whether that is more than with these threads, by a margin.
+        is_certain: Whether it saves so much that nobody has to try.
+        gain: Which part of its time it saves, less what sharing costs.
 
     """
 
     helpers: int
     seconds: float
     pays: bool
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether it takes so long that nobody has to try."""
-        return self.seconds >= ALWAYS_SECONDS
+    is_certain: bool = False
+    gain: float = 0.0
 
 
 def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], Costs]) -> Share | None:
@@ -115,7 +119,7 @@ def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], C
     if most < _PAIR or seconds < NEVER_SECONDS:
         return None
     if seconds >= ALWAYS_SECONDS:
-        return Share(most - 1, seconds, pays=True)
+        return Share(most - 1, seconds, pays=True, is_certain=True)
     costs = measured()
 
     def saved(helpers: int, times: float = 1.0) -> float:
@@ -124,7 +128,10 @@ def share_of(seconds: float, groups: int, threads: int, measured: Callable[[], C
         return seconds * (1 - parts / groups) - times * costs.of(helpers, threads)
 
     helpers = max(_counts(most), key=saved)
-    return Share(helpers, seconds, saved(helpers, 1 + MARGIN) > 0) if saved(helpers, 0.0) > HOPED_SECONDS else None
+    if saved(helpers, 0.0) <= HOPED_SECONDS:
+        return None
+    is_certain = costs.settled and saved(helpers, CERTAIN) > 0
+    return Share(helpers, seconds, saved(helpers, 1 + MARGIN) > 0, is_certain, saved(helpers) / seconds)
 
 
 def _counts(threads: int) -> Iterable[int]:
@@ -139,7 +146,9 @@ def _counts(threads: int) -> Iterable[int]:
 def measured_costs(
     launch: Callable[[int, bytes, int], object], alone: Callable[[int, bytes], object], threads: int
 ) -> Costs:
-    """Measure launches, in less than a millisecond unless other work is in the way.
+    """Measure launches, in a millisecond or two.
+
+    Where other work delays most of them, the least counts, if it was quick enough for a launch that had all threads.
 
     Args:
         launch: It runs groups of a kernel that counts to the number that its arguments are, for each group; on the
@@ -150,25 +159,26 @@ def measured_costs(
     """
     groups = _CHUNKS * threads
     arguments = pack("q", _STEPS // groups)
-    whole = min(_timed(lambda: alone(groups, arguments)) for _ in range(2))
+    whole = min(_timed(lambda: alone(groups, arguments)) for _ in range(4))
     shared = partial(launch, groups, arguments)
     shared(threads - 1)  # threads that have just been started have to come here first
-    everyone = _cost(partial(shared, threads - 1), whole, threads)
-    pair = min(everyone, _cost(partial(shared, 1), whole, 2)) if threads > _PAIR else everyone
-    return Costs(pair, everyone)
+    everyone, settled = _cost(partial(shared, threads - 1), whole, threads)
+    if threads == _PAIR:
+        return Costs(everyone, everyone, settled)
+    pair, pair_settled = _cost(partial(shared, 1), whole, 2)
+    return Costs(min(everyone, pair), everyone, settled and pair_settled)
 
 
-def _cost(launch: Callable[[], object], whole: float, threads: int) -> float:
-    """Return what launches take beyond their share of a time: the median, as others' work delays some of them."""
-    for trial in range(_TRIALS):
-        time.sleep(_PAUSE_SECONDS if trial else 0.0)
-        end, times = time.perf_counter() + _MOST_SECONDS, [_timed(launch)]
-        while len(times) < _LAUNCHES and time.perf_counter() < end:
-            times.append(_timed(launch))
-        middle = sorted(times)[len(times) // 2]
-        if middle < _HELPFUL * whole:
-            return max(_LEAST_SECONDS, middle - whole / threads)
-    return _BUSY_SECONDS
+def _cost(launch: Callable[[], object], whole: float, threads: int) -> tuple[float, bool]:
+    """Return what launches take beyond their share of a time, and whether most of them do."""
+    end, times = time.perf_counter() + _MOST_SECONDS, [_timed(launch)]
+    while len(times) < _LAUNCHES and time.perf_counter() < end:
+        times.append(_timed(launch))
+    middle, least = sorted(times)[len(times) // 2], min(times)
+    settled = middle < _HELPFUL * whole
+    if least >= _HELPFUL * whole:
+        return _BUSY_SECONDS, False
+    return max(_LEAST_SECONDS, (middle if settled else least) - whole / threads), settled
 
 
 def _timed(call: Callable[[], object]) -> float:
@@ -182,35 +192,56 @@ class Preference:
     """Which way a kernel was faster so far, alone or shared by so many helpers, and when to try the other one.
 
     Both are timed as they come, with what it takes to wake threads where launches are far apart, and what others' work
-    takes. How many threads share it is decided again by what it took alone. Calls of several threads may race for it,
-    which at worst moves a trial.
+    takes, but not for the first launch, which brings code and data to caches. By what it took alone is decided again
+    how many threads share it, and whether that is certain, so that trials end. Trials become rare, the rarer the less
+    there is to save, and come soon after a change of the way: what brought it about may be over by then. Calls of
+    several threads may race for it, which at worst moves a trial.
     """
 
     shared: bool
     helpers: int
     _again: Callable[[float], Share | None]
+    gain: float = 0.0
     _seconds: dict[bool, float] = attrs.field(factory=dict, init=False)
     _launches: int = attrs.field(default=0, init=False)
-    _next: int = attrs.field(default=FIRST_TRIAL, init=False)
+    _next: int = attrs.field(init=False)
     _gap: int = attrs.field(default=2 * BURST, init=False)
     _left: int = attrs.field(default=0, init=False)
+    _certain: bool = attrs.field(default=False, init=False)
+
+    @_next.default
+    def _first_trial(self) -> int:
+        return BURST if self.shared else FIRST_TRIAL
 
     def shares(self) -> bool:
         """Return whether to share the next launch."""
         self._launches += 1
+        if self._certain:
+            return True
         if self._launches >= self._next:
-            self._gap = min(2 * self._gap, MOST_LAUNCHES)
+            self._gap = min(2 * self._gap, self._most_launches())
             self._next = self._launches + self._gap
             self._left = BURST if self.shared else BURST + TIMED
         if self._left == 0:
             return self.shared
+        if self._left == BURST and self._estimate():
+            return True
         self._left -= 1
-        if self.shared or self._left >= BURST:
-            return False
+        return not self.shared and self._left < BURST
+
+    def _estimate(self) -> bool:
+        """Decide by what it takes alone, if that is known; return whether it is certain now to be better shared."""
         alone = self._seconds.get(False)
-        share = self._again(alone) if alone is not None and self._left == BURST - 1 else None
-        self.helpers = self.helpers if share is None else share.helpers
-        return True
+        share = None if alone is None else self._again(alone)
+        if share is not None:
+            self.helpers, self.gain, self._certain = share.helpers, share.gain, share.is_certain
+        if self._certain:
+            self.shared, self._left = True, 0
+        return self._certain
+
+    def _most_launches(self) -> int:
+        """Return how many launches lie between two trials in the end: few where they may save much."""
+        return MOST_LAUNCHES if self.gain <= 0 else min(MOST_LAUNCHES, int(_WORTH * BURST / self.gain))
 
     def passes(self) -> bool:
         """Return whether the next launch is on the calling thread, and nobody needs to know how long it takes."""
@@ -221,7 +252,13 @@ class Preference:
 
     def note(self, seconds: float, *, shared: bool) -> None:
         """Note what a launch took: less at once, more little by little, as other work may have been in the way."""
+        if self._certain or self._launches == 1:
+            return
         known = self._seconds.get(shared, seconds)
         self._seconds[shared] = min(seconds, known + (min(seconds, 2 * known) - known) / 8)
-        if self._left == 0 and len(self._seconds) > 1:
-            self.shared = self._seconds[True] + PYTHON_SECONDS < self._seconds[False]
+        if self._left or len(self._seconds) < _PAIR:
+            return
+        before, self.shared = self.shared, self._seconds[True] + PYTHON_SECONDS < self._seconds[False]
+        if self.shared is not before:
+            self._gap = 2 * BURST
+            self._next = min(self._next, self._launches + self._gap)
