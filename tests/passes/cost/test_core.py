@@ -9,7 +9,8 @@ import pytest
 from strategies.passes import program_of
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
-from tileir.passes.cost.core import Cycles, cycles_of
+from tileir.passes.cost.core import cycles_of
+from tileir.passes.cost.figures import Cycles
 from tileir.passes.cost.machine import LATENCY, Machine, machine_of
 from tileir.passes.cost.scopes import Scope, scope_of
 

@@ -11,9 +11,10 @@ from tileir.driver.compiler import passes_of
 from tileir.driver.explain.explanation import explain
 from tileir.driver.targets import choice_of
 from tileir.passes.base import run
+from tileir.passes.cost.figures import ProgramCost
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.placed import predict_on
-from tileir.passes.cost.prediction import ProgramCost, predict
+from tileir.passes.cost.prediction import predict
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer

@@ -26,7 +26,7 @@ from tileir.stripe.interpret.memory import Elements
 from tileir.stripe.ir import Convert, Intrinsic, Load, Store
 
 if TYPE_CHECKING:
-    from tileir.passes.cost.prediction import KernelCost
+    from tileir.passes.cost.figures import KernelCost
     from tileir.stripe.ir import Program, Refinement, Statement
 
 CPU = Target("cpu", vector_bytes=64, vector_registers=32, threads=2, cache_bytes=(32 << 10, 1 << 20, 32 << 20))

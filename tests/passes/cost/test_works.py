@@ -10,9 +10,10 @@ from strategies.effort import examples
 from strategies.stripe_works import ALL, BRANCH, NESTED, WHILE, add, copy, less, program, programs_of_works
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
+from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.placed import predict_on
-from tileir.passes.cost.prediction import KernelCost, predict
+from tileir.passes.cost.prediction import predict
 from tileir.stripe.ir import Branch, Launch, Loop, Program, While, Work
 from tileir.stripe.works import launches
 

@@ -25,7 +25,7 @@ from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Launch, Program
 
 if TYPE_CHECKING:
-    from tileir.passes.cost.prediction import KernelCost
+    from tileir.passes.cost.figures import KernelCost
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tileir.driver.explain.explanation import Explanation
-    from tileir.passes.cost.prediction import BlockCost, KernelCost
+    from tileir.passes.cost.figures import BlockCost, KernelCost
 
 WIDTH: Final = 132
 """Columns of the text."""

@@ -17,6 +17,7 @@ from tileir.core.dtype import DType, accumulator
 from tileir.core.integers import network_comparisons
 from tileir.core.ops import Op
 from tileir.core.targets.hardware import LOCAL, REGISTER
+from tileir.passes.cost.figures import ITERATION_CYCLES, Cycles
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -36,29 +37,6 @@ SECTOR_BYTES: Final = 32
 STAGING_CYCLES: Final = 300.0
 """What the units wait in each iteration that fills local memory and then reads it, as long as no copy runs ahead: about
 half of the time that memory takes to answer, as other groups work meanwhile."""
-
-ITERATION_CYCLES: Final = 1.0
-"""What counting, comparing and jumping take of an iteration that is not unrolled, beside its body."""
-
-
-@attrs.frozen
-class Cycles:
-    """What one unit does in one iteration of a block's own statements, in cycles.
-
-    Attributes:
-        arithmetic: Of the pipelines that compute.
-        transfer: Of the ports to the first-level cache.
-        local: Bytes to and from the unit's local memory.
-        latency: Of the longest chain of sums that wait for each other.
-        overhead: Of the loop itself.
-
-    """
-
-    arithmetic: float = 0.0
-    transfer: float = 0.0
-    local: float = 0.0
-    latency: float = 0.0
-    overhead: float = 0.0
 
 
 def cycles_of(scope: Scope, machine: Machine) -> Cycles:

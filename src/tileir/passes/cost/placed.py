@@ -15,9 +15,10 @@ import attrs
 
 from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
 from tileir.passes.analysis.dependences import ComputeDeps
+from tileir.passes.cost.figures import KernelCost, ProgramCost
 from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import Constraint, count_points
-from tileir.passes.cost.prediction import KernelCost, ProgramCost, predict
+from tileir.passes.cost.prediction import predict
 from tileir.passes.cost.scopes import Access, Scope, scope_of
 from tileir.stripe.ir import Launch
 

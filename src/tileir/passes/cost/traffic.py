@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.targets.hardware import LOCAL, REGISTER
+from tileir.passes.cost.figures import Moved
 from tileir.passes.cost.regions import Region, distinct, lines_of, region_of
 from tileir.stripe.blocks import Binding
 
@@ -45,21 +46,6 @@ class Different:
 
     bytes: int
     exact: bool
-
-
-@attrs.frozen
-class Moved:
-    """Bytes that go into a cache, and out of it."""
-
-    read: float = 0.0
-    written: float = 0.0
-
-    def __add__(self, other: Moved) -> Moved:
-        return Moved(self.read + other.read, self.written + other.written)
-
-    def times(self, count: float) -> Moved:
-        """Return these bytes so many times."""
-        return Moved(self.read * count, self.written * count)
 
 
 @attrs.define

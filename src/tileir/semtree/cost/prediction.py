@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core.targets.target_file import hardware_of
-from tileir.passes.cost.core import ITERATION_CYCLES, Cycles
+from tileir.passes.cost.figures import (
+    ITERATION_CYCLES,
+    BlockCost,
+    Cycles,
+    KernelCost,
+    Moved,
+    Operations,
+    ProgramCost,
+    bounded,
+    works_cost,
+)
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.cost.operations import Kind
-from tileir.passes.cost.prediction import BlockCost, KernelCost, Operations, ProgramCost, bounded, works_cost
-from tileir.passes.cost.traffic import Moved
 from tileir.semtree import ir as sem
 from tileir.semtree.cost.counting import Counter, Transfer, Work
 from tileir.semtree.cost.nest import GRID, THREADS, Loop, Nest

@@ -63,7 +63,7 @@ from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, 
 from tileir.typed.text.printer import to_text as typed_text
 
 if TYPE_CHECKING:
-    from tileir.passes.cost.prediction import KernelCost
+    from tileir.passes.cost.figures import KernelCost
     from tileir.studio.views.linking import Origins
 
 
