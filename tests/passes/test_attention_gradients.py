@@ -261,3 +261,74 @@ def test_specials_with_views_that_do_not_fit_are_refused(
     blocks[places[number]] = attrs.evolve(block, statements=(change(block.statements[0]),))  # type: ignore[arg-type]
     faults = diagnose(with_kernels(found, tuple(blocks)))
     assert any(words in fault.message for fault in faults), faults
+
+
+def with_causal(t: dict[str, Any]) -> dict[str, Any]:
+    loss = ops.sum(attended(*(t[name] for name in "QKV")) * t["G"])
+    return gradients_of(loss, t) | {"O": attended(t["Q"], t["K"], t["V"], after=0)}
+
+
+def with_other_values(t: dict[str, Any]) -> dict[str, Any]:
+    loss = ops.sum(attended(t["Q"], t["K"], t["V"]) * t["G"])
+    return gradients_of(loss, t) | {"O": attended(t["Q"], t["K"], t["H"])}
+
+
+def gradients_of(loss: Any, t: dict[str, Any], names: str = "QKV") -> dict[str, Any]:
+    return {f"d{name}": gradient(loss, t[name]) for name in names}
+
+
+def of_two_losses(first: str, second: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what makes some gradients of one loss, and some of another one, of one attention."""
+
+    def made(t: dict[str, Any]) -> dict[str, Any]:
+        result = attended(t["Q"], t["K"], t["V"])
+        one, other = (ops.sum(result * t[name]) for name in "GH")
+        return gradients_of(one, t, first) | gradients_of(other, t, second)
+
+    return made
+
+
+def scaled_otherwise(t: dict[str, Any]) -> dict[str, Any]:
+    scores = ops.matmul(t["Q"], ops.transpose(t["K"]))
+    one, other = (ops.sum(ops.matmul(ops.softmax(scores * scale), t["V"]) * t["G"]) for scale in (0.2, 0.5))
+    return gradients_of(one, t, "QK") | gradients_of(other, t, "V")
+
+
+def heads(t: dict[str, Any]) -> dict[str, Any]:
+    """Return gradients where some of the inputs, which have two axes, are shared by heads."""
+    turned = ops.permute(t["K"], (*range(len(t["K"].dims) - 2), -1, -2))
+    result = ops.matmul(ops.softmax(ops.matmul(t["Q"], turned) * 32**-0.5), t["V"])
+    return gradients_of(ops.sum(result * t["G"]), t) | {"O": result}
+
+
+@pytest.mark.parametrize(
+    ("make", "shared", "names"),
+    [
+        (with_causal, "QKVG", "QKVG"),
+        (with_other_values, "QKVGH", "QKVGH"),
+        (of_two_losses("QK", "V"), "QKVGH", "QKVGH"),
+        (of_two_losses("QV", "K"), "QKVGH", "QKVGH"),
+        (of_two_losses("KV", "Q"), "QKVGH", "QKVGH"),
+        (scaled_otherwise, "QKVG", "QKVG"),
+        *((heads, shared, "QKVG") for shared in ("Q", "V", "G", "KV", "QK")),
+    ],
+)
+def test_parts_of_several_attentions_stay_apart(
+    make: Callable[[dict[str, Any]], dict[str, Any]], shared: str, names: str
+) -> None:
+    """They share queries and keys, but not the rest; or some heads share what others have for themselves."""
+    builder = FunctionBuilder()
+    shapes = {name: (20, 16) if name in shared else (2, 20, 16) for name in names}
+    tensors = {name: builder.input(name, *(f"{name}{n}" for n in range(len(s)))) for name, s in shapes.items()}
+    source = builder.build(**make(tensors))
+    types = {name: TensorType(DType.F16, shape) for name, shape in shapes.items()}
+    given_values = values(types)
+    found = stages(source, types)
+    wide = {name: TensorType(DType.F64, shape) for name, shape in shapes.items()}
+    reference = compile_stages(source, wide, TARGET, passes=(Accumulate(),)).flat
+    assert reference is not None
+    assert found.passed is not None
+    wanted = interpret(reference, {name: array.astype(float) for name, array in given_values.items()})
+    result = interpret(found.passed, given_values)
+    for name, array in wanted.items():
+        assert np.linalg.norm(result[name].astype(float) - array) < 3e-3 * np.linalg.norm(array), name

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from tileir.core.ops import Aggregation, Op
+from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_match import (
     Scores,
     are_used,
@@ -85,6 +86,7 @@ class _Part:
         index: The index along which the softmax is.
         scores: What is weighted.
         given: The products that changes are made of; None for weights.
+        other: What weights or changes are multiplied by.
         members: The kernels that make it.
 
     """
@@ -94,6 +96,7 @@ class _Part:
     index: str
     scores: Scores
     given: Sum | None
+    other: stripe.Refinement
     members: frozenset[int]
 
 
@@ -120,7 +123,8 @@ def gradients_of(kernels: tuple[stripe.Block, ...], outputs: frozenset[str]) -> 
 def _part(elements: Elements, number: int) -> _Part | None:
     kernel = elements.kernels[number]
     result = output_of(kernel)
-    for weights in _loads(kernel):
+    loads = _loads(kernel)
+    for weights, other in (loads, loads[::-1]):
         for index in kernel.indices:
             if not index.is_plain or not moves(weights, index.name):
                 continue
@@ -136,7 +140,7 @@ def _part(elements: Elements, number: int) -> _Part | None:
                 word = "queries" if reduced else "keys"
             else:
                 continue
-            return _Part(number, word, index.name, scores, given, frozenset(elements.seen))
+            return _Part(number, word, index.name, scores, given, other, frozenset(elements.seen))
     return None
 
 
@@ -265,13 +269,52 @@ class _Joined:
         ]
         if max(written, default=-1) >= start:
             return None
-        return Gradients(
+        found = Gradients(
             self.kernel, given_kernel, queries, keys, values, given_rows, results,
             tuple(view for view in changed if view is not None), alone[-1], along[0], features[0],
             (column, given[1]), alone[0] if len(alone) > 1 else None, scores,
             all("finite" in kernels[each.number].tags for each in self.parts.values()),
             self.parts["results"].number if "results" in self.parts else None, start, tuple(sorted(members)),
         )  # fmt: skip
+        return found if all(self._is_of(found, word, inverse[word]) for word in self.parts) else None
+
+    def _is_of(self, found: Gradients, word: str, inverse: Mapping[str, Affine]) -> bool:
+        """Return whether a part belongs to gradients: programs may have several of the same queries and keys.
+
+        Its scores are the same, it multiplies what the gradients do by, and adds up over no heads but those that share.
+        """
+        part, column = self.parts[word], found.column[0]
+        added = [found.along] if word in ("queries", "results") else [found.rows, found.sharers]
+        beside, stored, last = {
+            "queries": (found.keys, found.changed[0], found.feature),
+            "keys": (found.queries, found.changed[1], found.feature),
+            "values": (found.given, found.changed[2], column),
+            "results": (found.values, found.results, column),
+        }[word]
+        left = {i.name: Affine.index(last) for i in self.elements.kernels[part.number].indices if i.name not in inverse}
+        other = self.elements.origin(_moved(part.other, {**inverse, **left}), last)
+        free = [index.name for index in self.kernel.indices if index.range > 1 and index.name != found.feature]
+        seen = {test.substitute(inverse) for test in part.scores.seen}
+        return (
+            seen == {*found.scores.seen}
+            and math.isclose(part.scores.scale, found.scores.scale, rel_tol=1e-6)
+            and self._place(other) == self._place(beside)
+            and stored is not None
+            and all(name in added or moves(stored, name) for name in free)
+            and (part.given is None or self._changes_by(part.given, {**inverse, ALONG: inverse[part.index]}, found))
+        )
+
+    def _changes_by(self, given: Sum, places: Mapping[str, Affine], found: Gradients) -> bool:
+        """Return whether products are those of gradients of results and values."""
+        column = found.column[0]
+        read = _views(self.elements.kernels[given.number], dict(given.values), places, column)
+        views = () if read is None else (self.elements.origin(view, column) for view in read[0])
+        return {*map(self._place, views)} == {self._place(found.given), self._place(found.values)}
+
+    def _place(self, view: stripe.Refinement) -> tuple[str, Affine]:
+        """Return the element that a view shows, whatever the axes of the view are."""
+        single = [index.name for index in self.kernel.indices if index.range == 1]
+        return view.source, address(view).substitute(dict.fromkeys(single, Affine()))
 
     def _stored(
         self, word: str, inverse: Mapping[str, Affine], outputs: frozenset[str]
