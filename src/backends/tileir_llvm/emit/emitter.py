@@ -96,7 +96,8 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     for number, param in enumerate(kernel.params):
         constant = param.no_alias and param.access is ParamAccess.READ
         env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
-    writer = Statements(env, layout(kernel), assigned_variables(kernel.body), has_vectors(kernel))
+    shared = frozenset(param.name for param in kernel.params if not param.no_alias)
+    writer = Statements(env, layout(kernel), assigned_variables(kernel.body), has_vectors(kernel), shared)
     out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
     out.start("first")
     starts = coordinates(out, kernel.grid, Value("%begin", _INDEX))

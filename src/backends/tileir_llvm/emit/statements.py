@@ -39,6 +39,7 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir.semtree.transform.layout import ALIGNMENT, apart
+from tileir_llvm.emit.abreast import runs_abreast
 from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Cell, Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import select
@@ -70,6 +71,7 @@ class Statements:
         by_hand: Whether the kernel says itself which elements are computed side by side. LLVM then leaves its other
             loops alone: those that fill packed panels cost it a second, and gain nothing. Nor does it then repeat loops
             around others, which made convolutions three times as much code.
+        shared: Names of the arrays that may overlap other ones.
 
     """
 
@@ -77,6 +79,7 @@ class Statements:
     layout: Layout
     assigned: frozenset[str]
     by_hand: bool = False
+    shared: frozenset[str] = frozenset()
     _cells: dict[Var, Cell] = attrs.field(factory=dict, init=False)
     _places: dict[DeclareArray, Place] = attrs.field(factory=dict, init=False)
 
@@ -197,6 +200,9 @@ class Statements:
         if begin.known is not None and end.known is not None:
             values = range(begin.known, end.known, loop.step)
             if len(values) <= 1 or loop.kind is LoopKind.UNROLL:
+                if self.env.ranges is None and len(values) > 1 and runs_abreast(loop, self.assigned, self.shared):
+                    self._abreast(loop, values)
+                    return
                 for value in values:
                     if self.env.ranges is not None:
                         self.env.ranges.fix(loop.counter, value)
@@ -204,6 +210,17 @@ class Statements:
                     self.write(loop.body)
                 return
         self._counted_loop(loop, begin, end)
+
+    def _abreast(self, loop: For, values: range) -> None:
+        """Write each statement for all iterations of an unrolled loop before the next one."""
+        env, around = self.env, self.env.variables
+        own = [{**around, loop.counter.name: integer(value, loop.counter.type)} for value in values]
+        try:
+            for stmt in loop.body:
+                for env.variables in own:
+                    self._write(stmt)
+        finally:
+            env.variables = around
 
     def _counted_loop(self, loop: For, begin: Value, end: Value) -> None:
         """Write a loop that tests at its end, behind a test whether it runs at all."""
