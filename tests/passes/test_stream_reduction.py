@@ -51,7 +51,26 @@ def test_other_kernels_are_left_alone(name: str) -> None:
 
 @pytest.mark.parametrize(("threads", "width"), [(1, 32), (2, 16), (4, 8), (8, 32)])
 def test_stretches_are_shorter_where_threads_would_have_none(threads: int, width: int) -> None:
-    """By a factor of four at most; more threads than that get no more groups for shorter stretches."""
+    """A quarter of a page at least; more threads than that get no more groups for shorter stretches."""
     program = streamed(ROWS, StreamReduction(vector_bytes=16, stretch_bytes=128, threads=threads))
     (sums,) = [r for r in program.main.blocks[0].refinements if r.name.endswith("acc")]
     assert sums.shape.elements == width
+
+
+@pytest.mark.parametrize(
+    ("cache", "threads", "width"), [(0, 1, 8), (128, 1, 8), (256, 1, 16), (512, 1, 32), (512, 2, 16), (512, 99, 8)]
+)
+def test_stretches_are_longer_where_the_cache_and_threads_leave_room(cache: int, threads: int, width: int) -> None:
+    step = StreamReduction(vector_bytes=16, stretch_bytes=32, cache_bytes=cache, threads=threads)
+    (sums,) = [r for r in streamed(ROWS, step).main.blocks[0].refinements if r.name.endswith("acc")]
+    assert sums.shape.elements == width
+
+
+@pytest.mark.parametrize("threads", range(1, 9))
+def test_threads_get_equal_parts_of_a_row_where_stretches_allow_it(threads: int) -> None:
+    step = StreamReduction(vector_bytes=8, stretch_bytes=16, cache_bytes=512, threads=threads)
+    (sums,) = [r for r in streamed(ROWS, step).main.blocks[0].refinements if r.name.endswith("acc")]
+    groups = 32 // sums.shape.elements
+    busiest = -(-groups // threads) * sums.shape.elements
+    assert groups >= threads
+    assert busiest == min(-(-(32 // width) // threads) * width for width in (2, 4, 8, 16, 32) if 32 // width >= threads)

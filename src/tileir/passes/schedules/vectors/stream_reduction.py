@@ -10,7 +10,7 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.schedule.nest import Nest
+from tileir.schedule.nest import Nest, product
 from tileir.schedule.rearranging import Rearrangement, scheduled
 from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing, rule_out
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
@@ -24,20 +24,23 @@ class StreamReduction:
     """Schedule reductions that use nothing twice, and whose steps are far apart in memory.
 
     A register tile of such a reduction would read a short piece of each row, from another page each time. Here each
-    group takes a stretch of a page or so, adds a few rows to it at a time, and leaves the sums in an array.
+    group takes a stretch of a page or more, adds a few rows to it at a time, and leaves the sums in an array. Long
+    stretches are better: each begins elsewhere in memory in every row, where nothing was fetched ahead.
 
     Attributes:
         vector_bytes: Width of a vector register.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
-        stretch_bytes: At most so many bytes of sums; about a page.
+        stretch_bytes: Bytes of sums that are enough; about a page.
+        cache_bytes: Nearest data cache; where a quarter of it is more than a page, sums take that.
         unroll: How many rows are added between reading and writing a sum.
-        threads: How many groups run at a time; stretches are shorter, by a factor of four at most, to be as many.
+        threads: How many groups run at a time; stretches are shorter, a quarter of a page at least, to be as many.
     """
 
     name: ClassVar[str] = "stream_reduction"
     vector_bytes: int = attrs.field(default=32, validator=at_least(1))
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     stretch_bytes: int = attrs.field(default=4096, validator=at_least(1))
+    cache_bytes: int = attrs.field(default=0, validator=at_least(0))
     unroll: int = attrs.field(default=8, validator=at_least(1))
     threads: int = attrs.field(default=1, validator=at_least(1))
 
@@ -52,13 +55,19 @@ class StreamReduction:
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         vector = accepted(self._vector(nest))
         rule_out(against_parallel(nest))
-        most = self.stretch_bytes // sch.widest_itemsize(nest)
-        least = -(-most // 4)
+        page, near = (nbytes // sch.widest_itemsize(nest) for nbytes in (self.stretch_bytes, self.cache_bytes // 4))
+        least, most = -(-page // 4), max(page, near)
         widths = [w for w in range(lanes, most + 1, lanes) if vector.range % w == 0 and w >= least]
         if not widths:
             return refused("TR602", index=vector.name, range=vector.range, lanes=lanes, least=least, most=most)
         shared = [w for w in widths if vector.range // w >= self.threads]
-        width = (shared or widths)[-1]
+        others = product(i.range for i in nest.indices if i is not vector)
+
+        def busiest(width: int) -> tuple[int, int]:
+            """Return how much the thread has that has most, and how short stretches are."""
+            return -(-others * (vector.range // width) // self.threads) * width, -width
+
+        width = min(shared, key=busiest) if shared else ([w for w in widths if w <= page] or widths)[-1]
         made = scheduled(nest, self._steps(nest, vector.name, lanes, width))
         return done(made, index=vector.name, width=width, lanes=lanes)
 
