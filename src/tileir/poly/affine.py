@@ -106,7 +106,7 @@ class Affine(Shown):
     def __mul__(self, factor: Rational) -> Affine:
         if factor == 0:
             return Affine()
-        if factor == 1:
+        if factor == 1 or not (self.terms or self.offset):
             return self
         return Affine(tuple([(i, exact(c * factor)) for i, c in self.terms]), exact(self.offset * factor))
 

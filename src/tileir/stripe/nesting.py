@@ -79,7 +79,7 @@ def parameters_of(entry: Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def tagged(memory: Refinement, word: str) -> Refinement:
     """Return an allocation with what text says about it."""
-    return attrs.evolve(memory, tags=memory.tags.add(word))
+    return evolved(memory, tags=memory.tags.add(word))
 
 
 def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:

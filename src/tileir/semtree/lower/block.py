@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.evolving import evolved
 from tileir.core.ops import Op, merges
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
@@ -177,7 +178,7 @@ class BlockLowering:
                 del steps[:1]
             for step in steps:
                 offset = offset + step
-            result[refinement.name] = attrs.evolve(
+            result[refinement.name] = evolved(
                 parent,
                 offset=offset,
                 shape=refinement.shape,
