@@ -9,7 +9,6 @@ row; what is left at both ends is a few elements of each row, which keep their t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate
 from typing import ClassVar
 
 import attrs
@@ -21,13 +20,13 @@ from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.unroll_and_jam import is_merge, unroll_and_jam
 from tileir.passes.regions.inside import span_inside
 from tileir.passes.regions.strips import STRIP
+from tileir.passes.schedules.vectors.beside import Vectors, computed_apart, vectors_beside
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Segment, Use, product
+from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.rearranging import Rearrangement, in_turn
 from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing
-from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
-from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
+from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -41,7 +40,7 @@ class Vectorise:
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         chunk: About how many points one group of the grid takes.
         rows: At most so many rows are computed at the same time where they read some of the same elements, as those of
-            stencils do.
+            stencils do; or so many vectors of a row, where these load many of the same vectors.
         terms: Twice as many where each element is an aggregate of at least so many terms, most of which rows share.
         statements: No more rows than have so many statements: caches of instructions do not hold longer loops.
     """
@@ -98,6 +97,11 @@ class Vectorise:
         parts = [(sch.part_of(nest, row.name, 0, whole * rows), rows)]
         return [*parts, (sch.part_of(nest, row.name, whole * rows, left), 1)] if left else parts
 
+    def _most_beside(self, nest: Nest) -> int:
+        """Return how many vectors of a row may be computed together."""
+        (segment,) = nest.segments
+        return 1 if "border" in nest.kernel.tags else min(self.rows, self.statements // len(segment.statements))
+
     def _vector_index(self, nest: Nest) -> stripe.Index | Refused:
         constrained = sch.constrained_indices(nest)
         if scattered := [i.name for i in nest.indices if sch.scatters(nest.segments[0], i.name)]:
@@ -131,7 +135,9 @@ class Vectorise:
         cut = _crossed_index(nest, vector) if row is None else (row, rows)
         others = [index for index in nest.indices if index is not vector]
         vectors, left = divmod(vector.range, lanes)
-        per_group, inner, shape = vectors, tuple[str, ...](), _Vectors(name, lanes, names)
+        sources = {r.name: r.source for r in nest.kernel.refinements}
+        beside = vectors_beside(nest, name, lanes, self._most_beside(nest)) if row is None else 1
+        per_group, inner, shape = vectors, tuple[str, ...](), Vectors(name, lanes, names, sources, vectors=beside)
         if cut is not None:
             index, size = cut
             block, within = (names.fresh(f"{index.name}_{what}") for what in ("block", "in"))
@@ -139,9 +145,8 @@ class Vectorise:
             others = [sch.index(block, index.range // size) if each is index else each for each in others]
             per_group, inner = vectors if row is not None else max(1, size // lanes), (within,)
             values = [Affine.of({block: rows}) + number for number in range(rows)]
-            sources = {r.name: r.source for r in nest.kernel.refinements}
             together = None if row is None else unroll_and_jam(nest.segments[0], row.name, values, sources)
-            shape = _Vectors(name, lanes, names, within, row is not None, together)
+            shape = Vectors(name, lanes, names, sources, within, row is not None, together)
         elif not others or (vector.range > self.chunk and STRIP not in nest.kernel.tags):
             # One group takes whole rows while rows are short, else a part of one row.
             per_group = max(1, self.chunk // lanes)
@@ -165,6 +170,10 @@ class Vectorise:
         # Where one group takes a kernel, its outer loops may still become a grid; the vectors of a row do not.
         groups_of = chunks if groups > 1 or not loops else []
         yield from (Bind(loop, Binding.GRID) for loop in (*grid, *groups_of))
+        sides = [loop for loop in loops if loop in _sides(nest)]
+        if sides and computed_apart(nest, 2 ** len(sides) * vector.range):
+            yield from (Bind(loop, Binding.UNROLL) for loop in (*sides, *inside))
+            return
         for (_, own), part in zip(parts, inside, strict=True):
             yield from shape.steps(part, own)
 
@@ -292,6 +301,11 @@ def _shared_index(nest: Nest, vector: stripe.Index, rows: int) -> stripe.Index |
     return None
 
 
+def _sides(nest: Nest) -> set[str]:
+    """Return the indices that count the two sides of a border, at which places are computed in different ways."""
+    return {index.name for index in nest.indices if index.range == 2 and "border" in nest.kernel.tags}
+
+
 def _offset(use: Use) -> int:
     """Return the element that a use begins with."""
     return sum(int(affine.offset) * stride for affine, stride in zip(use.access, use.strides, strict=True))
@@ -299,53 +313,6 @@ def _offset(use: Use) -> int:
 
 _CROSSED_BLOCK = 32
 """Rows and columns of a transposed block: two cache lines of f32 each way, well within the first-level cache."""
-
-
-@attrs.frozen(repr=False)
-class _Vectors:
-    """The loops below the grid: a loop ``inner`` of rows, if any, around the vectors of a run, or ``beside`` each."""
-
-    name: str
-    lanes: int
-    names: NameScope
-    inner: str = ""
-    beside: bool = False
-    together: Segment | None = None
-
-    def steps(self, loop: str, runs: Sequence[tuple[int, int]]) -> Iterator[Rearrangement]:
-        """Yield what makes runs of a loop, each so many vectors of so many lanes."""
-        parts = [self.names.fresh(f"{self.name}_run") for _ in runs] if len(runs) > 1 else [loop]
-        if len(runs) > 1:
-            yield Cut(loop, tuple(accumulate(count * lanes for count, lanes in runs[:-1])), tuple(parts))
-        for part, (_, lanes) in zip(parts, runs, strict=False):
-            step, lane = (self.names.fresh(f"{self.name}_{what}") for what in ("vector", "lane"))
-            whole = self.beside and lanes == self.lanes
-            if whole:
-                yield _Beside(self.together, part, self.name)
-            yield Split(part, lanes, (step, lane), Tail.EVEN)
-            if self.inner and not (whole and self.together):
-                yield Reorder((step, self.inner, lane) if self.beside else (self.inner, step, lane))
-            yield Bind(lane, Binding.LANE)
-
-
-@attrs.frozen(repr=False)
-class _Beside:
-    """Puts what rows compute at once in place of the loop over them inside of a run; or unrolls it for None."""
-
-    name: ClassVar[str] = "beside"
-    together: Segment | None
-    run: str
-    vector: str
-
-    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
-        """Return the tree with rows beside each other."""
-        return with_loops_replaced(tree, self.run, lambda run, _: Replaced((attrs.evolve(run, body=self._rows(run)),)))
-
-    def _rows(self, run: Loop) -> tuple[Item, ...]:
-        if self.together is None:
-            return tuple(attrs.evolve(item, binding=Binding.UNROLL) for item in run.body if isinstance(item, Loop))
-        every = Leaf(self.together.statements, self.together.uses, self.together.constraints, self.together.tags)
-        return (every.substitute({self.vector: Affine.index(run.name)}),)
 
 
 def untested(nest: Nest, index: str, least: int) -> tuple[Nest, ...]:

@@ -1,0 +1,189 @@
+"""Rows, or vectors of a row, that are computed beside each other because they load some of the same elements.
+
+Windows along a row of neighbours that are a vector apart overlap as those of neighbouring rows do: a window of 17
+elements and that of the vector of 8 behind it have 9 of 17 vectors in common, which are unaligned and often lie across
+two lines of the cache. Loads, not sums, are then what a processor waits for; and chains of sums that do not depend on
+each other hide the time that each step takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import ClassVar, Final
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.core.text.names import NameScope
+from tileir.passes.fusion.inline import CHEAP
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.unroll_and_jam import unroll_and_jam
+from tileir.poly.affine import Affine, total
+from tileir.schedule.nest import Nest, Segment, Use
+from tileir.schedule.rearranging import Rearrangement
+from tileir.schedule.remarks import Refused
+from tileir.schedule.sizes import Known
+from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
+from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
+from tileir.stripe.blocks import Binding
+from tileir.stripe.ir import Convert, Intrinsic, Load, scalar_inputs, scalar_output
+
+_SAVED: Final = 4
+"""Vectors are computed beside each other where that saves at least one of so many loads."""
+
+
+def vectors_beside(nest: Nest, vector: str, lanes: int, most: int) -> int:
+    """Return how many vectors of a row to compute at the same time: 1, or up to ``most`` that share loads.
+
+    Args:
+        nest: An elementwise kernel of one segment.
+        vector: The index along the lanes.
+        lanes: Elements of a vector.
+        most: Most vectors.
+
+    """
+    sources = {r.name: r.source for r in nest.kernel.refinements}
+    reads = {(sources[use.root], _place(use)) for use in sch.read_uses(nest) if use.stride(vector)}
+    best, fewest = 1, (_SAVED - 1) * len(reads) / _SAVED
+    for count in range(2, most + 1):
+        moved = ({vector: Affine.index(vector) + lanes * number} for number in range(count))
+        loads = len({(source, place.substitute(values)) for values in moved for source, place in reads}) / count
+        if loads <= fewest:
+            best, fewest = count, loads
+    return best
+
+
+_PLACES: Final = 512
+"""Most loads of a body without loops."""
+
+_DATA: Final = 2
+"""Operations beside each load of a lane that take no longer than to find its place, and to put it into the vector."""
+
+
+def computed_apart(nest: Nest, points: int) -> bool:
+    """Return whether ``points`` at the side of a picture, whose places are constants, are better computed one by one.
+
+    Lanes that lie apart are loaded one by one whatever is done, and a vector made of them; where little is computed of
+    each, that takes longer than to compute it of scalars, whose places cost nothing where they are known beforehand.
+    """
+    (segment,) = nest.segments
+    data: set[str | None] = set()
+    loads, operations = 0, 0
+    for statement in segment.statements:
+        if isinstance(statement, Load):
+            loads += statement.index is not None
+            data.add(statement.into)
+        elif not data.isdisjoint(scalar_inputs(statement)):
+            data.add(scalar_output(statement))
+            operations += isinstance(statement, Intrinsic | Convert)
+            if isinstance(statement, Intrinsic) and statement.op not in (*CHEAP, Op.FMA):
+                return False
+    return operations <= _DATA * loads and loads * points <= _PLACES
+
+
+def _place(use: Use) -> Affine:
+    """Return the element that a use shows at a point."""
+    return total(access * stride for access, stride in zip(use.access, use.strides, strict=True))
+
+
+@attrs.frozen(repr=False)
+class Vectors:
+    """The loops below the grid: a loop ``inner`` of rows, if any, around the vectors of a run, or ``beside`` each.
+
+    Attributes:
+        name: The index along the rows.
+        lanes: Elements of a vector.
+        names: The names that are taken.
+        sources: The tensor that each root of a use shows.
+        inner: The loop over rows; empty where there is none.
+        beside: Whether rows are computed beside each other.
+        together: What does that for all of them; None where each does its own.
+        vectors: How many vectors of a row are computed beside each other.
+    """
+
+    name: str
+    lanes: int
+    names: NameScope
+    sources: Mapping[str, str]
+    inner: str = ""
+    beside: bool = False
+    together: Segment | None = None
+    vectors: int = 1
+
+    def steps(self, loop: str, runs: Sequence[tuple[int, int]]) -> Iterator[Rearrangement]:
+        """Yield what makes runs of a loop, each so many vectors of so many lanes."""
+        several = [each for run in runs for each in self._parts(*run)]
+        parts = [self.names.fresh(f"{self.name}_run") for _ in several] if len(several) > 1 else [loop]
+        if len(several) > 1:
+            yield Cut(loop, tuple(accumulate(count * lanes for count, lanes, _ in several[:-1])), tuple(parts))
+        for part, (_, lanes, vectors) in zip(parts, several, strict=False):
+            step, lane = (self.names.fresh(f"{self.name}_{what}") for what in ("vector", "lane"))
+            whole = self.beside and lanes == self.lanes
+            if whole:
+                yield _Rows(self.together, part, self.name)
+            if vectors > 1:
+                near, number = (self.names.fresh(f"{self.name}_{what}") for what in ("near", "beside"))
+                yield Split(part, lanes * vectors, (step, near), Tail.EVEN)
+                yield Split(near, lanes, (number, lane), Tail.EVEN)
+                yield _Jam(number, self.sources)
+            else:
+                yield Split(part, lanes, (step, lane), Tail.EVEN)
+            if self.inner and not (whole and self.together):
+                yield Reorder((step, self.inner, lane) if self.beside else (self.inner, step, lane))
+            yield Bind(lane, Binding.LANE)
+
+    def _parts(self, count: int, lanes: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the parts of a run, each so many vectors of so many lanes, and how many of them beside each other."""
+        vectors = self.vectors if lanes == self.lanes and not self.inner else 1
+        whole = count // vectors * vectors
+        if whole:
+            yield whole, lanes, vectors
+        if whole < count:
+            yield count - whole, lanes, 1
+
+
+@attrs.frozen(repr=False)
+class _Rows:
+    """Puts what rows compute at once in place of the loop over them inside of a run; or unrolls it for None."""
+
+    name: ClassVar[str] = "beside"
+    together: Segment | None
+    run: str
+    vector: str
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with rows beside each other."""
+        return with_loops_replaced(tree, self.run, lambda run, _: Replaced((attrs.evolve(run, body=self._rows(run)),)))
+
+    def _rows(self, run: Loop) -> tuple[Item, ...]:
+        if self.together is None:
+            return tuple(attrs.evolve(item, binding=Binding.UNROLL) for item in run.body if isinstance(item, Loop))
+        every = Leaf(self.together.statements, self.together.uses, self.together.constraints, self.together.tags)
+        return (every.substitute({self.vector: Affine.index(run.name)}),)
+
+
+@attrs.frozen(repr=False)
+class _Jam:
+    """Moves a loop over vectors into the body of their lanes; or unrolls it where they would share nothing."""
+
+    name: ClassVar[str] = "jam"
+    loop: str
+    sources: Mapping[str, str]
+
+    def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
+        """Return the tree with vectors beside each other."""
+        return with_loops_replaced(tree, self.loop, lambda loop, _: Replaced((self._jammed(loop),)))
+
+    def _jammed(self, loop: Loop) -> Loop:
+        (lane,) = loop.body
+        assert isinstance(lane, Loop)  # it was split off
+        (body,) = lane.body
+        assert isinstance(body, Leaf)  # no loop over rows is inside
+        values = [Affine(offset=number) for number in range(loop.size)]
+        segment = Segment((), body.constraints, body.uses, body.statements, body.tags)
+        together = unroll_and_jam(segment, loop.name, values, self.sources)
+        if together is None:
+            return attrs.evolve(loop, binding=Binding.UNROLL)
+        every = Leaf(together.statements, together.uses, together.constraints, together.tags)
+        return attrs.evolve(lane, body=(every,))
