@@ -73,7 +73,14 @@ def test_axes_count_from_both_ends() -> None:
         (lambda _, y: foundation.dims_of(y), "TIL209", "declare the dimensions of the inputs"),
         (lambda _, y: foundation.axis_of(y + 1, 0), "TIL209", "declare the dimensions of the inputs"),
         (lambda _, __: foundation.chosen("a", ("b", "c"), "mode"), "TIL217", "mode is one of 'b', 'c', not 'a'"),
-        (lambda x, _: foundation.cast_to(x, "f33"), "TIL206", "there is no element type 'f33'"),
+        (lambda x, _: foundation.cast_to(x, "f33"), "TIL206", "there is no element type 'f33'; did you mean 'f32'?"),
+        (lambda x, _: foundation.cast_to(x, "float32"), "TIL206", "no element type 'float32'; did you mean 'f32'?"),
+        (lambda x, _: foundation.cast_to(x, "flot32"), "TIL206", "no element type 'flot32'; did you mean 'f32'?"),
+        (
+            lambda x, _: foundation.cast_to(x, "complex64"),
+            "TIL206",
+            "no element type 'complex64'; write one of bool, i8",
+        ),
     ],
 )
 def test_mistakes(attempt: Callable[..., object], code: str, message: str) -> None:

@@ -95,4 +95,5 @@ def dtype_meant(name: object) -> str:
     known = [dtype.value for dtype in DType]
     long = [dtype.numpy.name for dtype in DType]
     found = meant(name, [*known, *long]) if isinstance(name, str) else None
-    return f"write one of {', '.join(known)}" if found is None else f"did you mean {found!r}?"
+    short = dict(zip(long, known, strict=True))
+    return f"write one of {', '.join(known)}" if found is None else f"did you mean {short.get(found, found)!r}?"

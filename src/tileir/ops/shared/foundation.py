@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation
+from tileir.core.text.advice import dtype_meant
 from tileir.tile.building.contractions import Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of
 from tileir.tile.building.recording import mistake
@@ -228,7 +229,7 @@ def cast_to(x: Operand, dtype: DType | str) -> Tensor:
     try:
         return call(f"as_{DType(dtype).value}", x)
     except ValueError:
-        raise mistake("TIL206", f"there is no element type {dtype!r:.60}") from None
+        raise mistake("TIL206", f"there is no element type {dtype!r:.60}; {dtype_meant(dtype)}") from None
 
 
 def broadcast_dims(*operands: Operand) -> tuple[Dim, ...]:
