@@ -220,3 +220,6 @@ def test_fused_sums_below_the_normal_range_are_rounded_once() -> None:
         assert function(-above, below, np.float32(added)) == sum_of
         assert function(-above, -above, np.float32(added)) == sum_of + unit
         assert function(-above, above, np.float32(added)) == sum_of - unit
+        lefts, rights = np.array([above, -above, -above], np.float32), np.array([below, -above, above], np.float32)
+        lanes = operation(Op.FMA, Type(DType.F32, 3))(lefts, rights, np.full(3, added, np.float32))
+        assert lanes.tolist() == [sum_of, sum_of + unit, sum_of - unit]

@@ -53,6 +53,10 @@ _ON_ARRAYS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
 _ON_FLOATS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType({**_ON_ARRAYS, Op.DIV: operator.truediv})
 _FLOAT: Final = Struct("d")
 _BITS_OF: Final = Struct("Q")
+_LACKING: Final = np.array(0x1FFF_FFFF, np.int64)  # arrays: NumPy takes a microsecond to see what an int of Python fits
+_MIDDLE: Final = np.array(0x1000_0000, np.int64)
+_ONE: Final = np.array(1, np.int64)
+_NORMAL: Final = np.array(2 * int(np.float64(2.0**-126).view(np.int64)) - 1, np.uint64)
 _REDUCTIONS: Final[Mapping[Op, Callable[..., Value]]] = MappingProxyType(
     {Op.ADD: np.add.reduce, Op.MUL: np.multiply.reduce, Op.MAX: np.maximum.reduce, Op.MIN: np.minimum.reduce}
 )
@@ -94,11 +98,13 @@ def _fma_f32(x: Value, y: Value, z: Value) -> Value:
     """Round the f64 sum, in which the product is exact, unless a second rounding could go wrong.
 
     That can be only where the sum lies in the middle of two values of f32: where the 29 bits that f32 lacks are
-    100…0, or anything below its normal range.
+    100…0, or anything below its normal range. Twice the bits are those of the magnitude, and one less makes zero the
+    largest of all.
     """
     total = np.multiply(x, y, dtype=np.float64) + z
-    middle = total.view(np.int64) & 0x1FFF_FFFF == 0x1000_0000
-    if (middle | ((np.abs(total) < 2.0**-126) & (total != 0))).any():
+    bits = total.view(np.int64)
+    middle = (bits & _LACKING) == _MIDDLE
+    if np.count_nonzero(middle | ((bits + bits - _ONE).view(np.uint64) < _NORMAL)):
         return apply(Op.FMA, np.asarray(x), np.asarray(y), np.asarray(z))[()]
     return total.astype(np.float32)
 
