@@ -164,6 +164,26 @@ def test_programs_depend_on_seed_and_number_alone() -> None:
     assert program(3, 17).text != program(4, 17).text
 
 
+@pytest.mark.parametrize(
+    "options", [["-n", "2"], ["-n2"], ["--numprocesses=auto"], ["-n", "2", "--dist", "load"], ["-x"]], ids=str
+)
+def test_neighbours_stay_in_one_process(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    """Or several processes would compile the same batch, unless the caller wants something else."""
+    called: list[list[str]] = []
+
+    def run(command: list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
+        called.append(command)
+        return subprocess.CompletedProcess(command, 3, stdout="", stderr=str(check))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert command.main(["llvm", "errors", *options]) == 3
+    (words,) = called
+    stays = words.count("worksteal")
+    assert stays == (options != ["-x"])
+    assert words[-len(options) - 1 : -1] == options
+    assert "load" not in options or words.index("load") > words.index("worksteal")
+
+
 def test_pytest_may_be_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert command.main(["llvm"]) == 2

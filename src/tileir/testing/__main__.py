@@ -24,6 +24,9 @@ PROGRAMS: Final = 2000
 
 BATCH: Final = 8
 
+_WORKERS: Final = ("-n", "--numprocesses")
+"""Options of pytest-xdist that ask for several processes."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the result is 0 where everything is as it should be."""
@@ -116,6 +119,8 @@ def _run_kit(chosen: argparse.Namespace, options: Sequence[str]) -> int:
     for option in ("programs", "batch"):
         if getattr(chosen, option) is not None:
             command += [f"--{option}", str(getattr(chosen, option))]
+    if any(option.startswith(_WORKERS) for option in options):
+        command += ["--dist", "worksteal"]  # neighbours stay together: else several workers compile the same batch
     return subprocess.run([*command, *options, *files], check=False).returncode
 
 
