@@ -6,6 +6,7 @@ Programs whose results the typed interpreter gives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -17,6 +18,7 @@ from tileir.core.errors import TileError
 from tileir.core.ops import OPS, Op
 from tileir.driver.jit import evaluate
 from tileir.testing.values import Array, bound, check_close, small, special, to_cast
+from tileir.tile.ir import Function
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
@@ -169,10 +171,16 @@ def _is_legal(expression: str, inputs: Mapping[str, Array]) -> bool:
     """Return whether inference takes an expression; shifts of bool, for one, it does not."""
     types = {name: TensorType(_dtype(array), array.shape) for name, array in inputs.items()}
     try:
-        infer(parse(f"function ({', '.join(inputs)}) -> (R) {{ R = {expression}; }}"), types)
+        infer(_parsed(f"function ({', '.join(inputs)}) -> (R) {{ R = {expression}; }}"), types)
     except TileError:
         return False
     return True
+
+
+@cache
+def _parsed(text: str) -> Function:
+    """Parse a text once for all dtypes: these tables are made in each process of the kit."""
+    return parse(text)
 
 
 def _dtype(array: Array) -> DType:
