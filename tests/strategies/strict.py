@@ -38,7 +38,7 @@ def run_strictly(
             return function
         support = capabilities.of_lanes(kind.lanes).operations.get((op, kind.dtype))
         assert support is not None, f"{op} of {kind}"
-        return function if support is Support.TOTAL else _checked(op, kind.dtype, function)
+        return function if support is Support.TOTAL else _checked(op, kind, function)
 
     def conversion(source: Type, target: DType, numbers: NumberSystem) -> Callable[[Any], Any]:
         function = _CONVERSION(source, target, numbers)
@@ -58,13 +58,25 @@ def run_strictly(
         interpreter.run(kernel, arrays)
 
 
-def _checked(op: Op, dtype: DType, function: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(*args: Any) -> Any:
-        for values in {tuple(map(int, each)) for each in zip(*map(np.atleast_1d, args), strict=True)}:
-            assert is_defined(op, dtype, tuple(map(Range.constant, values))), f"{op} of {dtype} and {values}"
+def _checked(op: Op, kind: Type, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Look at operands before they are given to a function; loops give it the same ones many times."""
+    defined: set[tuple[int, ...]] = set()
+
+    def check(values: tuple[int, ...]) -> None:
+        assert is_defined(op, kind.dtype, tuple(map(Range.constant, values))), f"{op} of {kind.dtype} and {values}"
+        defined.add(values)
+
+    def of_one(*args: int) -> Any:
+        if args not in defined:
+            check(tuple(map(int, args)))
         return function(*args)
 
-    return checked
+    def of_lanes(*args: Any) -> Any:
+        for values in {tuple(map(int, each)) for each in zip(*map(np.atleast_1d, args), strict=True)} - defined:
+            check(values)
+        return function(*args)
+
+    return of_one if kind.lanes == 1 else of_lanes
 
 
 def _fitting(target: DType, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
