@@ -101,7 +101,7 @@ IN_PASSES: Final = (
     Mutant(
         "accumulator set to zero for every aggregation",
         "schedule.emitter",
-        "value = use.aggregation.identity(use.dtype)",
+        "return stripe.Constant(into, use.dtype, use.aggregation.identity(use.dtype))",
         "value = 0",
         "accumulate,vectorise_reduction{vector_bytes=16}",
     ),

@@ -21,7 +21,6 @@ from tileir.passes.base import for_target, run
 from tileir.passes.pipelines.catalog import parse_pipeline
 from tileir.passes.schedules.scripted import Scripted
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Use
 from tileir.schedule.padding import with_padding
 from tileir.schedule.remarks import Remarks, listening
@@ -166,7 +165,7 @@ X = Affine.index("x")
 def test_what_may_run_behind_the_end(leaves: tuple[Leaf, ...], size: int, outside: bool, whole: list[bool]) -> None:
     types = {"A": TensorType(DType.F32, (4,))}
     kernel = lower(infer(parse("function (A[N]) -> (B) { B = A + 1.0; }"), types)).main.blocks[0]
-    memory = (allocation("M", DType.F32, (size,), Level.REGISTER.location),)
+    memory = (stripe.allocation("M", DType.F32, (size,), Level.REGISTER.location),)
     inner = tuple(Loop("x", 4, (leaf,)) for leaf in leaves)
     body = (Loop("block", 3, inner, allocations=() if outside else memory),)
     (block,) = with_padding(Tree(kernel, body, memory if outside else (), {})).body

@@ -205,9 +205,8 @@ def _extremum(combine: Combine, dtype: DType, positions: DType) -> Rule:
         better = merge(Op.BIT_AND, better, merge(Op.CMP_EQ, 0, 0))
         same = merge(Op.BIT_OR, same, merge(Op.BIT_AND, merge.is_nan(2), merge.is_nan(0)))
     same = merge(Op.BIT_AND, same, merge(Op.CMP_GT if last else Op.CMP_LT, 3, 1))
-    value = bool(worst) if dtype.is_bool else float(worst) if dtype.is_float else int(worst)
     either = merge(Op.BIT_OR, better, same)
-    return Rule(state, (value, 0), chosen(step, take, (2, 3)), chosen(merge, either, (2, 3)))
+    return Rule(state, (dtype.typed(worst), 0), chosen(step, take, (2, 3)), chosen(merge, either, (2, 3)))
 
 
 def _moments(dtype: DType, positions: DType) -> Rule:

@@ -98,6 +98,10 @@ class DType(enum.Enum):
             return self.format.greatest
         return (1 << (self.bits - 1 if self.is_signed else self.bits)) - 1
 
+    def typed(self, value: float) -> bool | int | float:
+        """Return a number as Python's kind for this dtype: bool, float or int."""
+        return bool(value) if self.is_bool else float(value) if self.is_float else int(value)
+
     def holds(self, other: DType) -> bool:
         """Return whether every value of ``other`` is a value of this type, so that a cast to it loses nothing."""
         if other is self or other.is_bool:

@@ -208,17 +208,17 @@ class Aggregation(enum.Enum):
         """The elementwise operation that merges two values; None for assignment, which has one."""
         return _AGGREGATION_OPS[self]
 
-    def identity(self, dtype: DType) -> int | float:
-        """Return the value that leaves every other unchanged under this aggregation."""
+    def identity(self, dtype: DType) -> bool | int | float:
+        """Return the value that leaves every other unchanged under this aggregation, as Python's kind for the dtype."""
         match self:
             case Aggregation.PROD:
-                return 1
+                return dtype.typed(1)
             case Aggregation.MAX:
-                return dtype.minimum
+                return dtype.typed(dtype.minimum)
             case Aggregation.MIN:
-                return dtype.maximum
+                return dtype.typed(dtype.maximum)
             case Aggregation.SUM | Aggregation.ASSIGN:
-                return 0
+                return dtype.typed(0)
 
 
 _AGGREGATION_OPS: Final[Mapping[Aggregation, Op | None]] = MappingProxyType(

@@ -13,7 +13,6 @@ import attrs
 
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Use, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_uses, walk
@@ -227,7 +226,7 @@ class _Numbered:
         if memory.name not in self.owned:
             return memory
         sizes = (threads.get(memory.name, 1), *self._others(memory.name, memory.shape.sizes))
-        return allocation(memory.name, memory.shape.dtype, sizes, memory.location)
+        return stripe.allocation(memory.name, memory.shape.dtype, sizes, memory.location)
 
     def _others(self, root: str, axes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(each for axis, each in enumerate(axes) if axis not in self.owned[root])

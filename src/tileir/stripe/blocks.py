@@ -22,7 +22,7 @@ Meaning, in short (:mod:`tileir.stripe.interpret.interpreter` is the definition)
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
@@ -108,6 +108,16 @@ class Refinement(Node):
     def opens_scope(self) -> bool:
         """Whether each run of the block starts the aggregate anew: the first store overwrites, and later ones merge."""
         return self.direction is Direction.OUT and self.merges
+
+    def element(self, direction: Direction, access: Iterable[Affine], name: str = "") -> Refinement:
+        """Return a view of the one element at ``access``, under a name of its own or the same one."""
+        return Refinement(name or self.name, direction, self.name, tuple(access), self.shape.element)
+
+
+def allocation(name: str, dtype: DType, sizes: Sequence[int], location: Location = ()) -> Refinement:
+    """Return dense, row-major memory of these sizes."""
+    shape = TensorShape.dense(dtype, sizes)
+    return Refinement(name, Direction.NONE, "", (Affine(),) * len(sizes), shape, location=location)
 
 
 @attrs.frozen(cache_hash=True, repr=False)

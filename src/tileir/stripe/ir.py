@@ -36,6 +36,7 @@ from tileir.stripe.blocks import Store as Store
 from tileir.stripe.blocks import Tags as Tags
 from tileir.stripe.blocks import TagValue as TagValue
 from tileir.stripe.blocks import TensorShape as TensorShape
+from tileir.stripe.blocks import allocation as allocation
 from tileir.stripe.blocks import scalar_inputs as scalar_inputs
 from tileir.stripe.blocks import scalar_output as scalar_output
 from tileir.stripe.blocks import views_read as views_read

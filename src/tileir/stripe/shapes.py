@@ -85,6 +85,11 @@ class TensorShape(Node):
         """Number of elements of the box."""
         return prod([dim.size for dim in self.dims])
 
+    @property
+    def element(self) -> TensorShape:
+        """The shape of one element, by the axes of this one."""
+        return TensorShape(self.dtype, tuple([Dim(1, dim.stride) for dim in self.dims]))
+
     def holds_what(self, other: TensorShape) -> bool:
         """Return whether ``other`` shows the same elements in the same order: equal, or dense both, as a reshape is."""
         if self == other:

@@ -277,10 +277,8 @@ def _view_of_scalar(name: str, dtype: DType, aggregation: Aggregation | None) ->
 
 
 def _identity(refinement: Refinement) -> bool | int | float:
-    """Return the identity of the aggregation, as a Python value of the kind that the dtype asks for."""
-    dtype = refinement.shape.dtype
-    value = 0 if refinement.aggregation is None else refinement.aggregation.identity(dtype)
-    return bool(value) if dtype.is_bool else float(value) if dtype.is_float else int(value)
+    """Return the identity of the aggregation: 0 where nothing merges."""
+    return (refinement.aggregation or Aggregation.ASSIGN).identity(refinement.shape.dtype)
 
 
 def _set(view: str, scalar: str, dtype: DType, value: bool | int | float) -> tuple[Statement, ...]:

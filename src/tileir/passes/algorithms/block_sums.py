@@ -159,7 +159,7 @@ class _Sum:
     @property
     def shape(self) -> stripe.TensorShape:
         """An element, in the memory of the accumulators."""
-        return attrs.evolve(self.view.shape, dims=tuple(attrs.evolve(d, size=1) for d in self.view.shape.dims))
+        return self.view.shape.element
 
 
 def _uses(statement: stripe.Statement, name: str) -> bool:

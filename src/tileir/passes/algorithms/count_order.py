@@ -87,8 +87,7 @@ class _Counted:
         keys, places = kernel.refinement(order.inputs[0]), kernel.refinement(order.outputs[0])
         axis = next(axis for axis, dim in enumerate(keys.shape.dims) if dim.size > 1)
         sizes = (*(index.range for index in kernel.indices), keys.shape.elements)
-        shape = stripe.TensorShape.dense(DType.I32 if places.shape.dtype is DType.I32 else DType.I64, sizes)
-        memory = stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(),) * len(sizes), shape)
+        memory = stripe.allocation(name, DType.I32 if places.shape.dtype is DType.I32 else DType.I64, sizes)
         names = NameScope.of(index.name for index in kernel.indices)
         own = names.fresh("e"), names.fresh("o")
         return cls(kernel, keys, places, axis, bool(dict(order.parameters)["descending"]), memory, own)
@@ -116,7 +115,7 @@ class _Counted:
         row = next((axis for axis, dim in enumerate(places.shape.dims) if dim.size > 1), self.axis)
         access = tuple(a + Affine.index(rank) if k == row else a for k, a in enumerate(places.access))
         target = attrs.evolve(
-            places, name="places", access=access, shape=_element(places.shape), aggregation=Aggregation.SUM
+            places, name="places", access=access, shape=places.shape.element, aggregation=Aggregation.SUM
         )
         body = _Body()
         body.statements.append(stripe.Load("ranks", "rank"))
@@ -129,12 +128,11 @@ class _Counted:
 
     def _key(self, name: str, index: str) -> stripe.Refinement:
         access = tuple(a + Affine.index(index) if k == self.axis else a for k, a in enumerate(self.keys.access))
-        return attrs.evolve(self.keys, name=name, access=access, shape=_element(self.keys.shape))
+        return attrs.evolve(self.keys, name=name, access=access, shape=self.keys.shape.element)
 
     def _ranks(self, direction: stripe.Direction, aggregation: Aggregation | None) -> stripe.Refinement:
         access = tuple(Affine.index(name) for name in (*(index.name for index in self.kernel.indices), self.own[0]))
-        shape = _element(self.memory.shape)
-        return stripe.Refinement("ranks", direction, self.memory.name, access, shape, aggregation)
+        return attrs.evolve(self.memory.element(direction, access, "ranks"), aggregation=aggregation)
 
     def _kernel(
         self, suffix: str, ranges: tuple[int, int], views: tuple[stripe.Refinement, ...], body: _Body
@@ -185,7 +183,3 @@ class _Body:
         beyond = self.op(Op.CMP_LE, DType.BOOL, high, low)
         below = self.op(Op.CMP_EQ, DType.BOOL, beyond, self.no())
         return self.op(Op.BIT_AND, DType.BOOL, below, self.op(Op.CMP_EQ, DType.BOOL, low, low))
-
-
-def _element(shape: stripe.TensorShape) -> stripe.TensorShape:
-    return stripe.TensorShape(shape.dtype, tuple(stripe.Dim(1, dim.stride) for dim in shape.dims))

@@ -61,16 +61,11 @@ class _Temporary:
     @classmethod
     def of(cls, name: str, dtype: DType, indices: tuple[stripe.Index, ...]) -> _Temporary:
         """Return dense memory of such a name."""
-        shape = stripe.TensorShape.dense(dtype, tuple(index.range for index in indices))
-        zeros = tuple(Affine() for _ in indices)
-        return cls(stripe.Refinement(name, stripe.Direction.NONE, "", zeros, shape), indices)
+        return cls(stripe.allocation(name, dtype, [index.range for index in indices]), indices)
 
     def view(self, name: str) -> stripe.Refinement:
         """Return the view that writes the element of a point."""
-        dims = tuple(stripe.Dim(1, dim.stride) for dim in self.memory.shape.dims)
-        shape = stripe.TensorShape(self.memory.shape.dtype, dims)
-        access = tuple(Affine.index(index.name) for index in self.indices)
-        return stripe.Refinement(name, stripe.Direction.OUT, self.memory.name, access, shape)
+        return self.memory.element(stripe.Direction.OUT, (Affine.index(index.name) for index in self.indices), name)
 
 
 def _in_memory(found: TupleReduction) -> tuple[stripe.Index, ...]:

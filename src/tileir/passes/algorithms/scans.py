@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import attrs
 
-from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Running
@@ -132,10 +131,9 @@ class ScanKernels:
         values = self.found.at_term(number)
         kept = tuple(i for i in self.found.others if i.range > 1)
         output = self.found.output
-        shape = stripe.TensorShape.dense(output.shape.dtype, (*(i.range for i in kept), count))
-        element = attrs.evolve(shape, dims=tuple(stripe.Dim(1, dim.stride) for dim in shape.dims))
+        memory = stripe.allocation(name, output.shape.dtype, (*(i.range for i in kept), count))
         place = tuple(Affine.index(i.name) for i in (*kept, part))
-        total = attrs.evolve(output, source=name, access=place, shape=element)
+        total = attrs.evolve(output, source=name, access=place, shape=memory.shape.element)
         views = (
             total if r is output else attrs.evolve(r, access=tuple(a.substitute(values) for a in r.access))
             for r in self.kernel.refinements
@@ -149,8 +147,7 @@ class ScanKernels:
             statements=tuple(with_values(s, values) for s in self.kernel.statements),
             deps=(),
         )
-        zero = tuple(Affine() for _ in shape.dims)
-        return block, stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
+        return block, memory
 
     @property
     def _terms_read(self) -> tuple[stripe.Refinement, ...]:
@@ -166,9 +163,7 @@ class ScanKernels:
         return attrs.evolve(emit(root, attrs.evolve(self.kernel, refinements=refinements)), deps=())
 
     def _allocation(self, sizes: tuple[int, ...]) -> stripe.Refinement:
-        shape = stripe.TensorShape.dense(self.found.output.shape.dtype, sizes)
-        access = tuple(Affine() for _ in sizes)
-        return stripe.Refinement(self._accumulator, stripe.Direction.NONE, "", access, shape, location=sch.REGISTER)
+        return stripe.allocation(self._accumulator, self.found.output.shape.dtype, sizes, sch.REGISTER)
 
     def _merging(self, access: tuple[Affine, ...], strides: tuple[int, ...]) -> Use:
         """Return how terms merge into an accumulator."""
@@ -178,7 +173,7 @@ class ScanKernels:
     def _begin(self, merging: Use, points: tuple[stripe.Index, ...]) -> Node:
         """Return the block that sets accumulators to the identity."""
         assert merging.aggregation is not None
-        constant = stripe.Constant("identity", merging.dtype, _typed(merging.aggregation, merging))
+        constant = stripe.Constant("identity", merging.dtype, merging.aggregation.identity(merging.dtype))
         plain = attrs.evolve(merging, direction=stripe.Direction.OUT, aggregation=None)
         return Node(points, statements=(constant, stripe.Store("identity", merging.name)), uses=(plain,))
 
@@ -241,8 +236,3 @@ def _use(refinement: stripe.Refinement) -> Use:
     shape = refinement.shape
     name = refinement.name
     return Use(name, name, refinement.access, shape.strides, shape.dtype, refinement.direction, refinement.aggregation)
-
-
-def _typed(aggregation: Aggregation, use: Use) -> bool | int | float:
-    value = aggregation.identity(use.dtype)
-    return bool(value) if use.dtype.is_bool else float(value) if use.dtype.is_float else value

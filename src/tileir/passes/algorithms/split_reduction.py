@@ -269,10 +269,9 @@ def _build(
     value = Affine.of({part.name: within.range, index.name: 1})
     name = names.fresh(f"{output.source}_parts")
     kept = [i for i in kernel.indices if any(i.name in a.indices for a in output.access)]
-    shape = stripe.TensorShape.dense(output.shape.dtype, (parts, *(i.range for i in kept)))
-    element = attrs.evolve(shape, dims=tuple(stripe.Dim(1, dim.stride) for dim in shape.dims))
+    temporary = stripe.allocation(name, output.shape.dtype, (parts, *(i.range for i in kept)))
     place = (Affine.index(part.name), *(Affine.index(i.name) for i in kept))
-    partial_view = attrs.evolve(output, source=name, access=place, shape=element)
+    partial_view = attrs.evolve(output, source=name, access=place, shape=temporary.shape.element)
     moved = tuple(
         partial_view
         if r is output
@@ -289,7 +288,7 @@ def _build(
         statements=statements,
     )
     scalars = NameScope.of([output.name])
-    source = stripe.Refinement(scalars.fresh(name), stripe.Direction.IN, name, place, element)
+    source = temporary.element(stripe.Direction.IN, place, scalars.fresh(name))
     final = attrs.evolve(
         kernel,
         name=f"{kernel.name}_merge" if kernel.name else "",
@@ -299,7 +298,5 @@ def _build(
         statements=(stripe.Load(source.name, "part"), stripe.Store("part", output.name)),
         deps=(),
     )
-    zero = tuple(Affine() for _ in shape.dims)
-    temporary = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
     facts = (("index", index.name), ("parts", parts))
     return Replacement((attrs.evolve(partial, deps=()), final), (temporary,), facts)

@@ -14,7 +14,7 @@ from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
-from tileir.stripe.ir import Block, Dim, Direction, Index, Load, Program, Refinement, Store, TensorShape
+from tileir.stripe.ir import Block, Direction, Index, Load, Program, Refinement, Store, allocation
 
 
 @attrs.frozen
@@ -96,9 +96,8 @@ class _Window:
 
     def between(self, names: NameScope) -> Refinement:
         """Return what holds the aggregates of the first step."""
-        shape = TensorShape.dense(self.terms.output.shape.dtype, tuple(i.range for i in self._places()))
-        name = names.fresh(f"{self.terms.output.source}_steps")
-        return Refinement(name, Direction.NONE, "", (Affine(),) * len(shape.dims), shape)
+        output, sizes = self.terms.output, [i.range for i in self._places()]
+        return allocation(names.fresh(f"{output.source}_steps"), output.shape.dtype, sizes)
 
     def kernels(self, between: Refinement) -> tuple[Block, Block]:
         """Return the kernels of both steps, with ``between`` between them."""
@@ -108,7 +107,7 @@ class _Window:
             output,
             source=between.name,
             access=tuple(Affine.index(i.name) for i in self._places()),
-            shape=_seen(between),
+            shape=between.shape.element,
         )
         first = attrs.evolve(
             kernel,
@@ -124,7 +123,7 @@ class _Window:
         second = attrs.evolve(
             kernel,
             indices=tuple(steps if i is reduced else i for i in kernel.indices),
-            refinements=(Refinement(name, Direction.IN, between.name, access, _seen(between)), output),
+            refinements=(between.element(Direction.IN, access, name), output),
             statements=(Load(name, "part"), Store("part", output.name)),
             deps=(),
         )
@@ -140,8 +139,3 @@ class _Window:
         where = address(self.terms.output)
         indices = (self._longer(), *self.terms.others)
         return tuple(sorted(indices, key=lambda i: -abs(int(where.coefficient(i.name)))))
-
-
-def _seen(held: Refinement) -> TensorShape:
-    """Return the shape of one element of a tensor."""
-    return attrs.evolve(held.shape, dims=tuple(Dim(1, dim.stride) for dim in held.shape.dims))

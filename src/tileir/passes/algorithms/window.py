@@ -131,18 +131,12 @@ class _WindowKernels:
 
     def _temporary(self, what: str, blocks: int) -> stripe.Refinement:
         output = self.terms.output
-        shape = stripe.TensorShape.dense(
-            output.shape.dtype, (*(i.range for i in self.terms.others), blocks * self.width)
-        )
-        name = self.names.fresh(f"{output.source}_{what}")
-        zero = tuple(Affine() for _ in shape.dims)
-        return stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape)
+        sizes = (*(i.range for i in self.terms.others), blocks * self.width)
+        return stripe.allocation(self.names.fresh(f"{output.source}_{what}"), output.shape.dtype, sizes)
 
     def _view(self, temporary: stripe.Refinement, place: Affine, direction: stripe.Direction) -> stripe.Refinement:
         """Return the view of the element at ``place`` of each point of the other indices."""
-        access = (*(Affine.index(i.name) for i in self.terms.others), place)
-        shape = attrs.evolve(temporary.shape, dims=tuple(stripe.Dim(1, dim.stride) for dim in temporary.shape.dims))
-        return stripe.Refinement(temporary.name, direction, temporary.name, access, shape)
+        return temporary.element(direction, (*(Affine.index(i.name) for i in self.terms.others), place))
 
     def _scan(
         self, what: str, into: stripe.Refinement, blocks: int, first: int, width: int, direction: int
@@ -179,15 +173,16 @@ class _WindowKernels:
         output, aggregation = self.terms.output, self.terms.output.aggregation
         assert aggregation is not None
         dtype = output.shape.dtype
-        value = aggregation.identity(dtype)
         block = stripe.Index(NameScope.of(i.name for i in self.kernel.indices).fresh("block"), self._blocks + 1)
         view = self._view(self.starts, Affine.index(block.name) * self.width, stripe.Direction.OUT)
-        typed = bool(value) if dtype.is_bool else float(value) if dtype.is_float else value
         return stripe.Block(
             self._name("first"),
             (*self.terms.others, block),
             refinements=(view,),
-            statements=(stripe.Constant("identity", dtype, typed), stripe.Store("identity", view.name)),
+            statements=(
+                stripe.Constant("identity", dtype, aggregation.identity(dtype)),
+                stripe.Store("identity", view.name),
+            ),
             tags=stripe.Tags.of("eltwise", "fill"),
         )
 

@@ -161,18 +161,14 @@ class _Builder:
             *(self.sizes[name] for name in (*self.heads, self.found.rows)),
         ]
         if of_results:
-            shape = stripe.TensorShape.dense(self.asked.dtypes[0], (*ranges, self.found.column[1]))
-        else:
-            shape = stripe.TensorShape.dense(DType.F32, ranges)
-        return stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(),) * len(shape.dims), shape)
+            return stripe.allocation(name, self.asked.dtypes[0], (*ranges, self.found.column[1]))
+        return stripe.allocation(name, DType.F32, ranges)
 
     def element(self, memory: stripe.Refinement, *, of_results: bool = False) -> stripe.Refinement:
         """Return the view of one element of such memory, as something that is written."""
         axes = [*(index.name for index in self.outer), *self.heads, self.found.rows]
         axes += [self.found.column[0]] * of_results
-        shape = attrs.evolve(memory.shape, dims=tuple(attrs.evolve(dim, size=1) for dim in memory.shape.dims))
-        access = tuple(map(Affine.index, axes))
-        return stripe.Refinement(memory.name, stripe.Direction.OUT, memory.name, access, shape)
+        return memory.element(stripe.Direction.OUT, map(Affine.index, axes))
 
     def forward(self, results: stripe.Refinement, logs: stripe.Refinement) -> stripe.Block | Refused:
         """Return the kernel of results and logarithms."""

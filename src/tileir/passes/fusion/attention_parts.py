@@ -126,10 +126,7 @@ class _Tensors:
     def made(self, name: str, *axes: str) -> stripe.Refinement:
         """Return memory with the axes of outer indices, and parts, rows and columns."""
         sizes = {"p": self.parts, "s": self.rows, "e": self.columns}
-        shape = stripe.TensorShape.dense(_WIDE, (*self.outer, *(sizes[axis] for axis in axes)))
-        return stripe.Refinement(
-            self.names.fresh(name), stripe.Direction.NONE, "", (Affine(),) * len(shape.dims), shape
-        )
+        return stripe.allocation(self.names.fresh(name), _WIDE, (*self.outer, *(sizes[axis] for axis in axes)))
 
 
 def _view(

@@ -9,7 +9,7 @@ import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data
-from tileir.stripe.ir import Block, Dim, Direction, Refinement, Special, TensorShape
+from tileir.stripe.ir import Block, Direction, Refinement, Special, TensorShape
 
 
 def with_own_axes(kernel: Block, shapes: Mapping[str, TensorShape]) -> Block:
@@ -43,7 +43,7 @@ def _with_axes_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int
     axes = [number for number, dim in enumerate(whole.dims) if dim.size > 1]
     if len(moving) != len(axes):
         return view
-    access, dims = [Affine()] * len(whole.dims), [Dim(1, dim.stride) for dim in whole.dims]
+    access, dims = [Affine()] * len(whole.dims), list(whole.element.dims)
     for number, (place, dim) in zip(axes, moving, strict=True):
         low, high = place.bounds(ranges)
         if dim.stride != whole.dims[number].stride or low < 0 or high + dim.size > whole.dims[number].size:
@@ -67,5 +67,4 @@ def _element_of(view: Refinement, whole: TensorShape, ranges: Mapping[str, int])
             return view
     if left or offset:
         return view
-    dims = tuple(Dim(1, dim.stride) for dim in whole.dims)
-    return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, dims))
+    return attrs.evolve(view, access=tuple(access), shape=attrs.evolve(whole.element, dtype=view.shape.dtype))

@@ -21,7 +21,6 @@ from tileir.stripe.ir import (
     Block,
     Constant,
     Convert,
-    Dim,
     Direction,
     Index,
     Intrinsic,
@@ -32,6 +31,7 @@ from tileir.stripe.ir import (
     Store,
     Tags,
     TensorShape,
+    allocation,
 )
 
 
@@ -193,21 +193,16 @@ class _Copy:
         low = [min(0, least) for least, _ in reach]
         high = [max(dim.size - 1, most) for dim, (_, most) in zip(original.dims, reach, strict=True)]
         dtype = original.dtype
-        shape = TensorShape.dense(dtype, [last - first + 1 for first, last in zip(low, high, strict=True)])
-        name = names.fresh(f"{view.source}_padded")
-        zero = tuple(Affine() for _ in shape.dims)
-        allocation = Refinement(name, Direction.NONE, "", zero, shape)
-        aggregation = plan.term.output.aggregation
-        value = 0 if aggregation is None else aggregation.identity(dtype)
-        neutral = bool(value) if dtype.is_bool else float(value) if dtype.is_float else int(value)
-        return cls(view, allocation, tuple(-first for first in low), original, neutral)
+        sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
+        memory = allocation(names.fresh(f"{view.source}_padded"), dtype, sizes)
+        neutral = (plan.term.output.aggregation or Aggregation.ASSIGN).identity(dtype)
+        return cls(view, memory, tuple(-first for first in low), original, neutral)
 
     def kernels(self) -> tuple[Block, Block]:
         """Return a kernel that fills the tensor with the neutral value, and one that copies the original into it."""
         name, shape = self.allocation.name, self.allocation.shape
-        element = TensorShape(shape.dtype, tuple(Dim(1, dim.stride) for dim in shape.dims))
         indices = [Affine.index(f"i{axis}") for axis in range(len(shape.dims))]
-        target = Refinement(name, Direction.OUT, name, tuple(indices), element)
+        target = self.allocation.element(Direction.OUT, indices)
         fill = Block(
             f"fill_{name}",
             indices=tuple(Index(f"i{axis}", size) for axis, size in enumerate(shape.sizes)),
@@ -215,8 +210,7 @@ class _Copy:
             statements=(Constant("neutral", shape.dtype, self.neutral), Store("neutral", name)),
             tags=Tags.of("pad"),
         )
-        steps = TensorShape(shape.dtype, tuple(Dim(1, dim.stride) for dim in self.original.dims))
-        source = Refinement("original", Direction.IN, self.view.source, tuple(indices), steps)
+        source = Refinement("original", Direction.IN, self.view.source, tuple(indices), self.original.element)
         place = tuple(index + origin for index, origin in zip(indices, self.origin, strict=True))
         copy = Block(
             f"copy_{name}",
@@ -235,9 +229,7 @@ def _rebased(kernel: Block, plan: _Padding, copies: list[_Copy]) -> Block:
     for view in kernel.refinements:
         if (copy := moved.get(view)) is not None:
             access = tuple(a + origin for a, origin in zip(view.access, copy.origin, strict=True))
-            dims = tuple(Dim(1, dim.stride) for dim in copy.allocation.shape.dims)
-            shape = TensorShape(view.shape.dtype, dims)
-            view = attrs.evolve(view, source=copy.allocation.name, access=access, shape=shape)
+            view = attrs.evolve(view, source=copy.allocation.name, access=access, shape=copy.allocation.shape.element)
         refinements.append(view)
     indices = tuple(attrs.evolve(i, range=plan.ranges[i.name]) for i in kernel.indices)
     return attrs.evolve(kernel, indices=indices, constraints=(), refinements=tuple(refinements), deps=())

@@ -20,7 +20,6 @@ from tileir.stripe.ir import (
     Block,
     Constant,
     Convert,
-    Dim,
     Direction,
     Index,
     Intrinsic,
@@ -31,6 +30,7 @@ from tileir.stripe.ir import (
     Store,
     Tags,
     TensorShape,
+    allocation,
 )
 
 
@@ -156,13 +156,7 @@ class _Copy:
         axes = tuple(sorted(range(len(source.dims)), key=lambda axis: (axis == last, -source.dims[axis].stride)))
         sizes = (*(source.sizes[axis] for axis in axes[:-1]), _padded(index.range))
         name = names.fresh(f"{view.source}_padded")
-        zero = tuple(Affine() for _ in axes)
-        return cls(
-            view,
-            Refinement(name, Direction.NONE, "", zero, TensorShape.dense(source.dtype, sizes)),
-            source,
-            axes,
-        )
+        return cls(view, allocation(name, source.dtype, sizes), source, axes)
 
     def kernel(self) -> Block:
         """Return a kernel that copies all channels of a pixel, and writes the zeros behind them."""
@@ -175,25 +169,18 @@ class _Copy:
             value, into = f"x{channel}", f"out{channel}"
             if channel < self.source.sizes[last]:
                 places = tuple(at[axis] for axis in range(len(at)))
-                views.append(_element(f"in{channel}", Direction.IN, self.view.source, places, self.source))
+                views.append(Refinement(f"in{channel}", Direction.IN, self.view.source, places, self.source.element))
                 statements.append(Load(f"in{channel}", value))
             else:
                 statements.append(Constant(value, self.source.dtype, 0.0))
-            places = tuple(at[axis] for axis in self.axes)
-            views.append(_element(into, Direction.OUT, self.memory.name, places, self.memory.shape))
+            views.append(self.memory.element(Direction.OUT, (at[axis] for axis in self.axes), into))
             statements.append(Store(value, into))
         name = f"pad_{self.view.source}"
         return Block(name, indices, refinements=tuple(views), statements=tuple(statements), tags=Tags.of("pad"))
 
     def read(self) -> Refinement:
         """Return the factor's view, of the copy."""
-        places = tuple(self.view.access[axis] for axis in self.axes)
-        return _element(self.view.name, Direction.IN, self.memory.name, places, self.memory.shape)
-
-
-def _element(name: str, direction: Direction, root: str, places: tuple[Affine, ...], shape: TensorShape) -> Refinement:
-    dims = tuple(Dim(1, dim.stride) for dim in shape.dims)
-    return Refinement(name, direction, root, places, TensorShape(shape.dtype, dims))
+        return self.memory.element(Direction.IN, (self.view.access[axis] for axis in self.axes), self.view.name)
 
 
 def _reading(kernel: Block, index: Index, copies: list[_Copy]) -> Block:

@@ -277,16 +277,11 @@ def _copying(source: Refinement, copy: Refinement) -> Block:
     """Return a kernel that copies a whole tensor."""
     indices = [Index(f"d{axis}", size) for axis, size in enumerate(source.shape.sizes)]
     access = tuple(Affine.index(index.name) for index in indices)
-
-    def element(view: Refinement, direction: Direction) -> Refinement:
-        dims = tuple(Dim(1, stride) for stride in view.shape.strides)
-        return Refinement(view.name, direction, view.name, access, TensorShape(view.shape.dtype, dims))
-
     return Block(
         f"lay_{source.name}",
         tuple(indices),
         (),
-        (element(source, Direction.IN), element(copy, Direction.OUT)),
+        (source.element(Direction.IN, access), copy.element(Direction.OUT, access)),
         (Load(source.name, "x"), Store("x", copy.name)),
         tags=Tags.of("transpose"),
     )

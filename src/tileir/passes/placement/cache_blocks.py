@@ -104,11 +104,9 @@ class Copies:
         """Return the block that makes the allocation hold what adds nothing."""
         dtype = self.view.shape.dtype
         assert self.view.aggregation is not None
-        value = self.view.aggregation.identity(dtype)
-        typed = bool(value) if dtype.is_bool else float(value) if dtype.is_float else int(value)
         indices = self._axes(self.own)
         target = self._element(self.own, indices, Direction.OUT)
-        statements = (Constant("nothing", dtype, typed), Store("nothing", target.name))
+        statements = (Constant("nothing", dtype, self.view.aggregation.identity(dtype)), Store("nothing", target.name))
         name = f"init_{self.view.name}"
         handed = _Handed.of(indices)
         where = self._located(handed)
@@ -160,10 +158,8 @@ class Copies:
         aggregation: Aggregation | None = None,
     ) -> Refinement:
         access = tuple(Affine() if index is None else Affine.index(index.name) for index in indices)
-        dims = tuple(Dim(1, stride) for stride in view.shape.strides)
-        shape = TensorShape(view.shape.dtype, dims)
         where = () if any(unit.indices for device in view.location for unit in device.units) else view.location
-        return Refinement(view.name, direction, view.name, access, shape, aggregation, where)
+        return attrs.evolve(view.element(direction, access), aggregation=aggregation, location=where)
 
     def _located(self, handed: _Handed) -> Location:
         """Return what copies, in the indices of a copy block."""

@@ -129,8 +129,7 @@ class Transfers:
 
 def _element(view: Refinement, place: tuple[Affine, ...], direction: Direction) -> Refinement:
     """Return a view of one element of a refinement of the block around."""
-    shape = TensorShape(view.shape.dtype, tuple(Dim(1, dim.stride) for dim in view.shape.dims))
-    return Refinement(view.name, direction, view.name, place, shape, location=fixed(view.location))
+    return attrs.evolve(view.element(direction, place), location=fixed(view.location))
 
 
 def redirected(block: Block, slots: Mapping[str, tuple[Refinement, Refinement]]) -> Block:

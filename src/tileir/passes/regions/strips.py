@@ -35,6 +35,7 @@ from tileir.stripe.ir import (
     Statement,
     Tags,
     TensorShape,
+    allocation,
     views_read,
     views_written,
 )
@@ -300,9 +301,8 @@ class _Scan:
         result: dict[str, Refinement] = {}
         for stage, (tensor, stride) in ((s, each) for s in stages[1:] for each in s.strides.items()):
             height = cut.rows + stage.high - stage.low
-            shape = TensorShape.dense(self._held[tensor].shape.dtype, (cut.count, height, stride))
-            name = self.names.fresh(f"{tensor}_strips")
-            result[tensor] = Refinement(name, Direction.NONE, "", (Affine(),) * 3, shape)
+            name, dtype = self.names.fresh(f"{tensor}_strips"), self._held[tensor].shape.dtype
+            result[tensor] = allocation(name, dtype, (cut.count, height, stride))
         self.added.extend(result.values())
         return result
 
@@ -380,7 +380,7 @@ class _StripKernels:
         place = where - row * stride
         line = Affine.of({rows.index.name: 1}, start + row - self.cut.first - stage.low)
         access: tuple[Affine, ...] = (Affine.index(strip), line, place)
-        dims: tuple[Dim, ...] = tuple(Dim(1, dim.stride) for dim in held.shape.dims)
+        dims = held.shape.element.dims
         if not is_element(view):
             access = (place, Affine.index(strip), line, Affine())
             dims = (view.shape.dims[0], *dims[:2], Dim(1, 1))

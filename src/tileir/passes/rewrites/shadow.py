@@ -13,7 +13,6 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import map_kernels
 from tileir.passes.kernels.schedule import REGISTER
-from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
     Dim,
@@ -24,7 +23,7 @@ from tileir.stripe.ir import (
     Special,
     Statement,
     Store,
-    TensorShape,
+    allocation,
     views_read,
     views_written,
 )
@@ -104,9 +103,7 @@ def _is_plain_block(block: Block, view: Refinement) -> bool:
 
 
 def _allocation(view: Refinement, name: str) -> Refinement:
-    shape = TensorShape.dense(view.shape.dtype, view.shape.sizes)
-    location = REGISTER if is_element(view) else ()
-    return Refinement(name, Direction.NONE, "", (Affine(),) * len(shape.dims), shape, location=location)
+    return allocation(name, view.shape.dtype, view.shape.sizes, REGISTER if is_element(view) else ())
 
 
 def _statement(statement: Statement, kept: Mapping[str, Refinement]) -> tuple[Statement, ...]:

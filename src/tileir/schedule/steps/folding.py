@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 import attrs
 
 from tileir.poly.affine import Affine, Rational, exact
-from tileir.schedule.emitter import allocation
 from tileir.schedule.meetings import apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
@@ -290,4 +289,4 @@ def _sized(item: Item, name: str, size: int) -> Item:
 
 def _with_rows(memory: stripe.Refinement, axis: int, rows: int) -> stripe.Refinement:
     sizes = (*memory.shape.sizes[:axis], rows, *memory.shape.sizes[axis + 1 :])
-    return allocation(memory.name, memory.shape.dtype, sizes, memory.location)
+    return stripe.allocation(memory.name, memory.shape.dtype, sizes, memory.location)

@@ -13,7 +13,7 @@ import attrs
 
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
-from tileir.schedule.emitter import allocation, identity_of
+from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.schedule.sizes import Known, Size
@@ -117,7 +117,9 @@ class Stage:
         axes = self.order or tuple(range(len(footprint.sizes)))
         if sorted(axes) != list(range(len(footprint.sizes))):
             return refused("TR714", order=", ".join(map(str, self.order)), axes=len(footprint.sizes))
-        found = allocation(self.into, uses[0].dtype, [footprint.sizes[axis] for axis in axes], self.level.location)
+        found = stripe.allocation(
+            self.into, uses[0].dtype, [footprint.sizes[axis] for axis in axes], self.level.location
+        )
 
         def staged(use: Use) -> Use:
             if use.root != self.tensor:
@@ -201,7 +203,7 @@ class Accumulate:
         if len(kinds) != 1 or not all(use.merges for use in uses) or any(size > 1 for u in uses for size in u.sizes):
             return refused("TR715", loop=loop.name, memory=self.memory)
         footprint = accepted(_Footprint.of(uses, _inner(loop.body)))
-        found = allocation(self.into, uses[0].dtype, footprint.sizes, self.level.location)
+        found = stripe.allocation(self.into, uses[0].dtype, footprint.sizes, self.level.location)
 
         def own(use: Use) -> Use:
             if use.root != self.memory:

@@ -9,7 +9,6 @@ import attrs
 
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
@@ -104,7 +103,7 @@ class Interleave:
         def parted(found: stripe.Refinement) -> stripe.Refinement:
             sizes = list(found.shape.sizes)
             sizes[self.axis] = -(-sizes[self.axis] // by)
-            changed.append(allocation(found.name, found.shape.dtype, [*sizes, by], found.location))
+            changed.append(stripe.allocation(found.name, found.shape.dtype, [*sizes, by], found.location))
             return changed[-1]
 
         uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.memory]

@@ -104,8 +104,7 @@ class ProgramLowering:
             stripe.Index(f"d{axis}", size, binding=Binding.GRID if axis == 0 else None)
             for axis, size in enumerate(shape)
         )
-        dims = stripe.TensorShape.dense(self.buffers[source].dtype, shape).dims
-        element = stripe.TensorShape(self.buffers[source].dtype, tuple(stripe.Dim(1, dim.stride) for dim in dims))
+        element = stripe.TensorShape.dense(self.buffers[source].dtype, shape).element
         access = tuple(Affine.index(index.name) for index in indices)
         views = (
             stripe.Refinement("old", stripe.Direction.IN, source, access, element),

@@ -67,7 +67,7 @@ class KernelBuilder:
         """Load the element of ``tensor``, called ``value``, at ``access``."""
         key = (tensor.buffer, access, tensor.shape)
         if key not in self._loaded:
-            name = self._add_view(value, tensor, Direction.IN, access, tensor.element_shape(), tags=tags)
+            name = self._add_view(value, tensor, Direction.IN, access, tensor.shape.element, tags=tags)
             self._loaded[key] = self._define(value, tensor.dtype, lambda into: Load(name, into))
         self._read[value] = None
         return self._loaded[key]
@@ -89,7 +89,7 @@ class KernelBuilder:
         aggregation: Aggregation | None = None,
     ) -> None:
         """Store ``scalar`` to the element of ``tensor``, called ``value``, at ``access``."""
-        name = self._add_view(value, tensor, Direction.OUT, access, tensor.element_shape(), aggregation)
+        name = self._add_view(value, tensor, Direction.OUT, access, tensor.shape.element, aggregation)
         self._statements.append(Store(scalar.name, name))
 
     def store_at(self, value: str, scalar: Scalar, tensor: Tensor, index: Scalar, access: tuple[Affine, ...]) -> None:

@@ -131,7 +131,7 @@ class _Kernel:
         kept = tuple(index for axis, index in enumerate(self.indices) if axis not in self.results[0].axes)
         for each in self.results:
             target = self.builder.storage.result(each.name)
-            views.append(Refinement(each.name, Direction.OUT, target.buffer, kept, target.element_shape()))
+            views.append(Refinement(each.name, Direction.OUT, target.buffer, kept, target.shape.element))
             after.extend((Load(self.state[each.result], each.name), Store(each.name, each.name)))
         views.extend(
             Refinement(accumulator, Direction.NONE, "", (), TensorShape(dtype), location=_REGISTER)

@@ -50,10 +50,6 @@ class Tensor:
         access = (ZERO,) * len(self.shape.dims)
         return Refinement(name, direction, source, access, self.shape, tags=tags)
 
-    def element_shape(self) -> TensorShape:
-        """Return the shape of one element."""
-        return TensorShape(self.dtype, tuple(Dim(1, dim.stride) for dim in self.shape.dims))
-
     def row_shape(self, axis: int) -> TensorShape:
         """Return the shape of all elements along ``axis``."""
         dims = (dim if place == axis else Dim(1, dim.stride) for place, dim in enumerate(self.shape.dims))

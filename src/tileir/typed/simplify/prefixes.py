@@ -156,8 +156,7 @@ def _padded(
 
 def _filled(like: Contraction, value: float, names: NameScope) -> list[Operation]:
     """Return operations of which the last one is a tensor of one value."""
-    number = bool(value) if like.dtype.is_bool else float(value) if like.dtype.is_float else value
-    one = Constant(names.fresh("neutral"), like.dtype, number, span=like.span)
+    one = Constant(names.fresh("neutral"), like.dtype, like.dtype.typed(value), span=like.span)
     inputs = (Access(one.name, ()),)
     name = names.fresh(f"{like.name}_neutral")
     filled = attrs.evolve(

@@ -10,7 +10,6 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import Staging
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -77,7 +76,7 @@ class _ContractionKernel:
         threads = product(i.range for i in self.team)
         writes = [use for use in self.segment.uses if use.direction.writes]
         sums = {
-            use: allocation(
+            use: stripe.allocation(
                 self.names.fresh(f"{use.root}_tile"),
                 use.dtype,
                 (threads, self.tiles.rows, self.tiles.vectors * self.tiles.lanes),
@@ -162,7 +161,7 @@ class _ContractionKernel:
 
     def _shared_memory(self, use: Use) -> stripe.Refinement:
         extents = (self.tiles.parts, self.tiles.height, self.tiles.width)
-        return allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
+        return stripe.allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
 
     def _shared(self, use: Use, found: stripe.Refinement) -> _Accumulator:
         return _Accumulator(use, found, self._row, self._column)
@@ -221,7 +220,8 @@ class _ContractionKernel:
         *unrolled, lane = self.own
         lanes = sch.present((lane,))
         own = {
-            r.name: allocation(r.name, r.shape.dtype, (self.tiles.lanes,), sch.REGISTER) for r in self.nest.allocations
+            r.name: stripe.allocation(r.name, r.shape.dtype, (self.tiles.lanes,), sch.REGISTER)
+            for r in self.nest.allocations
         }
         children: list[Node] = []
         for segment in self.nest.segments:

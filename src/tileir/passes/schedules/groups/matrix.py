@@ -22,7 +22,6 @@ from tileir.passes.schedules.groups.matrix_plan import (
 from tileir.passes.schedules.groups.matrix_results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -120,7 +119,10 @@ class _MatrixKernel:
         (use,) = (use for use in sch.the_reduction(self.nest).uses if use.direction.writes)
         extents = (self.plan.threads, *(i.range for i in self.own))
         words = ("tile", "part") if self.plan.has_parts else ("tile",)
-        held = [allocation(self.names.fresh(f"{use.root}_{word}"), use.dtype, extents, sch.REGISTER) for word in words]
+        held = [
+            stripe.allocation(self.names.fresh(f"{use.root}_{word}"), use.dtype, extents, sch.REGISTER)
+            for word in words
+        ]
         sums, *parts = (self._sum(use, each) for each in held)
         first = (sums,) if self.plan.promotes else (sums, *parts)
         start = Node(sch.present(self.team), children=tuple(identity_block(each, self.own) for each in first))
@@ -253,7 +255,7 @@ class _MatrixKernel:
         """Return the block that computes sums of which a constraint takes terms again, in memory of a thread's own."""
         segment = sch.the_reduction(self.nest)
         extents = tuple(i.range for i in self.own)
-        room = allocation(self.names.fresh(f"{use.root}_again"), use.dtype, extents, sch.REGISTER)
+        room = stripe.allocation(self.names.fresh(f"{use.root}_again"), use.dtype, extents, sch.REGISTER)
         access = tuple(sch.part(index) for index in self.own)
         exact = attrs.evolve(use, root=room.name, access=access, strides=room.shape.strides, sizes=())
         own = sch.present(i.bound(None) for i in self.own)
@@ -280,7 +282,7 @@ class _MatrixKernel:
         """Return the allocation of a tile of an input: swizzled, so that what is read together has its own banks."""
         extents = (extent, self.plan.depth) if panel.along_loop else (self.plan.depth, extent)
         dtype = panel.use.dtype
-        stage = allocation(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
+        stage = stripe.allocation(self.names.fresh(f"{panel.use.root}_stage"), dtype, extents, sch.LOCAL)
         piece = piece_of(panel, self.plan.fragment, extents[1])
         shift, mask = swizzle_of(panel, self.plan.fragment, piece)
         tags: dict[str, int] = {SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask} if mask else {}
@@ -352,7 +354,7 @@ class _MatrixKernel:
             column = column.substitute({part.name: sch.part(results.inner)})
         outputs = {name: place.substitute(moved) for name, place in self._outputs.items()}
         room = 1 if self.pair is None else self.pair.range
-        own = {r.name: allocation(r.name, r.shape.dtype, (room,), sch.REGISTER) for r in self.nest.allocations}
+        own = {r.name: stripe.allocation(r.name, r.shape.dtype, (room,), sch.REGISTER) for r in self.nest.allocations}
         children: list[Node] = []
         for segment in self.nest.segments:
             if segment.loops:

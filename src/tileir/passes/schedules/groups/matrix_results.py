@@ -14,7 +14,6 @@ import attrs
 from tileir.core.fragments import Where
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Use
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -84,7 +83,7 @@ class Results:
         """Choose names."""
         (out,) = sch.written_uses(nest)
         width = _LINE // out.dtype.itemsize
-        stage = allocation(names.fresh(f"{out.root}_stage"), out.dtype, (plan.rows, width), sch.LOCAL)
+        stage = stripe.allocation(names.fresh(f"{out.root}_stage"), out.dtype, (plan.rows, width), sch.LOCAL)
         piece = _VECTOR // out.dtype.itemsize
         shift, mask = (_LINE // out.dtype.itemsize // piece).bit_length() - 1, (_ROWS - 1) * piece
         stage = attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask}))

@@ -10,7 +10,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation, identity_of
+from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -130,9 +130,9 @@ class _Builder:
         accumulators = tuple(
             _Accumulator(
                 use,
-                allocation(names.fresh(f"{use.root}_lanes"), use.dtype, (plan.unroll, plan.lanes), sch.REGISTER),
-                allocation(names.fresh(f"{use.root}_part"), use.dtype, (kept,), sch.REGISTER),
-                allocation(names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL),
+                stripe.allocation(names.fresh(f"{use.root}_lanes"), use.dtype, (plan.unroll, plan.lanes), sch.REGISTER),
+                stripe.allocation(names.fresh(f"{use.root}_part"), use.dtype, (kept,), sch.REGISTER),
+                stripe.allocation(names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL),
             )
             for use in writes
         )
@@ -144,7 +144,9 @@ class _Builder:
         """Return the tree."""
         cut = next(n for n, s in enumerate(self.nest.segments) if s.loops)
         before, reduction, after = self.nest.segments[:cut], self.nest.segments[cut], self.nest.segments[cut + 1 :]
-        own = tuple(allocation(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations)
+        own = tuple(
+            stripe.allocation(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations
+        )
         start, end = [self._output(s) for s in before], [self._output(s) for s in after]
         private = tuple(m for a in self.accumulators for m in (a.wide, a.narrow))
         stages = self._stages(reduction)

@@ -11,7 +11,6 @@ from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Use
 from tileir.stripe import ir as stripe
 
@@ -89,8 +88,10 @@ def pieces(kept: Kept, plan: Plan, names: NameScope) -> Iterator[Piece]:
     team, row = plan.beside * plan.threads, kept.row
     if kept.registers:
         extents = (team, kept.registers, plan.lanes)
-        yield Piece(0, kept.registers, allocation(names.fresh(f"{row.root}_row"), row.dtype, extents, sch.REGISTER))
+        yield Piece(
+            0, kept.registers, stripe.allocation(names.fresh(f"{row.root}_row"), row.dtype, extents, sch.REGISTER)
+        )
     if kept.local:
         extents = (kept.local, team, plan.lanes)
-        memory = allocation(names.fresh(f"{row.root}_near"), row.dtype, extents, sch.LOCAL)
+        memory = stripe.allocation(names.fresh(f"{row.root}_near"), row.dtype, extents, sch.LOCAL)
         yield Piece(kept.registers, kept.local, memory)

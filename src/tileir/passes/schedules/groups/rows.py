@@ -13,7 +13,6 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.row_plan import VECTOR, Piece, Plan, Row, pieces, row_of
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -81,10 +80,10 @@ class _Builder:
         owned, shared = {}, []
         for r in nest.allocations:
             if r.shape.elements == 1:
-                owned[r.name] = allocation(r.name, r.shape.dtype, (team,), sch.REGISTER)
+                owned[r.name] = stripe.allocation(r.name, r.shape.dtype, (team,), sch.REGISTER)
             elif r.name not in held:
                 extents = (*r.shape.sizes, plan.beside) if plan.across else (plan.beside, *r.shape.sizes)
-                shared.append(allocation(r.name, r.shape.dtype, extents, sch.LOCAL))
+                shared.append(stripe.allocation(r.name, r.shape.dtype, extents, sch.LOCAL))
         local = frozenset(r.name for r in nest.allocations)
         builder = cls(nest, plan, names, part, place, lane, sch.present(grid), values, ends, owned, kept, local)
         builder.shared.extend(shared)
@@ -152,7 +151,9 @@ class _Builder:
         results = [use for use in segment.uses if use.merges]
         wide = {}
         for use in results:
-            array = allocation(self.names.fresh(f"{use.root}_lanes"), use.dtype, (self.plan.lanes,), sch.REGISTER)
+            array = stripe.allocation(
+                self.names.fresh(f"{use.root}_lanes"), use.dtype, (self.plan.lanes,), sch.REGISTER
+            )
             self.private.append(array)
             wide[use] = attrs.evolve(use, root=array.name, access=(sch.part(self.lane),), strides=(1,), sizes=())
         self.pending += [identity_block(use, (self.lane,)) for use in wide.values()]
@@ -306,9 +307,9 @@ class _Builder:
         self, use: Use, source: Use, part: Affine, count: int, more: stripe.Index | None = None
     ) -> stripe.Refinement:
         """Merge elements in a register, put that into local memory at ``part`` of ``count``, and return the memory."""
-        register = allocation(self.names.fresh(f"{use.root}_part"), use.dtype, (), sch.REGISTER)
+        register = stripe.allocation(self.names.fresh(f"{use.root}_part"), use.dtype, (), sch.REGISTER)
         extents = self._in_order(self.plan.beside, count)
-        array = allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
+        array = stripe.allocation(self.names.fresh(f"{use.root}_shared"), use.dtype, extents, sch.LOCAL)
         self.private.append(register)
         self.shared.append(array)
         own = attrs.evolve(use, name=register.name, root=register.name, access=(), strides=(), sizes=())

@@ -15,7 +15,6 @@ from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -50,9 +49,9 @@ class GroupScanKernels(ScanKernels):
         super().__attrs_post_init__()
         dtype, output = self.found.output.shape.dtype, self.found.output.name
         extents = (self.plan.threads, self.plan.each + 1)
-        self._tile = allocation(self._names.fresh(f"{output}_tile"), dtype, extents, sch.LOCAL)
+        self._tile = stripe.allocation(self._names.fresh(f"{output}_tile"), dtype, extents, sch.LOCAL)
         names = (self._names.fresh(f"{output}_sums"), self._names.fresh(f"{output}_sums"))
-        first, second = (allocation(name, dtype, (self.plan.threads + 1,), sch.LOCAL) for name in names)
+        first, second = (stripe.allocation(name, dtype, (self.plan.threads + 1,), sch.LOCAL) for name in names)
         self._sums = first, second
 
     def together(self, part: Part) -> stripe.Block:

@@ -14,7 +14,6 @@ from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -102,7 +101,7 @@ class Staging:
 
     def memory(self, use: Use) -> stripe.Refinement:
         """Return the allocation of a tile of an input."""
-        return allocation(self.names.fresh(f"{use.root}_stage"), use.dtype, self.shape.layout(use), sch.LOCAL)
+        return stripe.allocation(self.names.fresh(f"{use.root}_stage"), use.dtype, self.shape.layout(use), sch.LOCAL)
 
     def staged(self, use: Use, stage: stripe.Refinement, places: Mapping[str, Affine]) -> Use:
         """Return a use of the tile in place of the input; ``places`` are where in the tile each index is."""

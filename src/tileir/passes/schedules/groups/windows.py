@@ -16,7 +16,6 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
@@ -178,11 +177,11 @@ class _Windows:
             sch.index(names.fresh(f"{slide.output.name}_own"), slide.outputs, Binding.UNROLL) for slide in plan.slides
         )
         extents = (*(i.range for i in own), plan.lanes)
-        row = allocation(
+        row = stripe.allocation(
             names.fresh(f"{plan.slid.root}_row"), plan.slid.dtype, (len(across.places), plan.lanes), sch.REGISTER
         )
         sums = {
-            use: allocation(names.fresh(f"{use.root}_sums"), use.dtype, extents, sch.REGISTER)
+            use: stripe.allocation(names.fresh(f"{use.root}_sums"), use.dtype, extents, sch.REGISTER)
             for use in segment.uses
             if use.direction.writes
         }
@@ -203,7 +202,7 @@ class _Windows:
         places = {**terms, self.plan.column.name: self._column - self.start}
         uses = (staging.staged(u, stages[u], places) if u in stages else u for u in reduction.uses)
         segment = attrs.evolve(reduction, uses=tuple(uses))
-        room = tuple(allocation(r.name, r.shape.dtype, (self.plan.lanes,), sch.REGISTER) for r in self._kept)
+        room = tuple(stripe.allocation(r.name, r.shape.dtype, (self.plan.lanes,), sch.REGISTER) for r in self._kept)
         begin = [
             identity_block(self._sum(use, [sch.part(i) for i in self.own]), (*self.own, self.lane)) for use in self.sums
         ]

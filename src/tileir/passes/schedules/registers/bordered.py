@@ -216,10 +216,7 @@ class _Planes:
         bounds = [access[axis].bounds(ranges) for axis in axes]
         low, high = tuple(int(low) for low, _ in bounds), tuple(int(high) for _, high in bounds)
         sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
-        shape = stripe.TensorShape.dense(found.window.dtype, sizes)
-        name = names.fresh(f"{found.window.root}_rows")
-        zero = tuple(Affine() for _ in sizes)
-        memory = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
+        memory = stripe.allocation(names.fresh(f"{found.window.root}_rows"), found.window.dtype, sizes, sch.SCRATCH)
         return cls(found, memory, axes, low, high)
 
     @property

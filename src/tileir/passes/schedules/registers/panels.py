@@ -89,13 +89,11 @@ def panel(
     neighbours that dot products add; ``beside`` numbers panels that are packed together, one behind the other.
     """
     rows = (product(i.range for i in loops), columns.width, *(i.range for i in terms))
-    shape = stripe.TensorShape.dense(use.dtype, (*(i.range for i in beside), *rows))
-    name = names.fresh(f"{use.root}_panel")
-    zero = tuple(Affine() for _ in shape.dims)
-    allocation = stripe.Refinement(name, stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH)
+    sizes = (*(i.range for i in beside), *rows)
+    allocation = stripe.allocation(names.fresh(f"{use.root}_panel"), use.dtype, sizes, sch.SCRATCH)
     before = tuple(Affine.index(i.name) for i in beside)
     access = (*before, _number(loops), columns.inner, *(Affine.index(i.name) for i in terms))
-    packed = Use(use.name, name, access, shape.strides, use.dtype, stripe.Direction.IN)
+    packed = Use(use.name, allocation.name, access, allocation.shape.strides, use.dtype, stripe.Direction.IN)
     target = attrs.evolve(packed, name=names.fresh("panel"), direction=stripe.Direction.OUT)
     lanes = (*columns.vectors, *columns.lanes)
     plain = tuple(i.bound(Binding.UNROLL) for i in terms)

@@ -136,11 +136,8 @@ def _streamed(builder: TileBlocks, piece: Piece, visit: Visit, threads: int, mos
     if inner:
         start = start.substitute({inner[0].name: number})
     height = product(chunks[i.name].rows if i.name in chunks else i.range for i in within)
-    shape = stripe.TensorShape.dense(accumulator.shape.dtype, (size, height, columns.width))
-    zero = tuple(Affine() for _ in shape.dims)
-    memory = stripe.Refinement(
-        builder.names.fresh(f"{accumulator.name}_sums"), stripe.Direction.NONE, "", zero, shape, location=sch.SCRATCH
-    )
+    name, extents = builder.names.fresh(f"{accumulator.name}_sums"), (size, height, columns.width)
+    memory = stripe.allocation(name, accumulator.shape.dtype, extents, sch.SCRATCH)
     sums = _Sums(memory, sch.part(inner[0]) if inner else Affine(), columns)
     mapping = {builder.plan.vector.name: start + columns.inner}
     phases = _Phases(builder, visit, within, chunks, sch.present(inner), tests, sums, mapping)

@@ -37,6 +37,7 @@ from tileir.stripe.ir import (
     Statement,
     Store,
     TensorShape,
+    allocation,
     scalar_output,
 )
 
@@ -114,8 +115,7 @@ class _Tables:
         """Return the program with other kernels, and with all that was made."""
         allocations, buffers = [], []
         for name, (elements, dtype) in self.made.items():
-            shape = TensorShape.dense(dtype, elements.shape)
-            allocations.append(Refinement(name, Direction.NONE, "", (Affine(),), shape, constant=True))
+            allocations.append(attrs.evolve(allocation(name, dtype, elements.shape), constant=True))
             buffers.append(Buffer(name, elements.astype(dtype.numpy.newbyteorder("<")).tobytes()))
         return with_kernels(program, statements, (*program.memory, *allocations), (*program.buffers, *buffers))
 
@@ -181,8 +181,7 @@ class _Permuted:
         held: dict[str, str] = {}
         for neighbours, starts in zip(near.neighbours, self._starts, strict=True):
             name = self.names.fresh("near")
-            shape = TensorShape.dense(neighbours.view.shape.dtype, (near.width,))
-            allocations.append(Refinement(name, Direction.NONE, "", (Affine(),), shape, location=sch.REGISTER))
+            allocations.append(allocation(name, neighbours.view.shape.dtype, (near.width,), sch.REGISTER))
             children.append(self._loaded(neighbours, starts, name, number, lane))
             held.update(dict.fromkeys(neighbours.lanes, name))
         children.append(self._computed(held, number, first, lane))

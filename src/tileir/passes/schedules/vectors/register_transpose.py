@@ -21,7 +21,6 @@ from tileir.passes.kernels.forms import (
 )
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
-from tileir.schedule.emitter import allocation
 from tileir.schedule.nest import Nest, Use
 from tileir.schedule.rearranging import Rearrangement, in_turn
 from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing, rule_out
@@ -80,7 +79,9 @@ def turned_tile(
     2 on. The items, and statements that read the result along ``column``, run at each point of all other indices.
     """
     what = ("rows", "columns")
-    memory = [allocation(names.fresh(f"{source.root}_{w}"), source.dtype, (lanes, lanes), sch.REGISTER) for w in what]
+    memory = [
+        stripe.allocation(names.fresh(f"{source.root}_{w}"), source.dtype, (lanes, lanes), sch.REGISTER) for w in what
+    ]
     across, down = Affine.index(row), Affine.index(column)
     by_rows = _view(memory[0], (down, across), stripe.Direction.OUT)
     load = (stripe.Load(source.name, "element"), stripe.Store("element", by_rows.name))

@@ -215,10 +215,8 @@ class _ReductionKernel:
             left -= lanes
 
     def _lanes_of(self, use: Use, width: int, inner: Affine) -> tuple[stripe.Refinement, Use]:
-        shape = stripe.TensorShape.dense(use.dtype, (width,))
-        name = self.names.fresh(f"{use.root}_lanes")
-        allocation = stripe.Refinement(name, stripe.Direction.NONE, "", (Affine(),), shape, location=sch.REGISTER)
-        return allocation, attrs.evolve(use, root=name, access=(inner,), strides=(1,), sizes=())
+        held = stripe.allocation(self.names.fresh(f"{use.root}_lanes"), use.dtype, (width,), sch.REGISTER)
+        return held, attrs.evolve(use, root=held.name, access=(inner,), strides=(1,), sizes=())
 
     def _set(self, use: Use, tile: tuple[stripe.Index, ...]) -> Node:
         """Set every lane to the identity."""
