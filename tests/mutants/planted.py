@@ -169,8 +169,8 @@ IN_PASSES: Final = (
     Mutant(
         "padded tensor one too short",
         "passes.layouts.pad",
-        "shape = TensorShape.dense(dtype, [last - first + 1 for",
-        "shape = TensorShape.dense(dtype, [last - first for",
+        "sizes = [last - first + 1 for",
+        "sizes = [last - first for",
         "pad{multiple=4,threshold=2,finite=true}",
     ),
     Mutant(

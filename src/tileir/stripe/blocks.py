@@ -24,6 +24,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import ClassVar, TypeAlias
 
 import attrs
@@ -316,6 +317,11 @@ class Block(Whole):
             if index.name == name:
                 return index
         raise KeyError(name)
+
+    @property
+    def points(self) -> int:
+        """Points of its box, of which constraints may leave fewer."""
+        return prod([index.range for index in self.indices])
 
     @property
     def ranges(self) -> dict[str, int]:

@@ -82,12 +82,12 @@ class SplitReduction:
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
         pieces = self._pieces(kernel, output, written)
-        if self.tile and product(i.range for i in kernel.indices) >= self.operations:
+        if self.tile and kernel.points >= self.operations:
             shared = product_parts(kernel, written, sizes, tile=self.tile, groups=self.groups, least=pieces)
             if shared is not None:
                 return _build(kernel, output, *shared, names)
         wanted = max(self._parts(kernel, written, followed=output.source in followed), pieces)
-        points = product(i.range for i in kernel.indices)
+        points = kernel.points
         free = [i for i in kernel.indices if i.name not in written | constrained]
         if wanted < 2:
             return refused(
@@ -111,7 +111,7 @@ class SplitReduction:
         """Return how many parts to make, where the result may be ``followed`` by more in one kernel, or not."""
         outer = product(i.range for i in kernel.indices if i.name in written)
         if not self.columns:
-            most = product(i.range for i in kernel.indices) // self.points
+            most = kernel.points // self.points
             wanted = self.parts // max(1, outer) if self.outputs else self.parts
             return min(wanted, most) if outer < (self.outputs or self.parts) else 1
         most = 2 * self.group_bytes if followed else self.group_bytes
@@ -195,7 +195,7 @@ def _spread(program: Program) -> set[str]:
     """Return the tensors of which each element meets many points of a later kernel, after others of as many or not."""
     found: set[str] = set()
     for kernel in reversed(program.main.blocks):
-        points = product(i.range for i in kernel.indices)
+        points = kernel.points
         handed_on = any(r.source in found for r in kernel.refinements if r.direction.writes)
         for view in (r for r in kernel.refinements if r.direction.reads):
             elements = program.main.refinement(view.source).shape.elements

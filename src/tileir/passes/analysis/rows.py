@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import floor
+from math import floor, prod
 
 import attrs
 
@@ -30,10 +30,8 @@ class Rows:
     @property
     def work(self) -> int:
         """How many statements run for each row."""
-        points = 1
-        for index in self.kernel.indices:
-            points *= 1 if index is self.index else index.range
-        return points * len(self.kernel.statements)
+        others = [index.range for index in self.kernel.indices if index is not self.index]
+        return prod(others) * len(self.kernel.statements)
 
 
 def writing(statement: Statement) -> tuple[Refinement, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 import attrs
 
@@ -42,9 +43,7 @@ def walks(kernel: Block, main: Level) -> tuple[Walk, ...]:
     pending = [Level(kernel, main)]
     while pending:
         level = pending.pop()
-        points = 1
-        for count in level.counters.values():
-            points *= count
+        points = prod(level.counters.values())
         for statement in level.block.statements:
             match statement:
                 case Block():

@@ -9,6 +9,7 @@ themselves. Instructions are counted from the block nest: an index with the tag 
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -46,11 +47,8 @@ def cycles_of(scope: Scope, machine: Machine) -> Cycles:
 
 def issues_of(scope: Scope) -> int:
     """Return how many points of a block are issued together: those of unrolled and vector indices."""
-    together = 1
-    for loops in _expanded(scope):
-        for size in loops.values():
-            together *= size
-    return together
+    unrolled, lanes = _expanded(scope)
+    return prod(unrolled.values()) * prod(lanes.values())
 
 
 def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
@@ -141,16 +139,14 @@ class _Counter:
         return frozenset(loop for loop, _ in access.terms if loop in loops)
 
     def _copies(self, moved: frozenset[int]) -> int:
-        copies = 1
-        for loop, size in self.unrolled.items():
-            copies *= size if loop in moved else 1
-        return copies
+        return prod([size for loop, size in self.unrolled.items() if loop in moved])
+
+    def _lanes(self, moved: frozenset[int]) -> int:
+        return prod([size for loop, size in self.vector.items() if loop in moved])
 
     def _vectors(self, moved: frozenset[int], dtype: DType) -> float:
         """Return how many instructions the lanes of one copy take."""
-        lanes = 1
-        for loop, size in self.vector.items():
-            lanes *= size if loop in moved else 1
+        lanes = self._lanes(moved)
         return lanes if self.machine.vector_bytes == 0 else -(-lanes // self.machine.lanes(accumulator(dtype)))
 
     def _compute(self, dtype: DType, weight: int, moved: frozenset[int], *, fused: bool = False) -> None:
@@ -172,9 +168,7 @@ class _Counter:
         if access.root.location == REGISTER:
             return
         moved = self._moved(access)
-        lanes = 1
-        for loop, size in self.vector.items():
-            lanes *= size if loop in moved else 1
+        lanes = self._lanes(moved)
         beside = not access.sizes and all(access.step(loop) in (0, 1) for loop in self.vector)
         itemsize = access.dtype.itemsize
         copies = times * self._copies(moved)
@@ -201,10 +195,7 @@ class _Counter:
                 nearest = nearest or step
                 different *= together
             left //= together
-        lanes = 1
-        for size in self.vector.values():
-            lanes *= size
-        return different, 0 < nearest <= lanes and not access.sizes
+        return different, 0 < nearest <= prod(self.vector.values()) and not access.sizes
 
     def _from_banks(self, access: Access, nbytes: int) -> float:
         """Return a thread's share of what local memory moves: what several threads read alike moves once."""
@@ -276,9 +267,7 @@ class _Counter:
             self.overhead += STAGING_CYCLES
 
     def _whole(self, access: Access) -> None:
-        elements = 1
-        for _, count in access.sizes:
-            elements *= count
+        elements = prod([count for _, count in access.sizes])
         if access.root.location == LOCAL:
             self.local += elements * access.dtype.itemsize
         elif access.root.location != REGISTER:

@@ -163,11 +163,8 @@ class _Nest:
         location = self.scope.block.location
         if location and location[-1].units:
             return 1
-        points = 1
-        for loop in self.scope.loops:
-            points *= loop.range
         unit = next(unit for unit in self.model.units if unit.name == name)
-        return max(1, min(unit.count, points))
+        return max(1, min(unit.count, self.scope.block.points))
 
     def _own_times(self, name: str) -> Iterator[tuple[str, float]]:
         """Yield the seconds of one unit for the block's own statements, by resource."""

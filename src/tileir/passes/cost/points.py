@@ -8,6 +8,7 @@ one step for each of those points. Beyond :data:`MOST_STEPS` the box that each c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Final, TypeAlias
 
 import attrs
@@ -83,9 +84,7 @@ def _components(constraints: Sequence[Constraint]) -> list[tuple[list[int], list
 def _count_joined(ranges: Mapping[int, int], constraints: Sequence[Constraint]) -> Count:
     solved = max(ranges, key=lambda index: (ranges[index], index))
     others = [index for index in ranges if index != solved]
-    steps = 1
-    for index in others:
-        steps *= ranges[index]
+    steps = prod([ranges[index] for index in others])
     if steps > MOST_STEPS:
         return Count(_bound(ranges, constraints), exact=False)
     low = np.zeros(steps, np.int64)
@@ -115,15 +114,10 @@ def _bound(ranges: Mapping[int, int], constraints: Sequence[Constraint]) -> int:
     low, high = dict.fromkeys(ranges, 0), {index: size - 1 for index, size in ranges.items()}
     for constraint in constraints:
         for index, coefficient in constraint.terms:
-            most = constraint.offset
-            for other, factor in constraint.terms:
-                if other != index:
-                    most += max(factor * low[other], factor * high[other])
+            others = [(other, factor) for other, factor in constraint.terms if other != index]
+            most = constraint.offset + sum([max(factor * low[other], factor * high[other]) for other, factor in others])
             if coefficient > 0:
                 low[index] = max(low[index], -(most // coefficient))
             else:
                 high[index] = min(high[index], most // -coefficient)
-    points = 1
-    for index in ranges:
-        points *= max(0, high[index] - low[index] + 1)
-    return points
+    return prod([max(0, high[index] - low[index] + 1) for index in ranges])

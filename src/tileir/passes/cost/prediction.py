@@ -5,6 +5,7 @@ What these figures are, :mod:`tileir.passes.cost.figures` says.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import attrs
@@ -65,9 +66,7 @@ def predict_kernel(
     scope = scope_of(kernel, tensors)
     traffic = Traffic(scope, machine.storages[-1].line_bytes if machine.storages else 1)
     blocks = tuple(_blocks(scope, traffic, machine))
-    groups = 1
-    for loop in scope.loops:
-        groups *= loop.range if loop.binding is Binding.GRID else 1
+    groups = prod([loop.range for loop in scope.loops if loop.binding is Binding.GRID])
     return bounded(blocks, traffic, machine, groups, _local_bytes(scope, machine), program_bytes)
 
 

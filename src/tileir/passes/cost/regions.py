@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 from typing import Final, TypeAlias
 
 import attrs
@@ -71,9 +72,7 @@ def _shape(moves: Dims) -> tuple[Dims, int, bool]:
             exact = exact and step > reach
             below = reach
         dims.append((step, size))
-    elements = 1
-    for _, count in dims:
-        elements *= count
+    elements = prod([count for _, count in dims])
     reach = 1 + sum(stride * (count - 1) for stride, count in dims)
     return tuple(dims), min(elements, points, reach), exact
 
@@ -144,10 +143,7 @@ def _union(boxes: Sequence[Box]) -> int:
 
 
 def _size(box: Box) -> int:
-    points = 1
-    for low, high in box:
-        points *= high - low
-    return points
+    return prod([high - low for low, high in box])
 
 
 def lines_of(region: Region, itemsize: int, line_bytes: int) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from math import gcd
+from math import gcd, prod
 from typing import TypeAlias
 
 import attrs
@@ -149,10 +149,7 @@ class Shared:
     @property
     def points(self) -> int:
         """Number of points of the box of shared indices."""
-        points = 1
-        for index, _ in self.pairs:
-            points *= index.range
-        return points
+        return prod([index.range for index, _ in self.pairs])
 
     @property
     def first(self) -> tuple[Index, ...]:

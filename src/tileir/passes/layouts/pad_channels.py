@@ -76,7 +76,7 @@ class PadChannels:
         if not _is_product(kernel):
             return None
         factors = _factors(kernel)
-        points, (output,) = _points(kernel), (r for r in kernel.refinements if r.direction.writes)
+        points, (output,) = kernel.points, (r for r in kernel.refinements if r.direction.writes)
         dtypes = {view.shape.dtype for view in factors}
         taken = any({row.a.dtype, row.b.dtype} == dtypes for row in usable(self.fragments, rounded=True))
         if not taken or any(dtype.bits > _BITS for dtype in dtypes) or points < self.least_points:
@@ -108,13 +108,6 @@ _BITS = 16
 def _padded(count: int) -> int:
     """Return the least power of two that is at least ``count``."""
     return 1 << (count - 1).bit_length()
-
-
-def _points(kernel: Block) -> int:
-    result = 1
-    for index in kernel.indices:
-        result *= index.range
-    return result
 
 
 def _factors(kernel: Block) -> tuple[Refinement, ...]:

@@ -112,10 +112,7 @@ class _Part:
     @property
     def nbytes(self) -> int:
         """Bytes that are written."""
-        points = self.written.shape.elements * self.written.shape.dtype.itemsize
-        for index in self.kernel.indices:
-            points *= index.range
-        return points
+        return self.kernel.points * self.written.shape.elements * self.written.shape.dtype.itemsize
 
 
 def _copies(kernel: Block) -> bool:

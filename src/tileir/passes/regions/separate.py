@@ -137,10 +137,7 @@ def _has_lanes(kernel: stripe.Block) -> bool:
 
 def _operations(block: stripe.Block) -> int:
     """Estimate statements times points, constraints ignored."""
-    count = sum(_operations(s) if isinstance(s, stripe.Block) else 1 for s in block.statements)
-    for index in block.indices:
-        count *= index.range
-    return count
+    return block.points * sum(_operations(s) if isinstance(s, stripe.Block) else 1 for s in block.statements)
 
 
 def _tests(block: stripe.Block, values: Mapping[str, Affine], ranges: dict[str, int]) -> list[Affine]:

@@ -51,13 +51,10 @@ class SplitBorder:
     def _kernel(self, kernel: Block) -> Done | Refused:
         rule_out(_against_elementwise(kernel))
         tests = computed_tests(kernel)
-        points = 1
-        for index in kernel.indices:
-            points *= index.range
         if not tests:
             return refused("TR615")
-        if points < self.points:
-            return refused("TR611", points=points, least=self.points)
+        if kernel.points < self.points:
+            return refused("TR611", points=kernel.points, least=self.points)
         interior, parts = kernel, list[Block]()
         for index in reversed(kernel.indices):
             low, high = inside(index, tests, kernel.ranges)

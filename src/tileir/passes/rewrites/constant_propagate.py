@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, prod
+from math import inf
 from typing import ClassVar
 
 import attrs
@@ -133,7 +133,7 @@ def _cost(kernel: Block) -> int:
     total, pending = 0, [(kernel, 1)]
     while pending:
         block, times = pending.pop()
-        times *= prod(index.range for index in block.indices)
+        times *= block.points
         total += times * len(block.statements)
         pending.extend((inner, times) for inner in block.blocks)
     return total

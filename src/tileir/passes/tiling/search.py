@@ -13,6 +13,7 @@ the cache lines that the tile touches, times what is wasted, plus a term for the
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -127,10 +128,7 @@ def _counts(extent: int) -> list[int]:
 
 
 def _points(lists: Sequence[Sequence[object]]) -> int:
-    points = 1
-    for sizes in lists:
-        points *= len(sizes)
-    return points
+    return prod(map(len, lists))
 
 
 def _coarse(lists: Sequence[Sequence[int]]) -> list[Positions]:

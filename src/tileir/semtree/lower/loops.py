@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -181,7 +182,4 @@ def thread_indices(block: Block) -> tuple[Index, ...]:
 
 def point_count(indices: tuple[Index, ...]) -> int:
     """Return how many points a box of indices has."""
-    points = 1
-    for index in indices:
-        points *= index.range
-    return points
+    return prod([index.range for index in indices])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import prod
 from typing import Final, assert_never
 
 import attrs
@@ -222,10 +223,7 @@ def _exterior(refinement: Refinement, ranges: Mapping[str, int]) -> str:
         dim.size + sum(abs(int(coefficient)) * (ranges[name] - 1) for name, coefficient in affine.terms)
         for dim, affine in zip(shape.dims, refinement.access, strict=True)
     ]
-    elements = 1
-    for size in sizes:
-        elements *= size
-    return f", E({listed(sizes)}):{byte_text(elements * shape.dtype.itemsize)}"
+    return f", E({listed(sizes)}):{byte_text(prod(sizes) * shape.dtype.itemsize)}"
 
 
 def index_text(index: Index) -> str:
@@ -239,11 +237,8 @@ def index_text(index: Index) -> str:
 
 
 def _block_header(block: Block, seed: bool = False) -> str:
-    points = 1
-    for index in block.indices:
-        points *= index.range
     name = f" // {block.name}" if block.name else ""
-    count = "" if seed else f":{points}"
+    count = "" if seed else f":{block.points}"
     return f"block{location_text(block.location)} [{', '.join(map(index_text, block.indices))}]{count} ({name}"
 
 

@@ -132,11 +132,7 @@ class Step:
 
 def _moving(heights: Mapping[str, int], moved: frozenset[str]) -> int:
     """Return how many rows of a tile an operand has that some indices move."""
-    rows = 1
-    for name, height in heights.items():
-        if name in moved:
-            rows *= height
-    return rows
+    return prod([height for name, height in heights.items() if name in moved])
 
 
 def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> float:
