@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.bounds import Domain
@@ -24,6 +25,14 @@ def address(refinement: Refinement) -> Affine:
 def is_element(refinement: Refinement) -> bool:
     """Return whether one point touches one element only."""
     return refinement.shape.elements == 1
+
+
+def bytes_of_a_row(kernel: Block, view: Refinement, least: int) -> int:
+    """Return how much a flat reduction sees through a view for one result; where terms lie apart, each ``least``."""
+    moved = {name for r in kernel.refinements if r.merges for access in r.access for name in access.indices}
+    terms = prod(i.range for i in kernel.indices if i.name not in moved)
+    along = any(name not in moved for name, step in address(view).terms if step == 1)
+    return terms * (view.shape.dtype.itemsize if along else max(view.shape.dtype.itemsize, least))
 
 
 def reads_neighbours(kernel: Block, index: str) -> bool:

@@ -14,7 +14,7 @@ from tileir.core.ops import Aggregation, Op
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tileir.core.dtype import DType
     from tileir.passes.cost.scopes import Access, Scope
@@ -33,6 +33,15 @@ class Kind(enum.Enum):
 
 
 _DIVISIONS: Final = frozenset({Op.DIV, Op.MOD, Op.SQRT})
+
+
+_MEMORY: Final = 48
+"""Operations, by their weight, that cards do in the time in which they store an element and load it again."""
+
+
+def takes_less_than_memory(operations: Iterable[Op], dtype: DType) -> bool:
+    """Return whether a card does the operations sooner than it stores an element and loads it again."""
+    return sum(op.info.weight_in(dtype) for op in operations) <= _MEMORY
 
 
 def kind_of(op: Op) -> Kind:

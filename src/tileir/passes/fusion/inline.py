@@ -12,10 +12,10 @@ import attrs
 from tileir.core.fragments import Where, usable
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
-from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.accesses import address, bytes_of_a_row, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
-from tileir.passes.fusion.recompute import bytes_of_a_row, takes_less_than_memory
+from tileir.passes.cost.operations import takes_less_than_memory
 from tileir.passes.kernels.expansion import called_block
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed
