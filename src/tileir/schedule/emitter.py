@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Node, Use
 
 
-def write(root: Node, kernel: stripe.Block) -> stripe.Block:
+def emit(root: Node, kernel: stripe.Block) -> stripe.Block:
     """Write the blocks of a tree; ``kernel`` gives roots, comments and tags of the outermost one."""
     ranges: dict[str, int] = {}
     _collect(root, ranges)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from math import prod
 from operator import is_
 from typing import Final
 
@@ -19,7 +20,7 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, merges
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement
-from tileir.schedule.emitter import write
+from tileir.schedule.emitter import emit as emit
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
@@ -383,14 +384,6 @@ def leaf(segment: Segment, mapping: Mapping[str, Affine], indices: tuple[stripe.
     )
 
 
-def emit(root: Node, kernel: stripe.Block) -> stripe.Block:
-    """Write the blocks of a tree; ``kernel`` gives roots, comments and tags of the outermost one."""
-    return write(root, kernel)
-
-
 def product(ranges: Iterable[int]) -> int:
     """Return the number of points of a box."""
-    points = 1
-    for size in ranges:
-        points *= size
-    return points
+    return prod(ranges)

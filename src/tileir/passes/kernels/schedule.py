@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -186,6 +186,36 @@ def index(name: str, size: int, binding: stripe.Binding | None = None) -> stripe
 def part(index: stripe.Index, stride: int = 1) -> Affine:
     """Return ``stride·index``; 0 for an index of a single point, which :func:`present` drops."""
     return Affine.of({index.name: stride}) if index.range > 1 else Affine()
+
+
+def number_of(indices: Iterable[stripe.Index]) -> Affine:
+    """Return the number of a point in a box of indices, of which the last one runs fastest."""
+    number = Affine()
+    for each in indices:
+        number = number * each.range + part(each)
+    return number
+
+
+def tile_grid(
+    indices: Sequence[stripe.Index], extents: Mapping[str, int]
+) -> tuple[list[stripe.Index], dict[str, Affine]]:
+    """Return a grid over tiles of these extents, 1 where there is none, and where along each index a tile begins."""
+    sizes = {each.name: extents.get(each.name, 1) for each in indices}
+    grid = [attrs.evolve(i, range=-(-i.range // sizes[i.name]), binding=stripe.Binding.GRID) for i in indices]
+    return grid, {group.name: part(group, sizes[group.name]) for group in grid}
+
+
+def below_tests(inside: Node) -> Node:
+    """Return a leaf below whatever its constraints test, which cannot be lanes."""
+    if not inside.constraints:
+        return inside
+    return Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints, tags=inside.tags)
+
+
+def around_reduction(nest: Nest) -> tuple[tuple[Segment, ...], Segment, tuple[Segment, ...]]:
+    """Return the segments before the one that reduces, that one, and those after it."""
+    cut = next(n for n, s in enumerate(nest.segments) if s.loops)
+    return nest.segments[:cut], nest.segments[cut], nest.segments[cut + 1 :]
 
 
 def present(indices: Iterable[stripe.Index]) -> tuple[stripe.Index, ...]:

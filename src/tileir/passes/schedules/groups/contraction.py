@@ -48,13 +48,7 @@ class _ContractionKernel:
         names = nest.taken_names()
         row = "row" if tiles.row is None else tiles.row.name
         column = "column" if tiles.column is None else tiles.column.name
-        extents = tiles.shape.extents
-        grid, starts = [], {}
-        for index in nest.indices:
-            extent = extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), binding=Binding.GRID)
-            grid.append(group)
-            starts[index.name] = sch.part(group, extent)
+        grid, starts = sch.tile_grid(nest.indices, tiles.shape.extents)
         team = (
             sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, Binding.THREAD),
             sch.index(names.fresh("above_thread"), tiles.high, Binding.THREAD),
@@ -152,11 +146,8 @@ class _ContractionKernel:
 
     def _sum(self, use: Use, found: stripe.Refinement) -> Use:
         """Return a thread's accumulators as the reduction sees them."""
-        number, threads = Affine(), 1
-        for index in reversed(self.team):
-            number, threads = number + sch.part(index, threads), threads * index.range
         place = sch.part(self.own[1], self.tiles.lanes) + sch.part(self.own[2])
-        access = (number, sch.part(self.own[0]), place)
+        access = (sch.number_of(self.team), sch.part(self.own[0]), place)
         return attrs.evolve(use, root=found.name, access=access, strides=found.shape.strides, sizes=())
 
     def _shared_memory(self, use: Use) -> stripe.Refinement:

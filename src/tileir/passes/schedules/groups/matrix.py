@@ -71,12 +71,7 @@ class _MatrixKernel:
         row, column = plan.left.index.name, plan.right.index.name
         top = row if plan.above is None else plan.above.name
         extents = {top: plan.high, row: plan.across, column: plan.columns}
-        grid, starts = [], {}
-        for index in nest.indices:
-            extent = extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), binding=Binding.GRID)
-            grid.append(group)
-            starts[index.name] = sch.part(group, extent)
+        grid, starts = sch.tile_grid(nest.indices, extents)
         down = next(g for g in grid if g.name == top)
         high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == 0)
         inner = sch.index(names.fresh(f"{top}_swath"), high, Binding.GRID)
@@ -189,10 +184,7 @@ class _MatrixKernel:
 
     def _sum(self, use: Use, held: stripe.Refinement) -> Use:
         """Return a thread's sums as the reduction sees them."""
-        number, stride = Affine(), 1
-        for index in reversed(self.team):
-            number, stride = number + sch.part(index, stride), stride * index.range
-        access = (number, *(sch.part(index) for index in self.own))
+        access = (sch.number_of(self.team), *(sch.part(index) for index in self.own))
         return attrs.evolve(use, root=held.name, access=access, strides=held.shape.strides, sizes=())
 
     def _steps(self, use: Use, sums: Use, part: Use | None) -> Node:

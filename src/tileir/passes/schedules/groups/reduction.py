@@ -142,8 +142,7 @@ class _Builder:
 
     def kernel(self) -> Node:
         """Return the tree."""
-        cut = next(n for n, s in enumerate(self.nest.segments) if s.loops)
-        before, reduction, after = self.nest.segments[:cut], self.nest.segments[cut], self.nest.segments[cut + 1 :]
+        before, reduction, after = sch.around_reduction(self.nest)
         own = tuple(
             stripe.allocation(r.name, r.shape.dtype, (self._kept,), sch.REGISTER) for r in self.nest.allocations
         )
@@ -221,7 +220,7 @@ class _Builder:
     def _output(self, segment: Segment) -> Node:
         """Return a segment that runs once for each output."""
         moved = attrs.evolve(segment, uses=tuple(self._in_registers(use) for use in segment.uses))
-        return self._node(moved, self.values, self._outputs)
+        return sch.below_tests(leaf(moved, self.values, self._outputs))
 
     def _in_registers(self, use: Use) -> Use:
         if all(use.root != r.name for r in self.nest.allocations):
@@ -231,13 +230,6 @@ class _Builder:
     @property
     def _lane_place(self) -> Affine:
         return sch.part(self.lane) if self.plan.along_outputs else Affine()
-
-    def _node(self, segment: Segment, values: dict[str, Affine], indices: tuple[stripe.Index, ...]) -> Node:
-        """Return a leaf below whatever its constraints test, which cannot be lanes."""
-        inside = leaf(segment, values, indices)
-        if not inside.constraints:
-            return inside
-        return Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints, tags=segment.tags)
 
     def _parts(self, segment: Segment) -> list[Node]:
         """Return the part of a reduction that one thread does."""
@@ -287,10 +279,10 @@ class _Builder:
         place = sch.part(self.part)
         if count <= self.plan.threads:
             tests = (count - 1 - place,) if count < self.plan.threads else ()
-            inside = self._node(moved, {**self.values, self.plan.loop.name: place + start}, ())
+            inside = sch.below_tests(leaf(moved, {**self.values, self.plan.loop.name: place + start}, ()))
             return Node(others, children=(inside,), constraints=tests)
         tail = sch.index(self.names.fresh(f"{self.plan.loop.name}_tail"), count)
-        inside = self._node(moved, {**self.values, self.plan.loop.name: sch.part(tail) + start}, ())
+        inside = sch.below_tests(leaf(moved, {**self.values, self.plan.loop.name: sch.part(tail) + start}, ()))
         return Node((*others, tail), children=(inside,), constraints=(-place,) if place.terms else ())
 
     def _wide(self, accumulator: _Accumulator, unrolled: stripe.Index) -> Use:

@@ -120,8 +120,7 @@ class _Builder:
     @property
     def _number(self) -> Affine:
         """The number of a thread in its group."""
-        outer, inner = self._in_order(self.place, self.part)
-        return sch.part(outer, inner.range) + sch.part(inner)
+        return sch.number_of(self._in_order(self.place, self.part))
 
     def _in_memory(self, use: Use) -> Use:
         """Return a use with allocations of the kernel where this one has them."""

@@ -192,8 +192,7 @@ class _Windows:
 
     def kernel(self) -> Node:
         """Return the tree."""
-        cut = next(n for n, s in enumerate(self.nest.segments) if s.loops)
-        before, reduction, after = self.nest.segments[:cut], self.nest.segments[cut], self.nest.segments[cut + 1 :]
+        before, reduction, after = sch.around_reduction(self.nest)
         staging = self._staging(reduction)
         stages = {use: staging.memory(use) for use in self.plan.staged}
         starts = {**{i.name: Affine() for i in reduction.loops}, self.plan.column.name: self.start}
@@ -303,10 +302,7 @@ class _Windows:
     def _output(self, segment: Segment) -> Node:
         """Return a segment that runs once for each output."""
         moved = attrs.evolve(segment, uses=tuple(map(self._in_registers, segment.uses)))
-        inside = leaf(moved, self._outputs, sch.present((self.lane,)))
-        if not inside.constraints:
-            return inside
-        return Node(children=(attrs.evolve(inside, constraints=()),), constraints=inside.constraints, tags=segment.tags)
+        return sch.below_tests(leaf(moved, self._outputs, sch.present((self.lane,))))
 
     def _merge(self, use: Use) -> Node:
         """Return the merge of a sum into the accumulator that the segments know."""

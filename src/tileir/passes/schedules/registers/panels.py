@@ -92,7 +92,7 @@ def panel(
     sizes = (*(i.range for i in beside), *rows)
     allocation = stripe.allocation(names.fresh(f"{use.root}_panel"), use.dtype, sizes, sch.SCRATCH)
     before = tuple(Affine.index(i.name) for i in beside)
-    access = (*before, _number(loops), columns.inner, *(Affine.index(i.name) for i in terms))
+    access = (*before, sch.number_of(loops), columns.inner, *(Affine.index(i.name) for i in terms))
     packed = Use(use.name, allocation.name, access, allocation.shape.strides, use.dtype, stripe.Direction.IN)
     target = attrs.evolve(packed, name=names.fresh("panel"), direction=stripe.Direction.OUT)
     lanes = (*columns.vectors, *columns.lanes)
@@ -107,18 +107,10 @@ def panel(
         column = sch.index(names.fresh(f"{vector}_column"), columns.width)
         start = mapping[vector] - columns.inner + sch.part(column)
         source = use.substitute({**mapping, vector: start})
-        target = attrs.evolve(target, access=(*before, _number(loops), sch.part(column)))
+        target = attrs.evolve(target, access=(*before, sch.number_of(loops), sch.part(column)))
         turned = _across(source, target, loops, column, product(i.range for i in columns.lanes), names)
         nodes = tuple(attrs.evolve(node, indices=(*beside, *node.indices)) for node in turned)
     return Panel(packed, allocation, tuple(attrs.evolve(node, name=f"pack_{use.root}") for node in nodes))
-
-
-def _number(loops: tuple[stripe.Index, ...]) -> Affine:
-    """Return the number of a point of ``loops`` in their order."""
-    number = Affine()
-    for loop in loops:
-        number = number * loop.range + sch.part(loop)
-    return number
 
 
 def _copy(indices: tuple[stripe.Index, ...], source: Use, target: Use) -> Node:
@@ -134,7 +126,7 @@ def _across(
     fresh = {i.name: attrs.evolve(i, name=names.fresh(i.name)) for i in both}  # an index has one range in a kernel
     loops = tuple(fresh.values())
     source = source.substitute({name: Affine.index(i.name) for name, i in fresh.items()})
-    target = attrs.evolve(target, access=(*target.access[:-2], _number(loops), sch.part(column)))
+    target = attrs.evolve(target, access=(*target.access[:-2], sch.number_of(loops), sch.part(column)))
     row = next((i for i in loops if source.stride(i.name) == 1 and not source.dtype.is_bool), None)
     start = 0
     if row is not None:
