@@ -6,15 +6,13 @@ from typing import ClassVar
 
 import attrs
 
-from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.vectors.thread import independent_indices
-from tileir.poly.affine import Affine
+from tileir.passes.schedules.vectors.thread import independent_indices, shared_out
 from tileir.schedule.reindex import reindexed
 from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
+from tileir.stripe.ir import Block, Direction, Program, Refinement
 
 
 @attrs.frozen
@@ -66,29 +64,13 @@ class ThreadInner:
 
     def _shared_out(self, block: Block) -> Block:
         """Return a block whose points the threads share."""
-        allowed = independent_indices(block)
-        parallel = [i for i in block.indices if i.name in allowed and i.range > 1 and i.affine is None]
-        names = NameScope.of(i.name for i in block.indices)
-        team: list[Index] = []
-        values: dict[str, Affine] = {}
-        ends: list[Affine] = []
-        left = self.threads
-        for index in sorted(parallel, key=lambda i: _distance(block, i.name)):
-            size = min(index.range, left)
-            if size == 1:
-                break
-            left //= size
-            thread = sch.index(names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
-            more = attrs.evolve(index, range=-(-index.range // size))
-            values[index.name] = sch.part(more, size) + sch.part(thread)
-            if more.range * size > index.range:
-                ends.append(index.range - 1 - values[index.name])
-            team.insert(0, thread)
-        if not team:
+        shares = shared_out(block, self.threads, lambda name: _distance(block, name))
+        if not shares.team:
             return block
-        rest = tuple(_rest(i, team, values) for i in block.indices)
-        inside = reindexed(block, (*team, *(i for i in rest if i is not None)), values)
-        return attrs.evolve(inside, constraints=(*inside.constraints, *ends), deps=())
+        left = [shares.rest.get(i.name, i) for i in block.indices]
+        kept = (i for i in left if i.name not in shares.rest or i.range > 1)
+        inside = reindexed(block, (*shares.team, *kept), shares.values)
+        return attrs.evolve(inside, constraints=(*inside.constraints, *shares.tests), deps=())
 
 
 def _holds_pieces(block: Block) -> bool:
@@ -106,16 +88,6 @@ def _local_bytes(block: Block) -> int:
     own = [r.shape for r in block.refinements if r.direction is Direction.NONE]
     inside = sum(_local_bytes(inner) for inner in block.blocks if _has_copies(inner))
     return sum(shape.span * shape.dtype.itemsize for shape in own) + inside
-
-
-def _rest(index: Index, team: list[Index], values: dict[str, Affine]) -> Index | None:
-    """Return what is left of an index for each thread; None for nothing."""
-    if index.name not in values:
-        return index
-    sizes = {thread.name: thread.range for thread in team}
-    size = next(sizes[name] for name in values[index.name].indices if name in sizes)
-    more = -(-index.range // size)
-    return attrs.evolve(index, range=more) if more > 1 else None
 
 
 def _distance(block: Block, index: str) -> tuple[int, int]:

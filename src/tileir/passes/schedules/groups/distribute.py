@@ -6,13 +6,11 @@ from typing import ClassVar
 
 import attrs
 
-from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
-from tileir.passes.schedules.vectors.thread import independent_indices
-from tileir.poly.affine import Affine
+from tileir.passes.schedules.vectors.thread import shared_out
 from tileir.schedule.reindex import reindexed
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
@@ -41,30 +39,13 @@ class Distribute:
     def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
         if sch.is_scheduled(kernel):
             return SCHEDULED
-        allowed = independent_indices(kernel)
-        parallel = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
-        if not parallel:
+        shares = shared_out(kernel, self.threads, lambda name: _jumps(kernel, name))
+        if not shares.rest:
             return refused("TR211", indices=len(kernel.indices))
-        names = NameScope.of(i.name for i in kernel.indices)
-        grid: list[stripe.Index] = []
-        team: list[stripe.Index] = []
-        values: dict[str, Affine] = {}
-        ends: list[Affine] = []
-        left = self.threads
-        for index in sorted(parallel, key=lambda i: _jumps(kernel, i.name)):
-            size = min(index.range, left)
-            left //= size
-            thread = sch.index(names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
-            groups = -(-index.range // size)
-            group = attrs.evolve(index, range=groups, binding=Binding.GRID)
-            values[index.name] = sch.part(group, size) + sch.part(thread)
-            if groups * size > index.range:
-                ends.append(index.range - 1 - values[index.name])
-            team.insert(0, thread)
-            grid.insert(0, group)
-        serial = [i for i in kernel.indices if i not in parallel]
-        inside = reindexed(kernel, (*sch.present(grid), *sch.present(team), *serial), values)
-        return attrs.evolve(inside, constraints=(*inside.constraints, *ends), deps=())
+        grid = sch.present(index.bound(Binding.GRID) for index in reversed(shares.rest.values()))
+        serial = [i for i in kernel.indices if i.name not in shares.rest]
+        inside = reindexed(kernel, (*grid, *shares.team, *serial), shares.values)
+        return attrs.evolve(inside, constraints=(*inside.constraints, *shares.tests), deps=())
 
 
 def _jumps(kernel: stripe.Block, index: str) -> tuple[int, int]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.kernels.merge import nest_of
+from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
@@ -65,6 +68,45 @@ def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     merging = [r for r in kernel.refinements if r.direction.writes and r.aggregation is not None and r.aggregation.op]
     usable = (index.name for index in kernel.indices if index.binding not in _SCHEDULED)
     return frozenset(name for name in usable if all(_has_its_own(view, name) for view in merging))
+
+
+@attrs.frozen
+class Shares:
+    """Independent indices of a kernel, shared out to the threads of a group.
+
+    Attributes:
+        rest: What is left of each of them for a thread, by name.
+        team: The indices of threads, the innermost one last.
+        values: What the indices are, of both.
+        tests: What holds where a thread has a point: the last pieces may be short.
+    """
+
+    rest: dict[str, stripe.Index]
+    team: tuple[stripe.Index, ...]
+    values: dict[str, Affine]
+    tests: tuple[Affine, ...]
+
+
+def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[int, int]]) -> Shares:
+    """Share out the independent indices of a kernel to threads, those that come first in ``order`` innermost."""
+    allowed = independent_indices(kernel)
+    parallel = [i for i in kernel.indices if i.name in allowed and i.range > 1 and i.affine is None]
+    names = NameScope.of(i.name for i in kernel.indices)
+    rest: dict[str, stripe.Index] = {}
+    team: list[stripe.Index] = []
+    values: dict[str, Affine] = {}
+    ends: list[Affine] = []
+    for index in sorted(parallel, key=lambda i: order(i.name)):
+        size = min(index.range, threads)
+        threads //= size
+        thread = sch.index(names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
+        more = attrs.evolve(index, range=-(-index.range // size))
+        rest[index.name] = more
+        values[index.name] = sch.part(more, size) + sch.part(thread)
+        if more.range * size > index.range:
+            ends.append(index.range - 1 - values[index.name])
+        team.insert(0, thread)
+    return Shares(rest, sch.present(team), values, tuple(ends))
 
 
 def _has_its_own(view: stripe.Refinement, index: str) -> bool:
