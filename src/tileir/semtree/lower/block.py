@@ -178,13 +178,8 @@ class BlockLowering:
                 del steps[:1]
             for step in steps:
                 offset = offset + step
-            result[refinement.name] = evolved(
-                parent,
-                offset=offset,
-                shape=refinement.shape,
-                aggregation=refinement.aggregation,
-                owned=parent.owned and thread is None,
-            )
+            shape, aggregation, owned = refinement.shape, refinement.aggregation, parent.owned and thread is None
+            result[refinement.name] = evolved(parent, offset=offset, shape=shape, aggregation=aggregation, owned=owned)
         return result
 
     def allocations(self, block: stripe.Block, *, shared: bool) -> tuple[list[sem.Stmt], dict[str, View]]:
