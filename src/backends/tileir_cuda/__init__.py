@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.runtime.interface import Backend
+from tileir.runtime.interface import Backend, DeviceInfo, Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.runtime.interface import DeviceInfo, Options
     from tileir_cuda.compiler import CudaCompiler
     from tileir_cuda.library import CudaLibrary
     from tileir_cuda.offline import OfflineExecutor

@@ -6,17 +6,15 @@ process where the version of PTX is older than its architecture, so the least on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
 from tileir.core.targets.target import Target
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 STATIC_SHARED_BYTES: Final = 48 * 1024
 """Shared memory that a group may have as variables of a module; more is asked for at the launch."""

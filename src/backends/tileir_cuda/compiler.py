@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 import llvmlite
@@ -10,19 +10,14 @@ import llvmlite.binding as llvm
 
 from tileir.core.distributions import version_of
 from tileir.core.schema import bodies
-from tileir.semtree.ir import Const, For, LoopKind
+from tileir.runtime.interface import DeviceInfo, Options
+from tileir.semtree.ir import Const, For, KernelFunction, LoopKind, Stmt
 from tileir_cuda.architectures import Architecture
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emit.emitter import emit
 from tileir_cuda.emit.ptx import joined, made
 from tileir_cuda.library import CudaLibrary
 from tileir_llvm.device.host import usable_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tileir.runtime.interface import DeviceInfo, Options
-    from tileir.semtree.ir import KernelFunction, Stmt
 
 
 @attrs.frozen

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.interface import DeviceInfo
-from tileir_cuda.architectures import ARCHITECTURES, architecture_for, target_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir_cuda.architectures import Architecture
+from tileir_cuda.architectures import ARCHITECTURES, Architecture, architecture_for, target_of
 
 NAME: Final = "cuda"
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import checked_parts, sealed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.semtree.ir import KernelFunction
+from tileir.semtree.ir import KernelFunction
 
 _CODE: Final = "code {}"
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.runtime.interface import TOP_RANK, Backend
+from tileir.runtime.interface import TOP_RANK, Backend, DeviceInfo, Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.runtime.interface import DeviceInfo, Options
     from tileir_llvm.compiler import LLVMCompiler
     from tileir_llvm.run.executor import LLVMExecutor
     from tileir_llvm.run.library import LLVMLibrary

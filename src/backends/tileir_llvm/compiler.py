@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 import llvmlite
@@ -13,17 +14,13 @@ import llvmlite.binding as llvm
 from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import checked_parts
+from tileir.runtime.interface import DeviceInfo, Options
+from tileir.semtree.ir import KernelFunction
 from tileir_llvm.run.library import SECONDS, LLVMLibrary, part_names
 from tileir_llvm.run.modules import assembly
 from tileir_llvm.run.sharing import ALWAYS_SECONDS
 from tileir_llvm.run.side_by_side import object_codes
 from tileir_llvm.run.uninterrupted import uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tileir.runtime.interface import DeviceInfo, Options
-    from tileir.semtree.ir import KernelFunction
 
 OPTIMISED_LENGTH: Final = 1 << 12
 """Modules are compiled side by side; one with so many characters, a hundredth of a second's work, is long enough."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.runtime.interface import Backend
+from tileir.runtime.interface import Backend, DeviceInfo, Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.runtime.interface import DeviceInfo, Options
     from tileir.semtree.ir import Program
     from tileir_opencl.run.compiler import OpenCLCompiler
     from tileir_opencl.run.executor import OpenCLExecutor

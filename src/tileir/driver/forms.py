@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 
@@ -24,8 +24,6 @@ from tileir.tile.ir import Function as TileFunction
 from tileir.typed.ir import Function as TypedFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tileir.core.array_value import Array
     from tileir.core.targets.target_file import TargetFile
     from tileir.driver.programs import Program

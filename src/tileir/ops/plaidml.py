@@ -8,10 +8,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tileir.ops.shared.foundation import Tensor
+from tileir.ops.shared.foundation import Tensor
 
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -8,11 +8,13 @@ the elements that the fragment's layout says. Operands in f32 may be rounded to 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
+import numpy as np
 
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
@@ -50,12 +52,6 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import numpy as np
-
 
 PLAIN: Final = (0, 0, 0)
 """The fold of arrays that lie row by row."""

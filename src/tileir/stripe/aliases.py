@@ -9,20 +9,17 @@ one location are one piece of memory. This is the AliasMap of PlaidML's Stripe.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import attrs
 
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.check.views import same_axes
 from tileir.stripe.ir import Block, Device, Direction, Load, Location, Refinement, Special, Statement, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.stripe.check.scope import Scope
 
 MemoryKey: TypeAlias = tuple[int, str]
 """The depth of the block that allocates, or of the outermost one that is known, and the name there."""

@@ -8,17 +8,14 @@ statements run in order.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.stripe.aliases import Aliases, AnyReach, MemoryKey, Overlap, PlacedReach, compare, contains
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Statement, scalar_inputs, scalar_output
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tileir.stripe.check.scope import Scope
 
 WINDOW: Final = 4096
 """How many statements back transitivity is known exactly: the cost of each is one bit for each statement."""

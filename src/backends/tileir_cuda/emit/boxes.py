@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.semtree.ir import WARP, BulkCopy, Channel, ChannelStep, DeclareArray, GridLevel
+from tileir.semtree.ir import WARP, BulkCopy, Channel, ChannelStep, DeclareArray, GridLevel, KernelFunction
 from tileir.semtree.matrices import PLAIN, folded
 from tileir.semtree.rewrite import statements
 from tileir_llvm.emit.conversions import cast
-from tileir_llvm.emit.expressions import evaluate
+from tileir_llvm.emit.expressions import Environment, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.semtree.ir import KernelFunction
     from tileir_cuda.emit.products import Shared
-    from tileir_llvm.emit.expressions import Environment
 
 CONVERGENT: Final = 2
 """The attributes of statements that all threads of a warp run together."""

@@ -8,7 +8,7 @@ along the first axis (:func:`blocks`).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
@@ -16,14 +16,14 @@ from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.check.verifier import verify
-from tileir.semtree.ir import Exchange, GridLevel, MatrixMultiply, ParamAccess, Type
+from tileir.semtree.ir import Exchange, GridLevel, KernelFunction, MatrixMultiply, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
-from tileir_cuda.architectures import BULK_COPIES
+from tileir_cuda.architectures import BULK_COPIES, Architecture
 from tileir_cuda.emit.boxes import Channels, channels, copies_boxes, promised, tensor_maps
 from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
 from tileir_cuda.emit.products import OF_WARPS
@@ -38,10 +38,6 @@ from tileir_llvm.emit.floats import NATIVE
 from tileir_llvm.emit.memory import Place
 from tileir_llvm.emit.spelling import symbol
 from tileir_llvm.emit.text import FunctionText, ModuleText, Value
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import KernelFunction
-    from tileir_cuda.architectures import Architecture
 
 MOST_BLOCKS: Final = (2**31 - 1, 65535, 65535)
 """How many blocks a launch can have along each axis."""

@@ -7,23 +7,19 @@ below 32, below 2^-19: f16 keeps 11 digits. What is below the normal numbers of 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Broadcast, Const, Type
+from tileir.semtree.ir import Apply, Broadcast, Const, Expr, KernelFunction, Type
 from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.rewrite import distinct_nodes, map_expr, map_stmts, with_body
 from tileir_llvm.emit.capabilities import CAPABILITIES as LLVM
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.semtree.ir import Expr, KernelFunction
 
 
 def _with_instructions(of_lanes: Capabilities) -> Capabilities:

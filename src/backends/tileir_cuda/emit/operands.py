@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
+from tileir.semtree.ir import MatrixOperand
 from tileir.semtree.matrices import PLAIN
-
-if TYPE_CHECKING:
-    from tileir.semtree.ir import MatrixOperand
 
 CODES: Final = {128: 1, 64: 2, 32: 3}
 """What descriptors call a swizzle of rows of so many bytes."""

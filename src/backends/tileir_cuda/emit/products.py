@@ -6,29 +6,22 @@ Fragments are those of NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8, ldmatrix): 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.fragments import FRAGMENTS
+from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, GridLevel, Type
+from tileir.semtree.ir import Apply, Expr, GridLevel, MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import period
 from tileir_llvm.emit.conversions import cast, integer
-from tileir_llvm.emit.expressions import evaluate, offset_of
+from tileir_llvm.emit.expressions import Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import apply_integer
-from tileir_llvm.emit.memory import Offset, load, store
+from tileir_llvm.emit.memory import Offset, Place, load, store
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.fragments import Fragment
-    from tileir.semtree.ir import Expr, MatrixMultiply, MatrixOperand
-    from tileir_llvm.emit.expressions import Environment
-    from tileir_llvm.emit.memory import Place
 
 ROWS: Final = 16
 """Rows of the left operand, and columns of the right one, that are loaded at a time."""

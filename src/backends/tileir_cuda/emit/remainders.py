@@ -7,14 +7,12 @@ large. This is the long division of the significands instead, a bit at a time, a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.semtree.ir import Type
 from tileir_llvm.emit.spelling import REGISTER, constant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SIGNIFICANDS: Final = {DType.F32: 23, DType.F64: 52}
 """Stored bits of the significand."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
-from tileir.semtree.ir import DeclareArray, MatrixMultiply, Region
+from tileir.semtree.ir import DeclareArray, KernelFunction, MatrixMultiply, Region
 from tileir.semtree.rewrite import statements
 from tileir_cuda.architectures import STATIC_SHARED_BYTES
 from tileir_cuda.emit.boxes import operands_of_boxes
 from tileir_cuda.emit.warpgroups import ALIGNMENT, OF_WARPGROUPS
 from tileir_llvm.emit.spelling import memory_element
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.ir import KernelFunction
 
 _LEAST: Final = 16
 """Bytes to which shared arrays are aligned: those of the widest access of a thread."""

@@ -19,34 +19,34 @@ from tileir.semtree.ir import (
     Channel,
     ChannelStep,
     Const,
+    DeclareArray,
     Exchange,
+    Expr,
     For,
     If,
     LoopKind,
     MatrixMultiply,
     Region,
+    Stmt,
     Subscript,
     Type,
 )
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda.emit import products, warpgroups
 from tileir_cuda.emit.products import Shared
-from tileir_cuda.emit.warpgroups import OF_WARPGROUPS
+from tileir_cuda.emit.warpgroups import OF_WARPGROUPS, Begun
 from tileir_cuda.emit.zeroing import makes_zeros
 from tileir_llvm.emit.expressions import evaluate, offset_of
 from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.emit.spelling import register
-from tileir_llvm.emit.statements import Statements
+from tileir_llvm.emit.statements import Statements, Together
 from tileir_llvm.emit.text import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.semtree.ir import DeclareArray, Expr, Stmt
     from tileir_cuda.emit.boxes import Channels
     from tileir_cuda.emit.shared_memory import SharedMemory
-    from tileir_cuda.emit.warpgroups import Begun
-    from tileir_llvm.emit.statements import Together
 
 _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""

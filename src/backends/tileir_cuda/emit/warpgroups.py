@@ -7,28 +7,22 @@ along the depth has them as long as the swizzle; one whose rows are across the d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
-from tileir.semtree.ir import Type
+from tileir.semtree.ir import MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import folded, held
 from tileir_cuda.emit.loaded import is_loadable, loaded
 from tileir_cuda.emit.operands import CODES, Matrix
-from tileir_cuda.emit.products import Held, accumulators, keep, thread_number
+from tileir_cuda.emit.products import Held, Shared, accumulators, keep, thread_number
 from tileir_llvm.emit.conversions import cast, integer
-from tileir_llvm.emit.expressions import evaluate
+from tileir_llvm.emit.expressions import Environment, evaluate
 from tileir_llvm.emit.spelling import register
 from tileir_llvm.emit.text import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from tileir.semtree.ir import MatrixMultiply, MatrixOperand
-    from tileir_cuda.emit.products import Shared
-    from tileir_llvm.emit.expressions import Environment
 
 ALIGNMENT: Final = 1024
 """Bytes to which operands are aligned: eight rows of the widest swizzle."""

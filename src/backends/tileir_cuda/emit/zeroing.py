@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Assign, Broadcast, Const, For, MatrixMultiply, Subscript, Var
+from tileir.semtree.ir import Apply, Assign, Broadcast, Const, Expr, For, MatrixMultiply, Stmt, Subscript, Var
 from tileir.semtree.matrices import held
 from tileir_cuda.emit.warpgroups import OF_WARPGROUPS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.ir import Expr, Stmt
 
 
 def makes_zeros(stmt: Stmt, after: Stmt | None) -> bool:

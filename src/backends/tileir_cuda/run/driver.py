@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
 
 import attrs
 from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _RESULT: Final = driver.CUresult
 SUCCESS: Final = _RESULT.CUDA_SUCCESS

@@ -18,7 +18,7 @@ from tileir.runtime.events import Scheduler
 from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.devices import DLPACK_KIND
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
-from tileir_cuda.run.kernels import CudaKernel
+from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked, place_of
 from tileir_cuda.run.queue import CudaQueue
 from tileir_cuda.run.stream import CudaEvent, Stream
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from tileir.runtime.interface import DeviceInfo, Event, Options
     from tileir_cuda.library import CudaLibrary
-    from tileir_cuda.run.kernels import BoundCudaKernel
 
 
 @attrs.frozen(eq=False)

@@ -6,8 +6,9 @@ It is called with the interpreter's lock released, as a full queue of the card m
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 from cuda.bindings import driver
@@ -17,9 +18,6 @@ from tileir_cuda.run.words import spelt
 from tileir_llvm.device.host import device
 from tileir_llvm.run.loader import load_code
 from tileir_llvm.run.modules import object_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 VERSION: Final = 12_000
 """Functions are asked for as they were in this version of CUDA, the oldest that is supported."""

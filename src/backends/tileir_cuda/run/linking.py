@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from cuda.bindings import driver
 
 from tileir.core.errors import BackendError
 from tileir_cuda.run.driver import checked, enter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _TOGETHER: Final = "wgmma.mma_async"
 _CALLS: Final = re.compile(r"\b(?:div|rcp|sqrt)\.rn\b|\b(?:div|rem)\.[su]64\b|\bcall\b")

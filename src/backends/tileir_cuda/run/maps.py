@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from ctypes import c_uint64
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 from cuda.bindings import driver
 
 from tileir.core.forking import renew_in_children
-from tileir_cuda.emit.boxes import MAP_BYTES, tensor_maps
+from tileir.semtree.ir import KernelFunction
+from tileir_cuda.emit.boxes import MAP_BYTES, TensorMap, tensor_maps
 from tileir_cuda.run.driver import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.semtree.ir import KernelFunction
-    from tileir_cuda.emit.boxes import TensorMap
 
 KEPT: Final = 64
 """So many maps of a kernel are kept: buffers come back to the same addresses, and encoding takes microseconds."""

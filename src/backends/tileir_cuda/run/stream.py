@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import attrs
 from cuda.bindings import driver
@@ -16,13 +17,9 @@ from cuda.bindings import driver
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir.runtime.events import Failure, failure_of
+from tileir.runtime.interface import Event
 from tileir.runtime.postponed import Postponed, Watchers, failed
 from tileir_cuda.run.driver import NOT_READY, SUCCESS, checked, enter, fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.runtime.interface import Event
 
 MILLISECOND: Final = 1e-3
 PATIENCE: Final = 8

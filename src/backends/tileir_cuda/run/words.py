@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 _TYPES: Final = MappingProxyType(
     {

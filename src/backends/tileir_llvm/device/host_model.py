@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.targets.generic_hardware import processor
-from tileir.core.targets.hardware import MemoryUnit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.targets.hardware import HardwareModel
+from tileir.core.targets.hardware import HardwareModel, MemoryUnit
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _FREQUENCY: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")

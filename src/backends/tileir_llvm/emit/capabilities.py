@@ -6,9 +6,10 @@ f32 and back only, where processors do, and bf16 is its bits, since conversion i
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
@@ -16,9 +17,6 @@ from tileir.semtree.ir import Prefetch
 from tileir.semtree.legalise.capabilities import COMPARISONS, INTEGERS, WIDE_FLOATS, Capabilities, Support, table
 from tileir.semtree.legalise.storage import STORED
 from tileir.semtree.transform.expansions import EXPANDED
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 _PLAIN: Final = (DType.BOOL, *INTEGERS)
 _CONNECTIVES: Final = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.BIT_NOT)

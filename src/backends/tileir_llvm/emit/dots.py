@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import named, usable
 from tileir_llvm.emit.spelling import register
 from tileir_llvm.emit.text import FunctionText, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
 
 _INSTRUCTIONS: Final[Mapping[DType, tuple[str, str]]] = MappingProxyType(
     {

@@ -7,12 +7,13 @@ Every kernel becomes ``void @name(ptr args, ptr scratch, i64 begin, i64 end)``, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import assigned_variables
-from tileir.semtree.ir import GridLevel, ParamAccess, Type
+from tileir.semtree.ir import GridLevel, KernelFunction, Param, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.transform.layout import ALIGNMENT, layout
 from tileir.semtree.transform.threads import one_thread
@@ -24,11 +25,6 @@ from tileir_llvm.emit.memory import Place
 from tileir_llvm.emit.spelling import symbol
 from tileir_llvm.emit.statements import Statements, has_vectors
 from tileir_llvm.emit.text import FunctionText, ModuleText, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tileir.semtree.ir import KernelFunction, Param
 
 FAST_MATH: Final = "reassoc nsz arcp contract afn "
 """Flags of float operations where :attr:`tileir.runtime.interface.Options.fast_math` allows them; infinities and NaNs

@@ -19,7 +19,9 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Dot,
+    Expr,
     GridIndex,
+    GridLevel,
     Ramp,
     Reduce,
     Shuffle,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tileir.semtree.analysis.ranges import Ranges
-    from tileir.semtree.ir import Expr, GridLevel
 
     Part: TypeAlias = Callable[["Environment", Expr, int], tuple[Value | None, int]]
     Term: TypeAlias = tuple[Op, Part, Expr, int]

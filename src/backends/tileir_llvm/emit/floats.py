@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
@@ -12,9 +13,6 @@ from tileir.semtree.ir import Type
 from tileir_llvm.emit.memory import joined, lane_of
 from tileir_llvm.emit.spelling import FLOAT_COMPARISON, constant, register, suffix
 from tileir_llvm.emit.text import FunctionText, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _INSTRUCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
     {Op.NEG: "fneg", Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv", Op.MOD: "frem"}

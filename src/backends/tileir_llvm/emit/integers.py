@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir_llvm.emit.conversions import integer, wrapped
 from tileir_llvm.emit.spelling import INTEGER_COMPARISON, constant, register, suffix
 from tileir_llvm.emit.text import FunctionText, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 def apply_integer(out: FunctionText, op: Op, args: tuple[Value, ...], *, index: bool) -> Value:

@@ -7,16 +7,13 @@ done in f32 and rounded by integer operations, since the conversion instructions
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.ir import KernelFunction, Type
+from tileir.semtree.ir import KernelFunction, Type
 
 REGISTER: Final[Mapping[DType, str]] = MappingProxyType(
     {

@@ -8,15 +8,13 @@ are cheaper here than as passes of LLVM, which for most kernels need not run at 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.semtree.ir import Type
+from tileir.semtree.ir import Type
 
 
 @attrs.define(eq=False)  # not frozen: unrolled loops make so many that it would take a tenth of the time to write them

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
 
+from tileir.runtime.arrays import Array, Format
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
 from tileir_llvm.run.python_functions import python_function
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.runtime.arrays import Array, Format
 
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 """Flags of arrays, as in NumPy's C interface."""

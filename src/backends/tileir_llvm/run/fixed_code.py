@@ -6,7 +6,8 @@ To generate it takes longer than all else that a call does whose kernels are on 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import attrs
 import llvmlite
@@ -17,9 +18,6 @@ from tileir_llvm.device.processor import processor
 from tileir_llvm.run.loader import Code, load_code
 from tileir_llvm.run.modules import object_code
 from tileir_llvm.run.python_functions import address_of, through_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _TABLE: Final = "python"
 

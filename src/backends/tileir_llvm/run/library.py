@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.checks import sealed
+from tileir.semtree.ir import KernelFunction
 from tileir.semtree.transform.layout import layout
 from tileir.semtree.transform.threads import one_thread
 from tileir_llvm.emit.spelling import symbol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.semtree.ir import KernelFunction
-
 
 SECONDS: Final = "seconds"
 """The name of the part that has the estimated seconds of all kernels, as JSON."""

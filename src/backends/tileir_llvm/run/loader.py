@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import llvmlite.binding as llvm
@@ -11,9 +12,6 @@ import llvmlite.binding as llvm
 from tileir.core.errors import BackendError, Diagnostic
 from tileir_llvm.run.modules import target_machine
 from tileir_llvm.run.uninterrupted import uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 LIBRARIES: Final = 16
 """How many libraries share a linker, which needs 110 KiB and keeps 9 KiB of each until it goes itself."""

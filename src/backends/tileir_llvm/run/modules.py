@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import string_at
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
@@ -20,9 +21,6 @@ from tileir.core.errors import BackendError, Diagnostic
 from tileir_llvm.device.processor import processor
 from tileir_llvm.emit.text import SCHEDULED
 from tileir_llvm.run.forking import guard_forks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OPTIMISATION: Final = 2
 """Speed level of LLVM's pass pipeline. Level 3 unrolls loops to four times as much code, which is no faster: borders of

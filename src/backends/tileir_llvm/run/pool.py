@@ -6,7 +6,8 @@ import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import attrs
 
@@ -14,10 +15,6 @@ from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.run.sharing import Costs, Share, share_of
 from tileir_llvm.run.team import Job, Team, start_team
 from tileir_llvm.run.uninterrupted import uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 CLOSING_SECONDS: Final = 0.001
 """How often who closes a pool looks whether the running launch has ended."""

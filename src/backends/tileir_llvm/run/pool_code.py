@@ -18,12 +18,10 @@ looks at the other, both sequentially consistent, so that no wake-up is lost (De
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from string import Template
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Final
 
 _LINE: Final = 64
 _HEAD_LINES: Final = 16

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any, Final
 
 _FASTCALL: Final = 0x80
 """``METH_FASTCALL`` of Python's stable interface: arguments come as a C array, and their number."""

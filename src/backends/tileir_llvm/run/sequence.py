@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
-from tileir.runtime.arrays import addresses_of
+from tileir.runtime.arrays import Format, addresses_of
 from tileir.runtime.host_memory import HostBuffer
-from tileir.runtime.interface import Choice, Repetition
+from tileir.runtime.interface import Choice, Condition, Repetition
 from tileir.semtree.launches import counted_turns, turns_while
 from tileir_llvm.run.array_calls import MOST_SCRATCH, Entries, array_call
 from tileir_llvm.run.sequence_code import (
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tileir.runtime.arrays import Format
-    from tileir.runtime.interface import Condition
     from tileir_llvm.run.executor import LLVMExecutor, LLVMKernel
     from tileir_llvm.run.sharing import Preference
 

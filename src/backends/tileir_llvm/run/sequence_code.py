@@ -9,17 +9,15 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.cancelling import checkpoint
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _POINTER: Final = ctypes.c_void_p
 _NUMBER: Final = ctypes.c_int64

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from functools import partial
 from struct import pack
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 ALWAYS_SECONDS: Final = 1e-3
 """Kernels that take longer alone are shared out to all threads, whatever that costs: nothing is measured for them."""

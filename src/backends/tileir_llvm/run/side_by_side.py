@@ -9,18 +9,16 @@ llvmlite, and needs it then.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from tileir_llvm.run.forking import PAST_THE_LOCK
 from tileir_llvm.run.modules import can_pass_the_lock, object_code
 from tileir_llvm.run.uninterrupted import uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
 

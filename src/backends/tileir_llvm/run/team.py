@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -16,9 +17,6 @@ from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
 from tileir_llvm.run.pool_code import pool_bytes, pool_code
 from tileir_llvm.run.sharing import Costs, measured_costs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SPINS: Final = 4000
 """Pauses before an idle thread sleeps, each 20 to 70 ns: longer than the time between two launches of one program."""

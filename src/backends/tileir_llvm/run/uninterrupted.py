@@ -8,10 +8,8 @@ So what enters LLVM runs in another thread, while the main thread waits for it, 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import TypeVar
 
 T = TypeVar("T")
 

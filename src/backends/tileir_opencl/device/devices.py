@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -11,9 +12,6 @@ from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device.capabilities import Capabilities, capabilities
 from tileir_opencl.device.platforms import Found, scan
 from tileir_opencl.run.process import use_drivers
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME: Final = "opencl"
 

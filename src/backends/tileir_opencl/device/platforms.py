@@ -6,15 +6,13 @@ import ctypes
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 log: Final = logging.getLogger("tileir.opencl")
 

@@ -9,10 +9,12 @@ groups of ``group``; a missing axis counts 1.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import assigned_variables, census
 from tileir.semtree.analysis.ranges import Ranges
@@ -37,7 +39,7 @@ from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import kernel_names, mentions, statements, walk
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout, layout
-from tileir_opencl.device.features import SPELT
+from tileir_opencl.device.features import SPELT, Features
 from tileir_opencl.emit.expressions import Environment
 from tileir_opencl.emit.lanes import split_lanes
 from tileir_opencl.emit.memory import Place
@@ -46,12 +48,6 @@ from tileir_opencl.emit.operations import BITS, FAST, NATIVE, SINGLE, capabiliti
 from tileir_opencl.emit.spelling import MEMORY
 from tileir_opencl.emit.statements import Statements, aligned
 from tileir_opencl.emit.text import Helpers, KernelText, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.core.ops import Op
-    from tileir_opencl.device.features import Features
 
 ALIGNMENT: Final = 128
 """Alignment in bytes of each group's scratch memory, and of every array in it: that of the widest vector."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import attrs
 
 from tileir.core.ops import Op
+from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import (
     Apply,
     Bitcast,
@@ -14,7 +15,9 @@ from tileir.semtree.ir import (
     Cast,
     Const,
     Dot,
+    Expr,
     GridIndex,
+    GridLevel,
     Ramp,
     Reduce,
     Shuffle,
@@ -25,14 +28,9 @@ from tileir.semtree.ir import (
 from tileir.semtree.legalise.offsets import ramp_of
 from tileir_opencl.emit.memory import Place, gather, load
 from tileir_opencl.emit.operators import applied, converted, reinterpreted
-from tileir_opencl.emit.peephole import builtin_for, guard
+from tileir_opencl.emit.peephole import Call, builtin_for, guard
 from tileir_opencl.emit.spelling import MASKS, MEMORY, UNARY, lane_constant, register, vector
 from tileir_opencl.emit.text import KernelText, Value, call, canonical, integer, lane_of, real
-
-if TYPE_CHECKING:
-    from tileir.semtree.analysis.ranges import Ranges
-    from tileir.semtree.ir import Expr, GridLevel
-    from tileir_opencl.emit.peephole import Call
 
 _HALVES: Final = {0: ".lo", 1: ".hi"}
 

@@ -7,26 +7,20 @@ Fragments of operands are those of NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8,
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply
+from tileir.semtree.ir import Apply, AsyncCopy, Expr, MatrixMultiply, MatrixOperand
 from tileir.semtree.matrices import period
-from tileir_opencl.emit.expressions import evaluate
-from tileir_opencl.emit.memory import is_aligned, load, store
+from tileir_opencl.emit.expressions import Environment, evaluate
+from tileir_opencl.emit.memory import Place, is_aligned, load, store
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.semtree.ir import AsyncCopy, Expr, MatrixMultiply, MatrixOperand
-    from tileir_opencl.emit.expressions import Environment
-    from tileir_opencl.emit.memory import Place
-    from tileir_opencl.emit.text import KernelText
+from tileir_opencl.emit.text import KernelText
 
 _PTX: Final = {DType.F16: "f16", DType.U16: "bf16", DType.F32: "tf32"}
 """What instructions call elements; of bf16 there are the bits."""

@@ -25,12 +25,15 @@ from tileir.semtree.ir import (
     Const,
     Declare,
     Dot,
+    Expr,
     For,
     GridIndex,
     If,
+    KernelFunction,
     Ramp,
     Reduce,
     Shuffle,
+    Stmt,
     Subscript,
     Type,
     Var,
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.core.dtype import DType
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
     from tileir_opencl.device.features import Features
 
 WIDTHS: Final = (16, 8, 4, 3, 2, 1)

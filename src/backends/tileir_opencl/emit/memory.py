@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.semtree.ir import Type
 from tileir_opencl.emit.logic import compared
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM, UNARY, register, vector
-from tileir_opencl.emit.text import Value, call, canonical, integer, lane_of, masked
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.semtree.ir import Type
-    from tileir_opencl.emit.text import KernelText
+from tileir_opencl.emit.text import KernelText, Value, call, canonical, integer, lane_of, masked
 
 
 @attrs.frozen

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from tileir.core.text.names import NameScope
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 HELPERS: Final = (
     "divide", "remainder", "shift_left", "shift_right", "maximum", "minimum", "saturated", "rounded", "odd",

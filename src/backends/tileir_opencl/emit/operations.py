@@ -6,10 +6,11 @@ numbers of vectors overflow as in C; scalars of less than 32 bits are computed i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Domain, Op
@@ -23,9 +24,6 @@ from tileir.semtree.legalise.capabilities import (
     table,
 )
 from tileir.semtree.transform.expansions import EXPANDED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BITS: Final = frozenset(dtype for dtype in DType if dtype.is_narrow and dtype is not DType.F16)
 """Floats for which integers stand."""

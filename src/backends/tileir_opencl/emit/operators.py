@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.ir import Type
 from tileir.semtree.legalise.c_operators import FUNCTIONS
 from tileir_opencl.emit.logic import both, choice, compared, differ, either, negated
 from tileir_opencl.emit.operations import FAST
 from tileir_opencl.emit.spelling import INFIX, MEMORY, SHIFT, UNARY, register, vector
-from tileir_opencl.emit.text import Value, call, infix, operands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.semtree.ir import Type
-    from tileir_opencl.emit.text import KernelText
+from tileir_opencl.emit.text import KernelText, Value, call, infix, operands
 
 _FUNCTIONS: Final[Mapping[Op, str]] = MappingProxyType(
     {

@@ -7,21 +7,16 @@ allows; ``tests/backends_opencl/test_peephole.py`` proves each row by the interp
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.analysis.ranges import is_defined, is_number
-from tileir.semtree.ir import Apply, Assign, Const
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.semtree.analysis.ranges import Ranges
-    from tileir.semtree.ir import Expr, Stmt
+from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
+from tileir.semtree.ir import Apply, Assign, Const, Expr, Stmt
 
 
 class Builtin(enum.Enum):

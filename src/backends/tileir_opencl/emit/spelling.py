@@ -9,20 +9,17 @@ In memory a bool is a byte.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.ir import Type
 from tileir.semtree.legalise import c_operators
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.ir import Type
 
 TERNARY, EITHER, BOTH, BIT_OR, BIT_XOR, BIT_AND, EQUAL, ORDER, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(1, 14)
 """How tightly the operators of C bind."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import attrs
 
@@ -21,11 +22,13 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     Exchange,
+    Expr,
     For,
     If,
     LoopKind,
     MatrixMultiply,
     Prefetch,
+    Stmt,
     Subscript,
     Var,
 )
@@ -36,11 +39,6 @@ from tileir_opencl.emit.memory import Place, prefetch, scatter, store
 from tileir_opencl.emit.peephole import accumulation
 from tileir_opencl.emit.spelling import MASKS, MEMORY, SUM, register, vector
 from tileir_opencl.emit.text import Value, canonical
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.semtree.ir import Expr, Stmt
 
 
 @attrs.define

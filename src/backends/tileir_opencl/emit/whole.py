@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import Any, Final, assert_never
 
-from tileir.semtree.ir import Branch, Launch, Loop
+from tileir.runtime.interface import DeviceInfo
+from tileir.semtree.ir import Branch, Buffer, Launch, Loop, Program, Work
 from tileir_opencl.device.devices import device_of
 from tileir_opencl.emit.emitter import emit, scratch_bytes, symbol
 from tileir_opencl.run.compiler import build_options
-
-if TYPE_CHECKING:
-    from tileir.runtime.interface import DeviceInfo
-    from tileir.semtree.ir import Buffer, Program, Work
 
 _SCRATCH: Final = "scratch"
 _HOW: Final = """\

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
+import pyopencl as cl
 
 from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.check.verifier import verify
+from tileir.semtree.ir import KernelFunction
 from tileir_opencl.device.devices import Device, device_of
 from tileir_opencl.emit.emitter import emit
 from tileir_opencl.run.library import OpenCLLibrary, Part, unsealed
 from tileir_opencl.run.process import context_of, use_drivers
 from tileir_opencl.run.programs import NativeProgram, built, loaded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import pyopencl as cl
-
-    from tileir.runtime.interface import DeviceInfo, Options
-    from tileir.semtree.ir import KernelFunction
 
 KERNELS: Final = 4
 """Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.events import Failure, failure_of
+from tileir.runtime.interface import Event
 from tileir.runtime.postponed import Watchers
 from tileir_opencl.run.faults import failed_command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.runtime.interface import Event
 
 STATUS: Final = cl.event_info.COMMAND_EXECUTION_STATUS
 COMPLETE: Final = cl.command_execution_status.COMPLETE

@@ -28,7 +28,7 @@ from tileir_opencl.run.buffers import (
 from tileir_opencl.run.commands import Commands
 from tileir_opencl.run.copies import copy_by_host, copy_command, place_of
 from tileir_opencl.run.faults import refused
-from tileir_opencl.run.kernels import OpenCLKernel
+from tileir_opencl.run.kernels import BoundOpenCLKernel, OpenCLKernel
 from tileir_opencl.run.pool import Pool
 from tileir_opencl.run.process import context_of, inherited, use_drivers
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.interface import DeviceInfo, Event, Options
-    from tileir_opencl.run.kernels import BoundOpenCLKernel
     from tileir_opencl.run.library import OpenCLLibrary
 
 IN_PLACE: Final = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR

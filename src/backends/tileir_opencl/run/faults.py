@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OUT_OF_MEMORY: Final = frozenset(
     {

@@ -12,7 +12,7 @@ import pyopencl as cl
 from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
 from tileir_opencl.emit.emitter import scratch_bytes
 from tileir_opencl.run.buffers import OpenCLBuffer
-from tileir_opencl.run.programs import handle_of
+from tileir_opencl.run.programs import NativeProgram, handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
     from tileir_opencl.run.commands import Commands
     from tileir_opencl.run.executor import OpenCLExecutor
-    from tileir_opencl.run.programs import NativeProgram
 
 
 @attrs.frozen(eq=False)

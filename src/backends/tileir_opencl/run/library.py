@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.semtree.ir import KernelFunction
 from tileir_opencl.emit.emitter import symbol
 from tileir_opencl.run.programs import NativeProgram, binary_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.semtree.ir import KernelFunction
 
 
 @attrs.frozen(eq=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 import pyopencl as cl
@@ -12,9 +13,6 @@ import pyopencl as cl
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEP: Final = 256
 """Sizes are rounded up to multiples of this, so that arrays of about one size share memory."""

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Final, TypeAlias, cast
 
 import pyopencl as cl
 from pyopencl._cl import _Program
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir_opencl.run.faults import name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NativeProgram: TypeAlias = _Program
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
+from typing import Any, Final, TypeAlias, get_type_hints
 
 import attrs
 
@@ -27,20 +28,16 @@ from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Path, Reader
 from tileir.core.targets.generic_hardware import generic_hardware
+from tileir.core.targets.hardware import HardwareModel
 from tileir.core.targets.hardware_json import from_value
 from tileir.core.targets.kernel_settings import facts_from, read_settings
 from tileir.core.targets.quantities import facts, quantities, settings
 from tileir.core.targets.sections import Section, sections_of
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_names import SUFFIX, folder_of_targets, names_of_targets
+from tileir.core.targets.template_expressions import Value
 from tileir.core.text.names import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.targets.hardware import HardwareModel
-    from tileir.core.targets.template_expressions import Value
-    from tileir.core.text.span import Span
+from tileir.core.text.span import Span
 
 Scalar: TypeAlias = bool | int | float | str
 

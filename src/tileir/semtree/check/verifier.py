@@ -5,7 +5,8 @@ Rules of a kernel that can be checked before its types are trusted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, assert_never
 from weakref import WeakValueDictionary
 
 import attrs
@@ -50,10 +51,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.launches import MAX_NESTED_WORKS, launches
 from tileir.semtree.text.names import is_spellable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
 
 _MAX_SIZE: Final = 100_000
 

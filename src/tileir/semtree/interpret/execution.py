@@ -10,13 +10,15 @@ knows of the copies alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator
 from itertools import product
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
+from tileir.core.number_system import NumberSystem
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import (
     Action,
@@ -54,11 +56,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.matrices import folded_place, waits
 from tileir.semtree.rewrite import statements
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from tileir.core.number_system import NumberSystem
 
 
 @attrs.define

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Generator
+from typing import TypeAlias
 
 import numpy as np
 
@@ -10,13 +11,18 @@ from tileir.core.fragments import FRAGMENTS, Fragment, Layout
 from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, ExpressionCompiler, Frame
 from tileir.semtree.interpret.memory import Array, Memory, poisoned
-from tileir.semtree.ir import Subscript, Var
+from tileir.semtree.ir import (
+    AssignLanes,
+    AsyncCopy,
+    Exchange,
+    KernelFunction,
+    MatrixMultiply,
+    MatrixOperand,
+    Stmt,
+    Subscript,
+    Var,
+)
 from tileir.semtree.matrices import folded_place, held, held_of_left
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from tileir.semtree.ir import AssignLanes, AsyncCopy, Exchange, KernelFunction, MatrixMultiply, MatrixOperand, Stmt
 
 Action: TypeAlias = "Callable[[Frame], None]"
 Steps: TypeAlias = "Callable[[Frame], Generator[Stmt, None, None]]"

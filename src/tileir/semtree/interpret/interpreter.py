@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -18,16 +18,12 @@ from tileir.core.number_system import REAL, NumberSystem
 from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS, Frame
 from tileir.semtree.interpret.execution import StatementCompiler
+from tileir.semtree.interpret.instructions import Action, Steps
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Clock, Memory, WatchedMemory, poisoned
 from tileir.semtree.ir import Barrier, Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, Stmt
 from tileir.semtree.launches import executed
 from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from tileir.semtree.interpret.instructions import Action, Steps
 
 
 def run(kernel: KernelFunction, arrays: Sequence[Array], checks: Checks = NO_CHECKS) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -10,9 +11,6 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
 from tileir.core.number_system import REAL, NumberSystem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array

@@ -6,20 +6,17 @@ the offsets of a kernel that is unrolled, share what Python compiles.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.interpret.scalar_arithmetic import wrap
 from tileir.semtree.ir import Apply, Cast, Const, Expr, GridIndex, Var
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.core.dtype import DType
 
 DEEPEST: Final = 24
 """Operators within each other in one text: Python refuses a hundred brackets."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Mapping
 from functools import reduce
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -22,10 +23,6 @@ from tileir.core.integers import quotient, remainder
 from tileir.core.number_system import REAL, NumberSystem
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 Value: TypeAlias = Any
 """An int, a bool, a NumPy scalar or a NumPy array, as the module text says."""

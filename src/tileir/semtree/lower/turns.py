@@ -6,21 +6,17 @@ before it has done with the one before (:mod:`tileir.semtree.lower.pipeline`), a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING
 
 import attrs
 
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import grid_indices
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.lower.block import BlockLowering
 
 
 @attrs.frozen(eq=False)

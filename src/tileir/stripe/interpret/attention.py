@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
+from tileir.core.number_system import NumberSystem
 from tileir.core.ops import Op
 from tileir.stripe.attending import ATTEND, Attending
-from tileir.stripe.interpret.memory import check_offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.number_system import NumberSystem
-    from tileir.stripe.interpret.memory import Array, View
-    from tileir.stripe.ir import Special
+from tileir.stripe.interpret.memory import Array, View, check_offsets
+from tileir.stripe.ir import Special
 
 _WIDE = DType.F32
 

@@ -6,8 +6,9 @@ other; everything else runs point by point. Undefined memory holds NaN or extrem
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import attrs
 import numpy as np
@@ -37,9 +38,6 @@ from tileir.stripe.ir import (
 )
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import local_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 def interpret(

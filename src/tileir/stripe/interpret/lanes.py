@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 import attrs
 import numpy as np
 
-from tileir.core.number_system import REAL
+from tileir.core.number_system import REAL, NumberSystem
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import TypeAlias
 
-    from tileir.core.number_system import NumberSystem
     from tileir.stripe.interpret.memory import Array, Elements
 
     ScalarStatement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert

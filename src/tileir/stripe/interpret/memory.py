@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
+from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.number_system import REAL, NumberSystem
 from tileir.core.ops import Aggregation
-
-if TYPE_CHECKING:
-    from tileir.core.dtype import DType
-    from tileir.stripe.ir import TensorShape
+from tileir.stripe.ir import TensorShape
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -18,17 +18,14 @@ import numpy as np
 
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import TileError, fail
+from tileir.driver.executable import Executable
 from tileir.driver.explain.explanation import explain_program
+from tileir.driver.formulas.crafting import CraftedFormula
 from tileir.driver.formulas.picture_parts import Rectangle
 from tileir.driver.formulas.pictures import as_levels
 from tileir.runtime.context import default_context
 from tileir.studio.design.bench import Array, Assignment
 from tileir.studio.serve.session import STALE, Event, Session
-
-if TYPE_CHECKING:
-    from tileir.driver.executable import Executable
-    from tileir.driver.formulas.crafting import CraftedFormula
-
 
 LARGE: Final = 1 << 20
 """Pixels from which on a part is worth a kernel of its own."""

@@ -21,8 +21,9 @@ other as a digit has values, and each of these needs a line of the nearest cache
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import log, log2
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -31,19 +32,13 @@ from tileir.core.integers import network_comparisons
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.orders.networks import Network
 from tileir.semtree.lower.orders.packing import Row
 from tileir.semtree.lower.orders.selection import Selection, is_inserted, kept_of
 from tileir.semtree.lower.orders.words import Body, Words
-from tileir.semtree.lower.views import cast
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.lower.block import BlockLowering
-    from tileir.semtree.lower.views import View
-    from tileir.stripe import ir as stripe
-
+from tileir.semtree.lower.views import View, cast
+from tileir.stripe import ir as stripe
 
 _PRIVATE_BYTES: Final = 16 * 1024
 """Larger arrays of words are in scratch memory, where there is any."""

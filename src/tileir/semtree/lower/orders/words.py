@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.lower.block import BlockLowering
 
 Element: TypeAlias = tuple[sem.Expr, ...]
 """The words of one element, or of as many as vectors have lanes."""
