@@ -47,7 +47,7 @@ from tileir.typed.ir import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tileir.typed.ir import Operation
 
@@ -156,7 +156,7 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
             tangent = motion.tangent(name)
             return None if tangent is None else reductions.pushforward(motion, operation, tangent)
         case Scan():
-            return push_scan(motion, operation, forward)
+            return _scan(motion, operation)
         case Override():
             return _override(motion, operation)
         case Constant() | ArrayConstant() | Coordinate() | ShapeOf() | Argsort() | Upstream():
@@ -216,24 +216,15 @@ def _override(motion: Motion, operation: Override) -> Tensor | None:
     return found
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tileir.typed.derivatives.forward import Motion
-
-    Forward = Callable[..., tuple[Tensor, ...]]
-
-
-def push_scan(motion: Motion, scan: Scan, forward: Forward) -> Tensor | None:
+def _scan(motion: Motion, scan: Scan) -> Tensor | None:
     """Return how a result of a loop moves; None where it does not.
 
-    All results of a loop give the same new loop, which runs once. ``forward`` differentiates inside the step:
-    :func:`tileir.typed.derivatives.forward.forward`.
+    All results of a loop give the same new loop, which runs once.
     """
     given = [motion.tangent(name) for name in operands(scan)]
     if all(tangent is None for tangent in given):
         return None
-    return _Forward.of(motion, scan, given).result(forward)
+    return _Forward.of(motion, scan, given).result()
 
 
 @attrs.define(repr=False)
@@ -264,7 +255,7 @@ class _Forward:
         """Return the new loop before anything was added to the old one."""
         return cls(motion, scan, given, _active(scan, given), Emission.resuming(scan.body))
 
-    def result(self, forward: Forward) -> Tensor | None:
+    def result(self) -> Tensor | None:
         """Emit the loop, for the result that moves."""
         scan, body = self.scan, self.scan.body
         for number, value in enumerate(body.inputs):
