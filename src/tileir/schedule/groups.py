@@ -16,13 +16,13 @@ from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Use, product
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_uses, walk
+from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir.core.targets.template_expressions import Value
-    from tileir.stripe import ir as stripe
 
     Path: TypeAlias = tuple[Loop, ...]
 
