@@ -45,7 +45,7 @@ TILE: dict[str, tuple[Callable[[], object], str]] = {
 }
 TYPED = {
     "dtype": (lambda: tileir.compile(SUM, ["f23[3, 4]"]), "f32"),
-    "dtype of NumPy": (lambda: tileir.compile(SUM, [("flaot32", (3, 4))]), "float32"),
+    "dtype of NumPy": (lambda: tileir.compile(SUM, [("flaot32", (3, 4))]), "f32"),
     "dtype of a type": (lambda: tileir.TensorType("f46", (3,)), "f64"),
     "input": (lambda: tileir.compile(SUM, {"Alhpa": "f32[3, 4]"}), "Alpha"),
     "input of a call": (lambda: tileir.jit(SUM)(Alhpa=GIVEN), "Alpha"),
