@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def opened(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
     """Open the designer, and wait for its first picture and for what is found out about its steps."""
     with visited(browser, address, **options) as page:
-        page.get_by_text(re.compile(r"^kernel \d")).first.wait_for(timeout=60_000)
+        page.get_by_text(re.compile(r"^kernel \d")).first.wait_for(timeout=300_000)
         yield page
 
 

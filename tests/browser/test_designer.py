@@ -239,7 +239,7 @@ def test_groups_show_wires_and_pictures_of_their_steps(browser: Browser, address
         assert group.locator(".outside").all_inner_texts() == ["previous", "a"]
         for number in range(2):
             picture_of = group.locator("tileir-step").nth(number).locator("canvas")
-            picture_of.wait_for(timeout=60_000)
+            picture_of.wait_for(timeout=300_000)
             assert "".join(str(picture_of.get_attribute(side)) for side in ("width", "height")) == "8060"
         page.get_by_role("button", name="Move down step 1 box").click()
         page.get_by_role("list", name="Faults").first.wait_for()

@@ -77,7 +77,7 @@ def test_what_is_seen_is_drawn_before_the_rest(browser: Browser, address: str) -
         page.mouse.down()
         value = sigma.input_value()
         wait_for_line(page, re.escape(f"sigma={value}"))
-        page.wait_for_function("far => window.drawn.at(-1)[1] !== far", arg=old_far, timeout=60_000)
+        page.wait_for_function("far => window.drawn.at(-1)[1] !== far", arg=old_far, timeout=300_000)
         drawn = page.evaluate("window.drawn")
         changed = [near != old_near for near, _ in drawn].index(True)
         assert drawn[changed][1] == old_far, "the part that is seen did not come first"
