@@ -3,7 +3,8 @@
 Windows along a row of neighbours that are a vector apart overlap as those of neighbouring rows do: a window of 17
 elements and that of the vector of 8 behind it have 9 of 17 vectors in common, which are unaligned and often lie across
 two lines of the cache. Loads, not sums, are then what a processor waits for; and chains of sums that do not depend on
-each other hide the time that each step takes.
+each other hide the time that each step takes. At the sides of pictures, where lanes lie apart, the opposite may be
+better: each element by itself (:func:`computed_apart`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ from tileir.stripe.ir import Convert, Intrinsic, Load, scalar_inputs, scalar_out
 _SAVED: Final = 4
 """Vectors are computed beside each other where that saves at least one of so many loads."""
 
+_PLACES: Final = 512
+"""Most loads of a body without loops."""
+
+_DATA: Final = 2
+"""Operations beside each load of a lane that take no longer than to find its place, and to put it into the vector."""
+
 
 def vectors_beside(nest: Nest, vector: str, lanes: int, most: int) -> int:
     """Return how many vectors of a row to compute at the same time: 1, or up to ``most`` that share loads.
@@ -52,13 +59,6 @@ def vectors_beside(nest: Nest, vector: str, lanes: int, most: int) -> int:
         if loads <= fewest:
             best, fewest = count, loads
     return best
-
-
-_PLACES: Final = 512
-"""Most loads of a body without loops."""
-
-_DATA: Final = 2
-"""Operations beside each load of a lane that take no longer than to find its place, and to put it into the vector."""
 
 
 def computed_apart(nest: Nest, points: int) -> bool:
