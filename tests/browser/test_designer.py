@@ -27,6 +27,15 @@ pytestmark = pytest.mark.once
 
 LEVELS: Final = np.random.default_rng(0).integers(0, 256, (240, 320, 3), np.uint8)
 
+ANSWER_EDITS_LATE: Final = """() => {
+    const { fetch } = window;
+    window.fetch = async (address, ...more) => {
+        const answer = await fetch(address, ...more);
+        if (address.endsWith("formula.edit")) await new Promise((resolve) => setTimeout(resolve, 500));
+        return answer;
+    };
+}"""
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -69,6 +78,22 @@ def test_a_slider_changes_the_picture_and_the_text(browser: Browser, address: st
         wait_for_line(page, r"sigma=1\.2\)")
         wait_for_picture(page, before)
         assert slider(page).input_value() == "1.2"
+
+
+def test_an_answer_to_an_older_value_leaves_a_slider_where_it_is(browser: Browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.evaluate(ANSWER_EDITS_LATE)
+        sigma = slider(page)
+        sigma.evaluate("sigma => { window.shown = []; setInterval(() => window.shown.push(sigma.value), 5); }")
+        sigma.focus()
+        for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"):
+            page.keyboard.press(key)
+        wait_for_line(page, r"sigma=1\.3\)")
+        wait_for_line(page, r"sigma=1\.4\)")
+        page.wait_for_timeout(200)
+        shown = page.evaluate("window.shown")
+        assert set(shown[shown.index("1.4") :]) <= {"1.4", "1.5"}
+        assert sigma.input_value() == "1.4"
 
 
 def test_the_text_changes_the_controls_and_faults_leave_them(browser: Browser, address: str) -> None:

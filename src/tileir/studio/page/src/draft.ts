@@ -43,6 +43,8 @@ export abstract class Draft extends LitElement {
   protected texts = new Texts("");
   private edits: Edit[] = [];
   private editing = false;
+  /** What an edit made while a newer value of the same control waited: the controls were not set back to it. */
+  private passed: Described | Broken | null = null;
   private checks = new Newest();
 
   constructor() {
@@ -128,10 +130,13 @@ export abstract class Draft extends LitElement {
       formula: (view) => {
         if (text !== this.text) return; // somebody typed meanwhile, and sees what that did
         this.write(view.text, kind);
-        this.show(view);
+        const [next] = this.edits;
+        if (next?.action === "set" && next.path === asked.path) this.passed = view;
+        else this.show(view);
         if (kind === null) this.texts.settle();
       },
       faults: (faults) => {
+        if (this.passed?.text === this.text) this.show(this.passed);
         this.refused = faults;
         this.requestUpdate();
         this.renderRoot.querySelectorAll<LitElement>("tileir-steps").forEach((steps) => steps.requestUpdate());
