@@ -67,6 +67,15 @@ def test_import_loads_no_stage_of_the_compiler() -> None:
     assert run(script) == "[]"
 
 
+def test_import_looks_for_no_garbage_of_its_own() -> None:
+    script = (
+        "import gc, numpy; gc.collect(); ages = []\n"
+        "gc.callbacks.append(lambda phase, facts: phase == 'start' and ages.append(facts['generation']))\n"
+        "import tileir; print(len(ages) <= 2, gc.isenabled())"  # one is for what others left behind
+    )
+    assert run(script) == "True True"
+
+
 def test_compiling_loads_the_stages() -> None:
     script = (
         "import sys, tileir; compiled = tileir.compile('function (A[N]) -> (B) { B = A + 1; }', ['f32[4]']);"
