@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from strategies.devices import compiler, launch
 from strategies.effort import examples
 from tileir.semtree.interpret import interpreter
+from tileir.semtree.ir import For
 from tileir.semtree.text.parser import parse_kernel
+from tileir_llvm.emit.abreast import runs_abreast
 
 HEADER = "kernel k(inout f32 O[256] align(4) noalias, inout f32 A[256] align(4) noalias) grid(2) operations(64)"
 CHAIN = "f32x8 b = a * a - a; f32x8 c = b * b - b; f32x8 d = c * a - b; f32x8 e = d * d - a; f32x8 g = e * b - c;"
@@ -97,3 +99,16 @@ def test_unrolled_iterations_do_what_they_do_in_turn(read: str, stores: list[str
 def test_names_mean_the_same_behind_the_loop() -> None:
     loop = f"for (i64 i = 0; i < 4; i += 1) unroll {{ {READ} {LONG} {WRITE} }}"
     check(f"{HEADER} {{ i64 n = group_id(0); f32x8 first = A[0 : 8]; {loop} O[n * 64 + 64 : 8] = first; {loop} }}")
+
+
+def test_a_loop_is_looked_at_once_however_often_those_around_it_are_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[For] = []
+
+    def noted(loop: For, assigned: frozenset[str], shared: frozenset[str]) -> bool:
+        asked.append(loop)
+        return runs_abreast(loop, assigned, shared)
+
+    monkeypatch.setattr("tileir_llvm.emit.statements.runs_abreast", noted)
+    inner = "for (i64 j = 0; j < 2; j += 1) unroll { O[i * 16 + j * 8 : 8] = A[i * 16 + j * 8 : 8]; }"
+    check(unrolled(inner))
+    assert len(asked) == 2

@@ -82,6 +82,7 @@ class Statements:
     shared: frozenset[str] = frozenset()
     _cells: dict[Var, Cell] = attrs.field(factory=dict, init=False)
     _places: dict[DeclareArray, Place] = attrs.field(factory=dict, init=False)
+    _decided: dict[int, tuple[For, bool]] = attrs.field(factory=dict, init=False)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
         """Write statements, one after the other."""
@@ -200,7 +201,7 @@ class Statements:
         if begin.known is not None and end.known is not None:
             values = range(begin.known, end.known, loop.step)
             if len(values) <= 1 or loop.kind is LoopKind.UNROLL:
-                if self.env.ranges is None and len(values) > 1 and runs_abreast(loop, self.assigned, self.shared):
+                if self.env.ranges is None and len(values) > 1 and self._runs_abreast(loop):
                     self._abreast(loop, values)
                     return
                 for value in values:
@@ -210,6 +211,13 @@ class Statements:
                     self.write(loop.body)
                 return
         self._counted_loop(loop, begin, end)
+
+    def _runs_abreast(self, loop: For) -> bool:
+        """Return whether to write a loop abreast: it is asked again in each iteration of unrolled loops around it."""
+        known = self._decided.get(id(loop))
+        if known is None:
+            known = self._decided[id(loop)] = loop, runs_abreast(loop, self.assigned, self.shared)
+        return known[1]
 
     def _abreast(self, loop: For, values: range) -> None:
         """Write each statement for all iterations of an unrolled loop before the next one."""
