@@ -7,8 +7,8 @@ dimension. Some names hide Python's, so import the module: ``from tileir.tile im
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Callable, Sequence
+from typing import Protocol, overload
 
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
@@ -19,6 +19,43 @@ from tileir.tile.building.recording import mistake
 from tileir.tile.building.scans import scan as scan
 from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
 from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
+
+
+class Unary(Protocol):
+    """A function of one operand."""
+
+    def __call__(self, x: Operand) -> Tensor: ...  # noqa: D102  as its class says
+
+
+class Binary(Protocol):
+    """A function of two operands."""
+
+    def __call__(self, x: Operand, y: Operand) -> Tensor: ...  # noqa: D102  as its class says
+
+
+def unary(name: str, meaning: str, word: str = "", module: str = __name__) -> Unary:
+    """Return the function that Tile calls ``word``, or as Python does, with a docstring."""
+
+    def function(x: Operand) -> Tensor:
+        return call(word or name, x)
+
+    _describe(function, name, meaning, module)
+    return function
+
+
+def binary(name: str, meaning: str, word: str = "", module: str = __name__) -> Binary:
+    """Do the same for a function of two operands."""
+
+    def function(x: Operand, y: Operand) -> Tensor:
+        return call(word or name, x, y)
+
+    _describe(function, name, meaning, module)
+    return function
+
+
+def _describe(function: Callable[..., Tensor], name: str, meaning: str, module: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__module__, function.__doc__ = module, meaning
 
 
 @overload
@@ -48,169 +85,39 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
         raise mistake("TIL206", f"there is no element type {dtype!r}; {dtype_meant(dtype)}") from None
 
 
-def as_like(x: Operand, y: Operand) -> Tensor:
-    """Return ``x`` in the dtype of ``y``; one without a dtype leaves it as it is."""
-    return call("as_like", x, y)
-
-
-def quantize(x: Operand) -> Tensor:
-    """Return ``cast(x, "i8")``."""
-    return call("quantize", x)
-
-
-def abs(x: Operand) -> Tensor:
-    """Return the absolute value."""
-    return call("abs", x)
-
-
-def sqrt(x: Operand) -> Tensor:
-    """Return the square root."""
-    return call("sqrt", x)
-
-
-def rsqrt(x: Operand) -> Tensor:
-    """Return 1 / sqrt(x)."""
-    return call("rsqrt", x)
-
-
-def recip(x: Operand) -> Tensor:
-    """Return 1 / x."""
-    return call("recip", x)
-
-
-def exp(x: Operand) -> Tensor:
-    """Return the exponential."""
-    return call("exp", x)
-
-
-def log(x: Operand) -> Tensor:
-    """Return the natural logarithm."""
-    return call("log", x)
-
-
-def sin(x: Operand) -> Tensor:
-    """Return the sine."""
-    return call("sin", x)
-
-
-def cos(x: Operand) -> Tensor:
-    """Return the cosine."""
-    return call("cos", x)
-
-
-def tan(x: Operand) -> Tensor:
-    """Return the tangent."""
-    return call("tan", x)
-
-
-def asin(x: Operand) -> Tensor:
-    """Return the inverse sine."""
-    return call("asin", x)
-
-
-def acos(x: Operand) -> Tensor:
-    """Return the inverse cosine."""
-    return call("acos", x)
-
-
-def atan(x: Operand) -> Tensor:
-    """Return the inverse tangent."""
-    return call("atan", x)
-
-
-def sinh(x: Operand) -> Tensor:
-    """Return the hyperbolic sine."""
-    return call("sinh", x)
-
-
-def cosh(x: Operand) -> Tensor:
-    """Return the hyperbolic cosine."""
-    return call("cosh", x)
-
-
-def tanh(x: Operand) -> Tensor:
-    """Return the hyperbolic tangent."""
-    return call("tanh", x)
-
-
-def sigmoid(x: Operand) -> Tensor:
-    """Return 1 / (1 + exp(-x))."""
-    return call("sigmoid", x)
-
-
-def erf(x: Operand) -> Tensor:
-    """Return the error function."""
-    return call("erf", x)
-
-
-def relu(x: Operand) -> Tensor:
-    """Return x where it is positive, else 0."""
-    return call("relu", x)
-
-
-def sign(x: Operand) -> Tensor:
-    """Return -1, 0 or 1."""
-    return call("sign", x)
-
-
-def floor(x: Operand) -> Tensor:
-    """Return the greatest integer that is not above x."""
-    return call("floor", x)
-
-
-def ceil(x: Operand) -> Tensor:
-    """Return the least integer that is not below x."""
-    return call("ceil", x)
-
-
-def round(x: Operand) -> Tensor:
-    """Return the nearest integer, the even one of two."""
-    return call("round", x)
-
-
-def trunc(x: Operand) -> Tensor:
-    """Return x without its fraction."""
-    return call("trunc", x)
-
-
-def ident(x: Operand) -> Tensor:
-    """Return x itself."""
-    return call("ident", x)
-
-
-def logical_not(x: Operand) -> Tensor:
-    """Return whether x is 0."""
-    return call("logical_not", x)
-
-
-def max(x: Operand, y: Operand) -> Tensor:
-    """Return the greater of two."""
-    return call("max", x, y)
-
-
-def min(x: Operand, y: Operand) -> Tensor:
-    """Return the lesser of two."""
-    return call("min", x, y)
-
-
-def pow(x: Operand, y: Operand) -> Tensor:
-    """Return x to the power of y."""
-    return call("pow", x, y)
-
-
-def mod(x: Operand, y: Operand) -> Tensor:
-    """Return the remainder of x / y, with the sign of x."""
-    return call("mod", x, y)
-
-
-def logical_and(x: Operand, y: Operand) -> Tensor:
-    """Return whether neither is 0."""
-    return call("logical_and", x, y)
-
-
-def logical_or(x: Operand, y: Operand) -> Tensor:
-    """Return whether not both are 0."""
-    return call("logical_or", x, y)
+as_like = binary("as_like", "Return ``x`` in the dtype of ``y``; one without a dtype leaves it as it is.")
+quantize = unary("quantize", 'Return ``cast(x, "i8")``.')
+abs = unary("abs", "Return the absolute value.")
+sqrt = unary("sqrt", "Return the square root.")
+rsqrt = unary("rsqrt", "Return 1 / sqrt(x).")
+recip = unary("recip", "Return 1 / x.")
+exp = unary("exp", "Return the exponential.")
+log = unary("log", "Return the natural logarithm.")
+sin = unary("sin", "Return the sine.")
+cos = unary("cos", "Return the cosine.")
+tan = unary("tan", "Return the tangent.")
+asin = unary("asin", "Return the inverse sine.")
+acos = unary("acos", "Return the inverse cosine.")
+atan = unary("atan", "Return the inverse tangent.")
+sinh = unary("sinh", "Return the hyperbolic sine.")
+cosh = unary("cosh", "Return the hyperbolic cosine.")
+tanh = unary("tanh", "Return the hyperbolic tangent.")
+sigmoid = unary("sigmoid", "Return 1 / (1 + exp(-x)).")
+erf = unary("erf", "Return the error function.")
+relu = unary("relu", "Return x where it is positive, else 0.")
+sign = unary("sign", "Return -1, 0 or 1.")
+floor = unary("floor", "Return the greatest integer that is not above x.")
+ceil = unary("ceil", "Return the least integer that is not below x.")
+round = unary("round", "Return the nearest integer, the even one of two.")
+trunc = unary("trunc", "Return x without its fraction.")
+ident = unary("ident", "Return x itself.")
+logical_not = unary("logical_not", "Return whether x is 0.")
+max = binary("max", "Return the greater of two.")
+min = binary("min", "Return the lesser of two.")
+pow = binary("pow", "Return x to the power of y.")
+mod = binary("mod", "Return the remainder of x / y, with the sign of x.")
+logical_and = binary("logical_and", "Return whether neither is 0.")
+logical_or = binary("logical_or", "Return whether not both are 0.")
 
 
 def index(x: Tensor, axis: int) -> Tensor:
@@ -275,14 +182,11 @@ def upstream(y: Tensor) -> Tensor:
     return call("upstream", y)
 
 
-def stop_gradient(x: Operand) -> Tensor:
-    """Return ``x``, through which no gradient goes."""
-    return call("stop_gradient", x)
-
-
-def checkpoint(x: Operand) -> Tensor:
-    """Return ``x``, which is kept for the backward pass; values that are not marked are then computed again."""
-    return call("checkpoint", x)
+stop_gradient = unary("stop_gradient", "Return ``x``, through which no gradient goes.")
+checkpoint = unary(
+    "checkpoint",
+    "Return ``x``, which is kept for the backward pass; values that are not marked are then computed again.",
+)
 
 
 def reverse_grad(x: Tensor, scale: Operand) -> Tensor:

@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 from tileir.ops.shared.foundation import Operand, Tensor, call, floating
-from tileir.tile.builder_functions import logical_and, logical_not, logical_or
+from tileir.tile.builder_functions import binary, logical_and, logical_not, logical_or
 
 __all__ = [
     "equal",
@@ -34,34 +34,12 @@ _GREATEST: Final = ((2 - 2.0**-52) * 2.0**1023, (2 - 2.0**-23) * 2.0**127, (2 - 
 """The greatest finite numbers of f64, f32, bf16 and f16."""
 
 
-def equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether two are equal, as bool."""
-    return call("cmp_eq", x, y)
-
-
-def not_equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether two differ, as bool; NaN differs from itself."""
-    return call("cmp_ne", x, y)
-
-
-def less(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x < y``, as bool."""
-    return call("cmp_lt", x, y)
-
-
-def less_equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x <= y``, as bool."""
-    return call("cmp_le", x, y)
-
-
-def greater(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x > y``, as bool."""
-    return call("cmp_gt", x, y)
-
-
-def greater_equal(x: Operand, y: Operand) -> Tensor:
-    """Return whether ``x >= y``, as bool."""
-    return call("cmp_ge", x, y)
+equal = binary("equal", "Return whether two are equal, as bool.", "cmp_eq", __name__)
+not_equal = binary("not_equal", "Return whether two differ, as bool; NaN differs from itself.", "cmp_ne", __name__)
+less = binary("less", "Return whether ``x < y``, as bool.", "cmp_lt", __name__)
+less_equal = binary("less_equal", "Return whether ``x <= y``, as bool.", "cmp_le", __name__)
+greater = binary("greater", "Return whether ``x > y``, as bool.", "cmp_gt", __name__)
+greater_equal = binary("greater_equal", "Return whether ``x >= y``, as bool.", "cmp_ge", __name__)
 
 
 def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
