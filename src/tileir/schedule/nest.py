@@ -220,13 +220,7 @@ def _with_loops_called(segment: Segment, renamed: Mapping[str, str]) -> Segment:
 
 def _has_lanes(block: stripe.Block) -> bool:
     """Return whether some block inside has groups, threads or lanes."""
-    pending = [*block.blocks]
-    while pending:
-        inner = pending.pop()
-        if any(i.binding in _SCHEDULED for i in inner.indices):
-            return True
-        pending.extend(inner.blocks)
-    return False
+    return any(i.binding in _SCHEDULED for inner in block.blocks for each in inner.nested() for i in each.indices)
 
 
 def _chosen_by_data(kernel: stripe.Block) -> str | None:

@@ -183,11 +183,7 @@ class Aliases:
 
 def allocations(block: Block) -> Iterator[Refinement]:
     """Yield what a block and the blocks inside it allocate, outermost first; without recursion."""
-    pending = [block]
-    while pending:
-        current = pending.pop()
-        yield from (r for r in current.refinements if r.direction is Direction.NONE)
-        pending.extend(reversed(current.blocks))
+    return (r for current in block.nested() for r in current.refinements if r.direction is Direction.NONE)
 
 
 def byte_size(refinement: Refinement) -> int:

@@ -22,7 +22,7 @@ Meaning, in short (:mod:`tileir.stripe.interpret.interpreter` is the definition)
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import ClassVar, TypeAlias
@@ -332,6 +332,14 @@ class Block(Whole):
     def blocks(self) -> tuple[Block, ...]:
         """The statements that are blocks."""
         return tuple([s for s in self.statements if isinstance(s, Block)])
+
+    def nested(self) -> Iterator[Block]:
+        """Yield this block and all blocks inside it, each before those that it holds; without recursion."""
+        pending = [self]
+        while pending:
+            block = pending.pop()
+            yield block
+            pending.extend(reversed(block.blocks))
 
     def summary(self) -> str:
         """Return the name, the indices, and how many statements there are."""

@@ -8,7 +8,7 @@ from math import prod
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit
-from tileir.stripe.ir import Block, Direction, Refinement
+from tileir.stripe.ir import Block, Direction, LoadIndex, Refinement
 
 
 def address(refinement: Refinement) -> Affine:
@@ -51,6 +51,20 @@ def always_reached(
         return False
     domain = Domain((*outer.items(), *inner.items()), (), tuple(constraints))
     return always_hit(domain, outer, given)
+
+
+def observed_indices(block: Block) -> frozenset[str]:
+    """Return the indices of a block whose values its inside asks for, beside the places that they lead views to."""
+    affines = list(block.constraints)
+    for statement in block.statements:
+        if isinstance(statement, LoadIndex):
+            affines.append(statement.affine)
+        elif isinstance(statement, Block):
+            affines.extend(index.affine for index in statement.indices if index.affine is not None)
+    for location in (block.location, *(view.location for view in block.refinements)):
+        affines.extend(unit for device in location for unit in device.units)
+    affines.extend(view.cache_unit for view in block.refinements if view.cache_unit is not None)
+    return frozenset(name for affine in affines for name in affine.indices)
 
 
 def known_ranges(block: Block) -> dict[str, int]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
+from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges, observed_indices
 from tileir.poly.affine import Affine
-from tileir.stripe.ir import Block, Direction, Index, LoadIndex, Refinement, Store, views_written
+from tileir.stripe.ir import Block, Direction, Index, Refinement, Store, views_written
 
 
 def is_direct(block: Block, shared: Iterable[str]) -> bool:
@@ -41,7 +41,7 @@ def sunk(block: Block, shared: tuple[Index, ...], tags: tuple[str, ...], gone: t
     names = frozenset(index.name for index in shared)
     rest = tuple(index for index in block.indices if index.name not in names)
     ranges = {index.name: index.range for index in rest}
-    needed = _needed(block) & names
+    needed = observed_indices(block) & names
     passed = tuple(Index(i.name, 1, Affine.index(i.name)) for i in shared if i.name in needed)
     views = [r for r in block.refinements if r.direction is not Direction.NONE]
     inner = attrs.evolve(
@@ -99,21 +99,6 @@ def _is_owned(view: Refinement, shared: Iterable[str]) -> bool:
     """Return whether a view shows other elements for each value of each index of ``shared``."""
     axes = tuple(zip(view.access, view.shape.sizes, strict=True))
     return all(any(owns(access, name, size) for access, size in axes) for name in shared)
-
-
-def _needed(block: Block) -> frozenset[str]:
-    """Return the indices of a block whose values its inside asks for, beside those of views."""
-    names = {name for constraint in block.constraints for name in constraint.indices}
-    names.update(name for device in block.location for unit in device.units for name in unit.indices)
-    for refinement in block.refinements:
-        names.update(n for device in refinement.location for unit in device.units for n in unit.indices)
-        names.update(() if refinement.cache_unit is None else refinement.cache_unit.indices)
-    for statement in block.statements:
-        if isinstance(statement, LoadIndex):
-            names.update(statement.affine.indices)
-        elif isinstance(statement, Block):
-            names.update(n for i in statement.indices if i.affine is not None for n in i.affine.indices)
-    return frozenset(names)
 
 
 def part_over(access: Affine, ranges: Mapping[str, int]) -> Affine:

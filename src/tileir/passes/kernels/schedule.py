@@ -19,13 +19,8 @@ SCRATCH: stripe.Location = (stripe.Device(hardware.SCRATCH),)
 
 def is_scheduled(kernel: stripe.Block) -> bool:
     """Return whether some pass has given a kernel a grid or threads."""
-    pending = [kernel]
-    while pending:
-        block = pending.pop()
-        if any(index.binding in (stripe.Binding.GRID, stripe.Binding.THREAD) for index in block.indices):
-            return True
-        pending.extend(block.blocks)
-    return False
+    bindings = (stripe.Binding.GRID, stripe.Binding.THREAD)
+    return any(index.binding in bindings for block in kernel.nested() for index in block.indices)
 
 
 def vector_lanes(vector_bytes: int, itemsize: int, most: int) -> int:

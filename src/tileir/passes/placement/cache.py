@@ -23,6 +23,7 @@ from tileir.passes.placement.locate import Place, location
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit, covers
+from tileir.stripe.check.views import has_constraints
 from tileir.stripe.ir import (
     Block,
     Direction,
@@ -80,12 +81,8 @@ def _stays_inside(level: Level, view: Refinement) -> bool:
 
 def _has_tests(level: Level | None) -> bool:
     """Return whether constraints may keep points from running, in the block, around it or inside it."""
-    inside = [] if level is None else [level.block]
-    while inside:
-        block = inside.pop()
-        if block.constraints:
-            return True
-        inside.extend(block.blocks)
+    if level is not None and has_constraints(level.block):
+        return True
     while level is not None:
         if level.block.constraints:
             return True

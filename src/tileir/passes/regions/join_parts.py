@@ -12,10 +12,10 @@ import attrs
 
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
+from tileir.stripe.aliases import allocations
 from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import (
     Block,
-    Direction,
     Index,
     Load,
     Program,
@@ -117,16 +117,9 @@ class _Part:
 
 def _copies(kernel: Block) -> bool:
     """Return whether a kernel only loads and stores, in blocks that allocate nothing; nesting is bounded."""
-    pending = [kernel]
-    while pending:
-        block = pending.pop()
-        pending.extend(block.blocks)
-        if any(r.direction is Direction.NONE for r in block.refinements):
-            return False
-        scalars = (s for s in block.statements if not isinstance(s, Block))
-        if not all(isinstance(s, Load | Store) and s.index is None for s in scalars):
-            return False
-    return True
+    statements = (s for block in kernel.nested() for s in block.statements if not isinstance(s, Block))
+    only = all(isinstance(s, Load | Store) and s.index is None for s in statements)
+    return only and next(allocations(kernel), None) is None
 
 
 def _rows(view: Refinement, index: Index) -> tuple[int, int, int, int] | None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
-from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.accesses import address, is_element, observed_indices
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.passes.regions.narrowing import narrowed
@@ -135,21 +135,9 @@ def _tightened(constraints: tuple[Affine, ...], bounds: Bounds) -> tuple[Affine,
     return tuple(kept)
 
 
-def _used_indices(block: Block) -> set[str]:
+def _used_indices(block: Block) -> frozenset[str]:
     """Return the indices of a block on which something depends."""
-    affines = list(block.constraints)
-    for refinement in block.refinements:
-        affines.extend(refinement.access)
-        affines.extend(unit for device in refinement.location for unit in device.units)
-        if refinement.cache_unit is not None:
-            affines.append(refinement.cache_unit)
-    affines.extend(unit for device in block.location for unit in device.units)
-    for statement in block.statements:
-        if isinstance(statement, LoadIndex):
-            affines.append(statement.affine)
-        elif isinstance(statement, Block):
-            affines.extend(i.affine for i in statement.indices if i.affine is not None)
-    return {name for affine in affines for name in affine.indices}
+    return observed_indices(block).union(*(access.indices for view in block.refinements for access in view.access))
 
 
 def _without_repetition(block: Block) -> Block:

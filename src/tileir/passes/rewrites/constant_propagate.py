@@ -119,13 +119,8 @@ def _closed(program: Program, behind: Mapping[str, str], chosen: dict[int, froze
 
 
 def _has_unknown_special(kernel: Block) -> bool:
-    pending = [kernel]
-    while pending:
-        block = pending.pop()
-        pending.extend(block.blocks)
-        if any(isinstance(s, Special) and s.name not in ("copy", "fill", "zero") for s in block.statements):
-            return True
-    return False
+    specials = (s for block in kernel.nested() for s in block.statements if isinstance(s, Special))
+    return any(special.name not in ("copy", "fill", "zero") for special in specials)
 
 
 def _cost(kernel: Block) -> int:

@@ -16,10 +16,11 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.text.names import NameScope
+from tileir.passes.analysis.accesses import observed_indices
 from tileir.passes.base import free_tags, map_blocks
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed
-from tileir.stripe.ir import Block, Dim, Direction, Index, LoadIndex, Program, Refinement, Tags
+from tileir.stripe.ir import Block, Dim, Direction, Index, Program, Refinement, Tags
 
 
 def _positive(_: object, __: attrs.Attribute[tuple[int, ...]], sizes: tuple[int, ...]) -> None:
@@ -168,7 +169,7 @@ def _inner(block: Block, splits: Mapping[str, _Split], tags: Tags) -> Block:
     names = NameScope.of(index.name for index in block.indices)
     absolute: dict[str, Affine] = {}
     ends: list[Affine] = []
-    needed = _observed(block)
+    needed = observed_indices(block)
     indices: list[Index] = []
     passed: list[Index] = []
     for index in block.indices:
@@ -205,17 +206,3 @@ def _point(view: Refinement, splits: Mapping[str, _Split], absolute: Mapping[str
         inside = {name: c * splits[name].inner for name, c in affine.terms if name in splits}
         access.append(Affine.of(inside, -_reach(affine, splits)[0]))
     return attrs.evolve(moved(view, absolute), source=view.name, access=tuple(access))
-
-
-def _observed(block: Block) -> frozenset[str]:
-    """Return the indices whose values are looked at, not only the places that they lead to."""
-    affines = list(block.constraints)
-    for statement in block.statements:
-        if isinstance(statement, LoadIndex):
-            affines.append(statement.affine)
-        elif isinstance(statement, Block):
-            affines.extend(index.affine for index in statement.indices if index.affine is not None)
-    for location in (block.location, *(view.location for view in block.refinements)):
-        affines.extend(unit for device in location for unit in device.units)
-    affines.extend(view.cache_unit for view in block.refinements if view.cache_unit is not None)
-    return frozenset(name for affine in affines for name in affine.indices)

@@ -25,16 +25,6 @@ from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 
 
-def _has_threads(block: stripe.Block) -> bool:
-    pending = [block]
-    while pending:
-        current = pending.pop()
-        if thread_indices(current):
-            return True
-        pending.extend(current.blocks)
-    return False
-
-
 @attrs.frozen(eq=False)
 class Team:
     """The threads that run a phase.
@@ -93,7 +83,7 @@ class GroupLowering:
     def _step(
         self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
     ) -> Step:
-        if thread_indices(block) or not _has_threads(block):
+        if thread_indices(block) or not any(map(thread_indices, block.nested())):
             return self._phase(block, parents, outer, bound)
         stages = stages_of(block) if self.blocks.target.async_copies else 0
         if stages:

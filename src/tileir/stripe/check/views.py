@@ -157,10 +157,4 @@ def is_compact(shape: TensorShape) -> bool:
 
 def has_constraints(block: Block) -> bool:
     """Tell whether ``block`` or a block inside it has constraints."""
-    pending = [block]
-    while pending:
-        inner = pending.pop()
-        if inner.constraints:
-            return True
-        pending.extend(inner.blocks)
-    return False
+    return any(inner.constraints for inner in block.nested())
