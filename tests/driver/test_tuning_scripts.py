@@ -15,6 +15,9 @@ from tileir.driver.tuning.contest import Contest
 from tileir.driver.tuning.search import Progress
 from tileir.driver.tuning.winners import TUNING
 from tileir.passes.pipelines import drawn_scripts
+from tileir.passes.pipelines.catalog import load_pipeline
+from tileir.passes.pipelines.pipeline import to_json
+from tileir.passes.schedules.scripted import Scripted, with_scripts
 
 MATMUL = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
 SHAPES = {"A": (24, 40), "B": (40, 48)}
@@ -71,6 +74,20 @@ def test_a_winner_is_kept_and_used(context: tileir.Context, monkeypatch: pytest.
     assert after.scheduled != before.scheduled
     assert [remark.fired for remark in after.remarks if remark.step == "script"] == [True]
     np.testing.assert_array_equal(after(a, b), before(a, b))
+
+
+def test_what_won_serves_other_sizes(context: tileir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts_win(monkeypatch)
+    found = tune(context)
+    (script,) = (step for step in found.passes if step.name == "script")
+    (read,) = load_pipeline(to_json([script]))
+    assert isinstance(read, Scripted)
+    passes = with_scripts(context.device().target, read)
+    for rows, terms, columns in ((24, 40, 48), (7, 5, 9), (50, 33, 70)):
+        a, b = (np.ones(shape, np.float32) for shape in ((rows, terms), (terms, columns)))
+        product = tileir.compile(MATMUL, {"A": a, "B": b}, context=context, passes=passes)
+        assert [remark.fired for remark in product.remarks if remark.step == "script"] == [True]
+        np.testing.assert_array_equal(product(a, b), a @ b)
 
 
 def test_the_same_seed_tries_the_same(context: tileir.Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import expand_kernels, run, unnamed
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
@@ -23,9 +24,10 @@ from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.passes.schedules.scripted import SCHEDULES, Scripted
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.remarks import Refused
-from tileir.schedule.script import Script
+from tileir.schedule.script import Pattern, Script
 from tileir.schedule.search.drawing import Room
 from tileir.schedule.search.sketches import Sketch, Sketched, sketched
+from tileir.schedule.steps.loops import Split
 from tileir.schedule.tree import Tree, tree_of
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
@@ -69,7 +71,7 @@ class Drawn:
         found = sketched(sketch, tree)
         if isinstance(found, Refused):
             return (kernel,)
-        made = Script(found.steps).apply(kernel)
+        made = Script(found.steps, parameters=found.parameters).apply(kernel)
         assert made == kernels_of(found.tree)
         return (kernel,) if isinstance(made, Refused) else made
 
@@ -108,8 +110,9 @@ def test_a_sketch_is_a_tile_of_registers() -> None:
     assert isinstance(found, Sketched)
     steps = found.steps
     assert [step.name for step in steps[:6]] == ["split", "split", "reorder", "split", "split", "bind"]
-    (scripted,) = load_pipeline(to_json([Scripted(steps)]))
-    assert scripted == Scripted(steps)
+    script = Scripted(steps, parameters=found.parameters)
+    (scripted,) = load_pipeline(to_json([script]))
+    assert scripted == script
     assert parse_pipeline(to_text([scripted])) == (scripted,)
     random = np.random.default_rng(0)
     a, b = (random.integers(-9, 9, shape).astype(np.float32) for shape in ((20, 30), (30, 40)))
@@ -133,15 +136,68 @@ def test_lanes_of_several_reductions_of_one_name_have_partial_results(size: int,
     assert isinstance(tree, Tree)
     found = sketched(Sketch(("i",), (rows,), "", 4, 2), tree)
     assert isinstance(found, Sketched)
-    drawn = found.steps
-    assert sum(step.name == "rfactor" for step in drawn) >= 2 * 3  # sums and maxima: parts, halves, quarters
-    softmax = tileir.compile(
-        SOFTMAX, {"A": values}, device="llvm", context=context, passes=(*steps[:first], Scripted(drawn))
-    )
+    drawn = Scripted(found.steps, parameters=found.parameters)
+    assert sum(step.name == "rfactor" for step in drawn.steps) >= 2 * 3  # sums and maxima: parts, halves, quarters
+    softmax = tileir.compile(SOFTMAX, {"A": values}, device="llvm", context=context, passes=(*steps[:first], drawn))
     exponentials = np.exp(values - values.max(axis=1, keepdims=True))
     np.testing.assert_allclose(
         softmax(values), exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-7
     )
+
+
+def test_numbers_are_said_in_lanes_and_by_name() -> None:
+    tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
+    room = Room.of(tree, 32)
+    found = sketched(Sketch(("j", "i"), (16, 3), "j", 8, unrolled=2), tree)
+    assert isinstance(found, Sketched)
+    script = room.script(found, Pattern.of(tree))
+    assert {each.name: each.value for each in script.parameters} == {
+        "lanes": "max(1, VECTOR_BYTES // 4)",
+        "j_by": "2 * lanes",
+        "i_by": 3,
+        "unrolled": 2,
+    }
+    assert not [step for step in script.steps if isinstance(step, Split) and not isinstance(step.by, str)]
+    assert script.match == Pattern("", ("i", "j"), ("k",), ("A", "B"), ("C",))
+
+
+@examples(40)
+@given(
+    seed=st.integers(0, 1 << 30),
+    sizes=st.tuples(*[st.integers(2, 40)] * 3),
+    vector_bytes=st.sampled_from([8, 16, 32, 64]),
+)
+def test_a_script_serves_other_names_sizes_and_widths(
+    seed: int, sizes: tuple[int, int, int], vector_bytes: int
+) -> None:
+    tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
+    room = Room.of(tree, 32)
+    found = sketched(room.draw(Random(seed)), tree)
+    if isinstance(found, Refused):
+        return
+    script = Scripted.of(room.script(found, Pattern.of(tree)))
+    (read,) = parse_pipeline(to_text(load_pipeline(to_json([script]))))
+    assert read == script
+    rows, terms, columns = sizes
+    other = "function (X[M, K], Y[K, N]) -> (Z) { Z[r, c : M, N] = +(X[r, t] * Y[t, c]); }"
+    types = {"X": TensorType(DType.F32, (rows, terms)), "Y": TensorType(DType.F32, (terms, columns))}
+    before = run([Accumulate()], lower(infer(parse(other), types)))
+    fitted = script.for_target(Target(vector_bytes=vector_bytes, vector_registers=16))
+    assert_same_meaning(before, run([fitted], before))
+
+
+@pytest.mark.parametrize("size", [5, 16, 33, 100])
+def test_a_script_fires_at_all_sizes(size: int) -> None:
+    tree = tree_for(PRODUCT, A=(20, 30), B=(30, 40))
+    room = Room.of(tree, 32)
+    found = sketched(Sketch(("j", "i"), (16, 4), "j", 8, unrolled=2, staged=(("B", "j"),), grid=1), tree)
+    assert isinstance(found, Sketched)
+    script = Scripted.of(room.script(found, Pattern.of(tree)))
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-9, 9, (size, size)).astype(np.float32) for _ in "ab")
+    product = tileir.compile(PRODUCT, {"A": a, "B": b}, passes=(*parse_pipeline("accumulate"), script))
+    assert [remark.fired for remark in product.remarks if remark.step == "script"] == [True]
+    np.testing.assert_array_equal(product(a, b), a @ b)
 
 
 def test_a_step_that_does_not_fit_refuses_the_sketch() -> None:

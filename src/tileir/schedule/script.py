@@ -28,6 +28,8 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tileir.core.targets.template_expressions import Value
 
 _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise
@@ -63,25 +65,36 @@ class Pattern:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, tree: Tree, kernel: str = "") -> Pattern:
+        """Return the pattern of kernels like one, by its own names."""
+        return cls(kernel, *_names(tree))
+
     @refusing
     def named(self, kernel: stripe.Block) -> Tree | Refused:
         """Return a kernel as a tree, with the names of the pattern."""
         if self.kernel not in ("", kernel.name.partition("(")[0]):
             return refused("TR724", wanted=self.kernel)
         tree = accepted(tree_of(kernel))
-        loops = {loop.name: loop.reduces for loop in tree.loops()}
-        roots = [refinement for refinement in kernel.refinements if refinement.direction is not stripe.Direction.NONE]
-        held = (
-            ("loops", self.loops, [name for name, reduces in loops.items() if not reduces]),
-            ("reductions", self.reductions, [name for name, reduces in loops.items() if reduces]),
-            ("reads", self.reads, [each.name for each in roots if not each.direction.writes]),
-            ("writes", self.writes, [each.name for each in roots if each.direction.writes]),
-        )
-        for what, wanted, own in held:
+        pairs: list[dict[str, str]] = []
+        for what, own in zip(("loops", "reductions", "reads", "writes"), _names(tree), strict=True):
+            wanted: tuple[str, ...] = getattr(self, what)
             if wanted and len(wanted) != len(own):
                 return refused("TR725", what=what, wanted=len(wanted), found=len(own))
-        pairs = [dict(zip(own, wanted, strict=False)) for _, wanted, own in held]
+            pairs.append(dict(zip(own, wanted, strict=False)))
         return with_names(tree, {**pairs[0], **pairs[1]}, {**pairs[2], **pairs[3]})
+
+
+def _names(tree: Tree) -> tuple[tuple[str, ...], ...]:
+    """Return the names of a tree that a pattern may give others: of loops, reductions, what is read and written."""
+    loops = {loop.name: loop.reduces for loop in tree.loops()}
+    roots = [each for each in tree.kernel.refinements if each.direction is not stripe.Direction.NONE]
+    return (
+        tuple(name for name, reduces in loops.items() if not reduces),
+        tuple(name for name, reduces in loops.items() if reduces),
+        tuple(each.name for each in roots if not each.direction.writes),
+        tuple(each.name for each in roots if each.direction.writes),
+    )
 
 
 @attrs.frozen
@@ -101,10 +114,19 @@ class Script:
             producer: Returns kernels that steps may compute there, as :class:`~tileir.schedule.sizes.Known` has them.
         """
         tree = accepted(self.match.named(kernel))
-        values: dict[str, Value] = {}
-        for parameter in self.parameters:
-            values[parameter.name] = accepted(Known(values).size(parameter.value, tree))
+        values = accepted(known_values(self.parameters, tree))
         return kernels_of(accepted(rearranged(tree, self.steps, Known(values, producer), applied)))
+
+
+def known_values(parameters: Iterable[Parameter], tree: Tree) -> dict[str, Value] | Refused:
+    """Return the numbers of a script by name, each of which may speak of those before it, or why one is none."""
+    values: dict[str, Value] = {}
+    for parameter in parameters:
+        value = Known(values).size(parameter.value, tree)
+        if isinstance(value, Refused):
+            return value
+        values[parameter.name] = value
+    return values
 
 
 @refusing

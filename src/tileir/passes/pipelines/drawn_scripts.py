@@ -161,7 +161,8 @@ class ScriptSearch:
             if isinstance(kernels, Refused):
                 return
             made[name] = kernels
-            scripts.append(Scripted(found.steps, Pattern(kernel=name)))
+            match = Pattern.of(self._trees[name], name if self._kernels > 1 else "")
+            scripts.append(Scripted.of(self._rooms[name].script(found, match)))
         rest = self.passes[self._first :]
         if len(sketches) == self._kernels:  # nobody else is to schedule
             rest = tuple(step for step in rest if not _schedules(step))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.schedule.search.sketches import Sketch, inner_of, outputs_of
+from tileir.schedule.script import Pattern, Script
+from tileir.schedule.search.sketches import LANES, Sketch, Sketched, inner_of, outputs_of
 from tileir.schedule.tree import Loop, Tail, Tree, leaves, own_memory
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Room:
         vectors: The loops over outputs along which the kernel writes neighbours.
         read: The tensors that it reads and does not write.
         lanes: The lanes of a vector.
+        itemsize: The bytes of each: those of the widest element that the kernel touches.
     """
 
     order: tuple[str, ...]
@@ -41,6 +43,7 @@ class Room:
     vectors: tuple[str, ...]
     read: tuple[str, ...]
     lanes: int
+    itemsize: int = 4
 
     @classmethod
     def of(cls, tree: Tree, vector_bytes: int) -> Room:
@@ -48,15 +51,22 @@ class Room:
         outputs = outputs_of(tree)
         uses = [use for leaf in leaves(tree.body) for use in leaf.uses]
         written = {use.root for use in uses if use.direction.writes}
-        bits = max((use.dtype.itemsize for use in uses), default=1)
+        itemsize = max((use.dtype.itemsize for use in uses), default=1)
         return cls(
             tuple(loop.name for loop in outputs),
             tuple(loop.size for loop in outputs),
             inner_of(tree),
             tuple(loop.name for loop in outputs if _writes_neighbours(loop)),
             tuple(dict.fromkeys(use.root for use in uses if use.root not in written)),
-            max(1, vector_bytes // bits),
+            max(1, vector_bytes // itemsize),
+            itemsize,
         )
+
+    def script(self, found: Sketched, match: Pattern) -> Script:
+        """Return a script for all sizes of a kernel, and for vectors of all widths."""
+        lanes = f"max(1, VECTOR_BYTES // {self.itemsize})"
+        parameters = (attrs.evolve(each, value=lanes) if each.name == LANES else each for each in found.parameters)
+        return Script(found.steps, match, tuple(parameters))
 
     def draw(self, random: Random) -> Sketch:
         """Return a sketch at random."""

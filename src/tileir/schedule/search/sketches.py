@@ -14,13 +14,16 @@ from typing import Final
 import attrs
 
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.script import Step, applied
-from tileir.schedule.sizes import Known
+from tileir.schedule.script import Parameter, Step, applied, known_values
+from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.steps.memory import Stage
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Item, Leaf, Loop, Tail, Tree, leaves, walk
 from tileir.stripe.bindings import Binding
+
+LANES: Final = "lanes"
+"""The name of the number of lanes of a vector, in which steps and other numbers are said."""
 
 MOST_UNROLLED: Final = 700
 """Of so many statements code may consist: more take longer to compile than a search may wait, and fill no registers."""
@@ -80,15 +83,16 @@ def inner_of(tree: Tree) -> tuple[str, ...]:
 
 @attrs.frozen
 class Sketched:
-    """The steps that a sketch stands for, and the tree that they make."""
+    """The steps that a sketch stands for, the numbers that they name, and the tree that they make."""
 
     steps: tuple[Step, ...]
+    parameters: tuple[Parameter, ...]
     tree: Tree
 
 
 def sketched(sketch: Sketch, tree: Tree) -> Sketched | Refused:
     """Return the steps that a sketch stands for, or why one of them refuses the tree."""
-    writer = _Writer(tree)
+    writer = _Writer(tree, parameters_of(sketch))
     outer, tile = _tiles(sketch, writer)
     lanes = [name for loop in inner_of(tree) for name in _inside(sketch, writer, loop)]
     if tile:
@@ -104,7 +108,30 @@ def sketched(sketch: Sketch, tree: Tree) -> Sketched | Refused:
             break  # groups stand outside of all else
     if writer.refusal is None and (copies := _unrolled(writer.tree.body)) > MOST_UNROLLED:
         return refused("TR755", statements=copies, most=MOST_UNROLLED)
-    return writer.refusal or Sketched(tuple(writer.steps), writer.tree)
+    return writer.refusal or Sketched(tuple(writer.steps), writer.parameters, writer.tree)
+
+
+def parameters_of(sketch: Sketch) -> tuple[Parameter, ...]:
+    """Return the numbers that steps of a sketch name: its lanes, and others in lanes where these fill vectors."""
+    found = [Parameter(LANES, sketch.lanes)] if sketch.vector or sketch.parts or sketch.staged else []
+    for name, size in zip(sketch.order, sketch.tiles, strict=True):
+        if size > 1:
+            whole = name == sketch.vector and size % sketch.lanes == 0
+            found.append(Parameter(_by(name), f"{size // sketch.lanes} * {LANES}" if whole else size))
+    if sketch.parts:
+        found.append(Parameter(_PARTS, f"{sketch.parts} * {LANES}"))
+    if sketch.unrolled > 1:
+        found.append(Parameter(_UNROLLED, sketch.unrolled))
+    return tuple(found)
+
+
+def _by(loop: str) -> str:
+    """Return the name of the number of iterations of a loop that stay together."""
+    return f"{loop}_by"
+
+
+_PARTS: Final = "parts"
+_UNROLLED: Final = "unrolled"
 
 
 def _unrolled(items: tuple[Item, ...]) -> int:
@@ -122,11 +149,17 @@ class _Writer:
     """Steps so far, and the tree that they make; none are added behind one that refuses."""
 
     tree: Tree
+    parameters: tuple[Parameter, ...]
     steps: list[Step] = attrs.field(factory=list)
     refusal: Refused | None = None
+    known: Known = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        values = known_values(self.parameters, self.tree)
+        self.refusal, self.known = (values, Known()) if isinstance(values, Refused) else (None, Known(values))
 
     def add(self, step: Step) -> None:
-        new = self.refusal or applied(step, self.tree, Known())
+        new = self.refusal or applied(step, self.tree, self.known)
         if isinstance(new, Refused):
             self.refusal = new
         else:
@@ -136,7 +169,7 @@ class _Writer:
     def fresh(self, stem: str) -> str:
         return self.tree.names().fresh(stem)
 
-    def split(self, loop: str, by: int, outer: str, inner: str, tail: Tail = Tail.PEEL) -> tuple[str, str]:
+    def split(self, loop: str, by: Size, outer: str, inner: str, tail: Tail = Tail.PEEL) -> tuple[str, str]:
         """Split a loop, and return the names of the two."""
         names = self.tree.names()
         into = (names.fresh(f"{loop}_{outer}"), names.fresh(f"{loop}_{inner}"))
@@ -148,9 +181,9 @@ class _Writer:
         if any(each.name == loop for each in self.tree.loops()):
             self.add(Bind(loop, to))
 
-    def lanes(self, loop: str, lanes: int) -> tuple[str, str]:
+    def lanes(self, loop: str) -> tuple[str, str]:
         """Cut a loop into vectors, unrolled, and return the names of the loops over vectors and lanes."""
-        vector, lane = self.split(loop, lanes, "vector", "lane")
+        vector, lane = self.split(loop, LANES, "vector", "lane")
         self.add(Bind(lane, Binding.LANE))
         self.add(Bind(vector, Binding.UNROLL))
         return vector, lane
@@ -161,14 +194,14 @@ def _tiles(sketch: Sketch, writer: _Writer) -> tuple[dict[str, str], list[str]]:
     outer, inner = {name: name for name in sketch.order}, dict[str, str]()
     for name, size in zip(sketch.order, sketch.tiles, strict=True):
         if size > 1:
-            outer[name], inner[name] = writer.split(name, size, "block", "tile", sketch.tail)
+            outer[name], inner[name] = writer.split(name, _by(name), "block", "tile", sketch.tail)
     tile = [inner[name] for name in sketch.order if name in inner and name != sketch.vector]
     if sketch.vector in inner:
         tile.append(inner[sketch.vector])
     if len(sketch.order) > 1:
         writer.add(Reorder((*(outer[name] for name in sketch.order), *tile)))
     if sketch.vector in inner:
-        tile[-1:] = writer.split(tile[-1], sketch.lanes, "vector", "lane")
+        tile[-1:] = writer.split(tile[-1], LANES, "vector", "lane")
     return outer, tile
 
 
@@ -177,21 +210,21 @@ def _inside(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
     if sketch.parts:
         return _partial(sketch, writer, loop)
     if sketch.unrolled > 1:
-        _, inner = writer.split(loop, sketch.unrolled, "step", "unrolled")
+        _, inner = writer.split(loop, _UNROLLED, "step", "unrolled")
         writer.bind(inner, Binding.UNROLL)
     return []
 
 
 def _partial(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:
     """Let lanes take turns in a loop inside, with partial results of their own for what it merges into."""
-    step, part = writer.split(loop, sketch.parts * sketch.lanes, "step", "part")
+    step, part = writer.split(loop, _PARTS, "step", "part")
     memory = _merged(writer.tree, part)
     own: list[str] = []
     if memory:
         writer.add(Reorder((part, step)))
         own = [name for each in memory for name in _apart(sketch, writer, each, part)]
         writer.add(Reorder((step, part)))
-    vector, lane = writer.split(part, sketch.lanes, "vector", "lane")
+    vector, lane = writer.split(part, LANES, "vector", "lane")
     writer.add(Bind(vector, Binding.UNROLL))
     writer.add(Bind(lane, Binding.LANE))
     return [lane, *own]
@@ -201,7 +234,7 @@ def _apart(sketch: Sketch, writer: _Writer, memory: str, part: str) -> list[str]
     """Give each iteration of a loop an element to merge into, and merge these by halves."""
     into = writer.fresh(f"{memory}_parts")
     writer.add(RFactor(memory, part, into))
-    found = [writer.lanes(f"{into}_start", sketch.lanes)[1]]
+    found = [writer.lanes(f"{into}_start")[1]]
     merging, size = f"{into}_merge", sketch.parts * sketch.lanes
     lanes = sketch.lanes
     while lanes > 1:
@@ -243,7 +276,7 @@ def _copied(sketch: Sketch, writer: _Writer, tensor: str, at: str) -> None:
     writer.add(Stage(tensor, at, into, order=order if list(order) != sorted(order) else ()))
     last = f"{into}_{order[-1]}" if order else ""
     if any(loop.name == last for loop in writer.tree.loops()):
-        writer.lanes(last, sketch.lanes)
+        writer.lanes(last)
 
 
 def _below(items: tuple[Item, ...]) -> list[Loop]:
