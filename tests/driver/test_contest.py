@@ -72,3 +72,11 @@ def test_what_is_much_slower_than_the_fastest_is_timed_once(ring: Contest, monke
     monkeypatch.setattr(Contest, "_check", lambda _: None)
     assert ring.enter(SLOW) == 4.0
     assert next(runs, None) is None
+
+
+def test_the_first_calls_of_a_small_kernel_do_not_decide(ring: Contest, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = iter([2e-4, 1.5e-4])
+    ring.expect(parse_pipeline("accumulate"), 4e-5)
+    monkeypatch.setattr(Contest, "_run", lambda *_: next(runs, 3e-5))
+    monkeypatch.setattr(Contest, "_check", lambda _: None)
+    assert ring.enter(SLOW) == 3e-5
