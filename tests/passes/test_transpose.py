@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program
 from strategies.passes import assert_same_meaning, programs
+from strategies.pipelines import cpu
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
@@ -133,6 +134,90 @@ def test_copies_of_factors_keep_the_meaning(before: Program, first: bool) -> Non
     after = run((*steps, FACTORS), before)
     verify(after)
     assert_same_meaning(before, after)
+
+
+LEFT_TURNED = "function (A[K, M], B[K, N]) -> (R) { R[i, j : M, N] = +(A[k, i] * B[k, j]); }"
+FAR = Transpose(temporaries=False, far_bytes=32 * 1024, least_reuse=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "copies"),
+    [
+        (LEFT_TURNED, {"A": (16, 600), "B": (16, 4)}, {"A": (1, 16)}),
+        (
+            "function (A[K, M], B[N, K], V[N]) -> (R) { C[i, j : M, N] = +(A[k, i] * B[j, k]); R = C + V; }",
+            {"A": (16, 600), "B": (4, 16), "V": (4,)},
+            {"A": (1, 16)},
+        ),
+        (
+            "function (A[K, M], B[K, N]) -> (R) { R[j, i : N, M] = +(A[k, i] * B[k, j]); }",
+            {"A": (16, 4), "B": (16, 600)},
+            {"B": (1, 16)},
+        ),
+        (
+            "function (A[Y, X, M], B[Y, X, N]) -> (R) { R[i, j : M, N] = +(A[y, x, i] * B[y, x, j]); }",
+            {"A": (2, 16, 600), "B": (2, 16, 4)},
+            {"A": (9600, 1, 16)},
+        ),
+    ],
+    ids=["left turned", "both turned", "result turned", "two sums"],
+)
+def test_a_matrix_with_each_step_in_another_page_is_copied_to_neighbours(
+    text: str, shapes: dict[str, tuple[int, ...]], copies: dict[str, tuple[int, ...]]
+) -> None:
+    before = program(text, **shapes)
+    for steps in ((FAR,), (Accumulate(), FAR)):
+        after = run(steps, before)
+        verify(after)
+        laid = {r.name[0]: r.shape.strides for r in after.main.refinements if r.name.endswith("_laid")}
+        assert laid == copies
+        assert_same_meaning(before, after)
+    assert FAR(after) is after
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (
+            "function (A[M, K], B[K, N]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[k, j]); }",
+            {"A": (16, 600), "B": (600, 16)},
+        ),
+        (
+            "function (A[K, M], B[K, N]) -> (R) { R[j, i : N, M] = +(A[k, i] * B[k, j]); }",
+            {"A": (16, 600), "B": (16, 4)},
+        ),
+        ("function (A[K, M]) -> (R) { R[i, j : M, M] = +(A[k, i] * A[k, j]); }", {"A": (16, 600)}),
+        (LEFT_TURNED, {"A": (16, 600), "B": (16, 3)}),
+        (LEFT_TURNED, {"A": (16, 512), "B": (16, 4)}),
+        (LEFT_TURNED, {"A": (8, 1200), "B": (8, 4)}),
+        (
+            "function (A[Z, K, M], B[Z, K, N]) -> (R) { R[z, i, j : Z, M, N] = +(A[z, k, i] * B[z, k, j]); }",
+            {"A": (2, 16, 500), "B": (2, 16, 4)},
+        ),
+        (
+            "function (A[Z, C, X], B[F, C]) -> (R) { R[z, f, x : Z, F, X] = +(A[z, c, x] * B[f, c]); }",
+            {"A": (2, 16, 600), "B": (4, 16)},
+        ),
+        (
+            "function (A[X, M], B[X, N]) -> (R) { R[p, i, j : 3, M, N] = +(A[x + p - 1, i] * B[x, j]); }",
+            {"A": (16, 600), "B": (16, 4)},
+        ),
+    ],
+    ids=["plain", "lanes along it", "square", "few columns", "near pages", "few steps", "batch", "channels", "window"],
+)
+def test_other_matrices_stay_where_they_are(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    before = program(text, **shapes)
+    assert run((FAR,), before) is before
+
+
+@pytest.mark.parametrize(
+    ("caches", "kernels"), [((4096, 65536), ["lay_A", "kernel_0"]), ((4096, 262144), ["kernel_0"])]
+)
+def test_processors_copy_such_matrices_where_no_cache_near_them_holds_these(
+    caches: tuple[int, ...], kernels: list[str]
+) -> None:
+    after = run(cpu(Target(vector_bytes=32, cache_bytes=caches)), program(LEFT_TURNED, A=(32, 1100), B=(32, 256)))
+    assert list(dict.fromkeys(block.name.partition("(")[0] for block in after.main.blocks)) == kernels
 
 
 def test_constants_may_be_copied_but_keep_their_layout() -> None:

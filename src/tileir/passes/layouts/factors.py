@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.fragments import Fragment, Where
@@ -11,9 +12,13 @@ if TYPE_CHECKING:
 
     from tileir.core.dtype import DType
     from tileir.passes.analysis.walks import Walk
+    from tileir.stripe.ir import TensorShape
 
 LEAST: Final = 16
 """Fewer neighbours are not worth a copy."""
+
+_PAGE: Final = 4096
+"""Bytes that neighbours in memory have one translation for, and within which hardware fetches ahead."""
 
 _HALF: Final = 2
 """Bytes of elements of which rows are copied to begin where lines of the cache do."""
@@ -73,6 +78,29 @@ def depth_axis(
     shared = [axis for axis in range(len(walk.access)) if (name := _alone(walk, axis)) and name not in kept]
     shared = [axis for axis in shared if sizes[axis] >= LEAST and other.stride(_indices_of(walk, axis))]
     return max(shared, key=lambda axis: sizes[axis], default=None)
+
+
+def far_axis(walk: Walk, together: Sequence[Walk], shape: TensorShape, near_bytes: int) -> int | None:
+    """Return the axis of a factor's tensor along the sum, where most steps of that begin in another page.
+
+    So do those of the left matrix of a product if it is transposed: each tile of the result reads a line of every page.
+    None for the factor whose neighbours are neighbours of the output, as vectors are loaded along these, and where the
+    matrix of a product has no more than ``near_bytes``, which a cache holds.
+    """
+    other, fastest, kept = _other(walk, together), _fastest(walk), _kept(together)
+    if other is None or fastest is None or not _is_across(walk, kept):
+        return None
+    across = _indices_of(walk, fastest)
+    if other.stride(across) or any(each.stride(across) == 1 for each in together if each.writes):
+        return None
+    summed = [axis for axis, affine in enumerate(walk.access) if not kept.issuperset(affine.indices)]
+    nearest = min(summed, key=lambda axis: abs(walk.strides[axis]), default=None)
+    if nearest is None or any(_alone(walk, axis) is None for axis in summed) or shape.sizes[nearest] < LEAST:
+        return None
+    own = [axis for axis, a in enumerate(walk.access) if axis in summed or not any(map(other.stride, a.indices))]
+    size = shape.dtype.itemsize
+    is_large = size * prod(shape.sizes[axis] for axis in own) > near_bytes
+    return nearest if is_large and 2 * abs(walk.strides[nearest]) * size > _PAGE else None
 
 
 def have_parted_rows(

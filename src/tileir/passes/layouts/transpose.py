@@ -2,7 +2,7 @@
 
 A temporary gets other strides, which costs nothing. Another tensor that a kernel reads many times against its grain is
 copied first, to a temporary that has the order of axes which the kernel asks for. So is a factor of a product whose
-rows do not begin where lines of the cache do.
+rows do not begin where lines of the cache do, or of which each step of the sum is in another page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
-from tileir.passes.layouts.factors import depth_axis, factor_axis, have_parted_rows
+from tileir.passes.layouts.factors import depth_axis, factor_axis, far_axis, have_parted_rows
 from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
@@ -50,6 +50,8 @@ class Transpose:
         operands: Whether operands may be copied.
         factors: Whether only factors of products of matrices are copied, to what tiles of them are copied along.
         fragments: Names of instructions: with ``factors``, what these do not take as it lies is copied as well.
+        far_bytes: Where this is not 0, only factors of more bytes are copied, to where steps of the sum are neighbours,
+            and only those of which most steps begin in another page.
         least_reuse: A copy pays where a kernel reads each element so often at least.
         least_points: It pays where a kernel reads so many elements of a tensor at least: a launch takes its time, too.
         line_bytes: With ``factors``, those of two bytes an element that instructions take from local memory are copied
@@ -64,6 +66,7 @@ class Transpose:
     operands: bool = True
     factors: bool = False
     fragments: tuple[str, ...] = ()
+    far_bytes: int = attrs.field(default=0, validator=at_least(0))
     least_reuse: int = attrs.field(default=16, validator=at_least(1))
     least_points: int = attrs.field(default=0, validator=at_least(0))
     line_bytes: int = attrs.field(default=0, validator=at_least(0))
@@ -217,7 +220,7 @@ class _Copier:
     def _shape(self, kernel: Block, walk: Walk, together: Sequence[Walk], source: Refinement) -> TensorShape | None:
         """Return the shape in which a kernel should have a copy of a tensor; None where it reads it as it lies."""
         options, elements = self.options, source.shape.elements
-        axis = self._asked(walk, together, source) if options.factors else asked_axis(walk, together)
+        axis = self._asked(walk, together, source)
         least = max(options.least_points, options.least_reuse * elements)
         if axis is not None and axis != _fastest(source.shape) and self._pays(kernel, walk, source, least):
             return _with_fastest(source.shape, axis)
@@ -233,7 +236,11 @@ class _Copier:
         return {each.tensor: self._main.view(each.tensor).shape.dtype for each in together}
 
     def _asked(self, walk: Walk, together: Sequence[Walk], source: Refinement) -> int | None:
-        """Return the axis along which a factor should be copied."""
+        """Return the axis along which an operand should be copied."""
+        if self.options.far_bytes:
+            return far_axis(walk, together, source.shape, self.options.far_bytes)
+        if not self.options.factors:
+            return asked_axis(walk, together)
         axis = factor_axis(walk, together, source.shape.sizes)
         if axis is not None or not self.options.fragments:
             return axis
