@@ -190,3 +190,18 @@ def test_lanes_are_masked_where_their_split_says_so() -> None:
     program = compiled(PRODUCT, arrays, f"{LANES.replace('mask', 'guard')}, {BOUND}")
     assert said(program)[0][0] == "TR722"
     assert "mask" in REASONS["TR722"].text
+
+
+@pytest.mark.parametrize(("dtype", "body"), [("bf16", "A * 2"), ("i16", "as_f8e5m2(A)"), ("f16", "as_f8e5m2(A)")])
+def test_one_lane_of_narrowed_vectors_is_stored_alone(dtype: str, body: str) -> None:
+    array = (np.arange(70).reshape(2, 7, 5) % 11).astype(DType(dtype).numpy)
+    text = f"function (A[P, M, N]) -> (B) {{ B = {body}; }}"
+    steps = """split{loop=i3, by=4, into=(vector, lane), tail=mask}, reorder{loops=(i1, vector, i2, lane)},
+        specialise{loop=vector, into=(before, whole, rest)},
+        bind{loop=i1, to=grid}, bind{loop=i2, to=unroll}, bind{loop=lane, to=vector}"""
+    program = compiled(text, {"A": array}, steps, "canonicalise{merge=false}")
+    assert masked(program) > 0
+    expected = tileir.evaluate(text, [array])
+    room = np.full(80, 7).astype(expected.dtype)
+    np.testing.assert_array_equal(program(array, out=room[:70].reshape(2, 7, 5)), expected)
+    np.testing.assert_array_equal(room[70:], np.full(10, 7).astype(expected.dtype))

@@ -18,7 +18,6 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     Barrier,
-    Broadcast,
     BulkCopy,
     Cast,
     Channel,
@@ -32,7 +31,6 @@ from tileir.semtree.ir import (
     LoopKind,
     MatrixMultiply,
     Prefetch,
-    Ramp,
     Subscript,
     Type,
     Var,
@@ -42,8 +40,8 @@ from tileir.semtree.transform.layout import ALIGNMENT, apart
 from tileir_llvm.emit.abreast import runs_abreast
 from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Cell, Environment, evaluate, offset_of
-from tileir_llvm.emit.integers import select
-from tileir_llvm.emit.memory import Offset, Place, load, prefetch, read_lanes, store, write_lanes
+from tileir_llvm.emit.integers import apply_integer, select
+from tileir_llvm.emit.memory import Offset, Place, broadcast, load, prefetch, ramp, read_lanes, store, write_lanes
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
 
@@ -175,7 +173,7 @@ class Statements:
     def _assign_lanes(self, stmt: AssignLanes) -> None:
         """Set some lanes; vectors of arrays on the stack as a whole, so that these stay in registers."""
         env, out, target, kind = self.env, self.env.out, stmt.target, stmt.target.type
-        mask = evaluate(env, _mask(stmt))
+        mask = _mask(env, stmt)
         if isinstance(stmt.value, Subscript):
             place, offset = env.arrays[stmt.value.array], offset_of(env, stmt.value.offset)
             whole = _is_inside(place, offset, kind.lanes)
@@ -191,7 +189,7 @@ class Statements:
         if _is_inside(place, offset, kind.lanes):
             store(out, place, offset, select(out, mask, value, load(out, place, offset, kind)))
         else:
-            write_lanes(out, place, offset, value, mask.text)
+            write_lanes(out, place, offset, value, _mask(env, stmt, known=False).text)
 
     def _loop(self, loop: For) -> None:
         if self.env.ranges is not None:
@@ -314,15 +312,23 @@ class Statements:
         out.start(done)
 
 
-def _mask(stmt: AssignLanes) -> Expr:
-    """Return which lanes are set, by numbers that 32 bits hold."""
+def _mask(env: Environment, stmt: AssignLanes, *, known: bool = True) -> Value:
+    """Return which lanes are set, by numbers that 32 bits hold; LLVM may know these only if they are ``known``.
+
+    Of a vector that it has narrowed, and whose mask it knows to have one lane, LLVM 22 stores that lane as wide as it
+    was before, over its neighbours, where the processor has AVX-512.
+    """
+    out, numbers = env.out, Type(DType.I32)
     lanes, index = stmt.target.type.lanes, stmt.begin.type
+    places = ramp(out, integer(0, numbers), 1, lanes)
     tests = []
     for op, bound in ((Op.CMP_GE, stmt.begin), (Op.CMP_LT, stmt.end)):
         inside = Apply(Op.MIN, (Apply(Op.MAX, (bound, Const(0, index))), Const(lanes, index)))
-        number = Broadcast(Cast(inside, Type(DType.I32)), lanes)
-        tests.append(Apply(op, (Ramp(Const(0, Type(DType.I32)), 1, lanes), number)))
-    return Apply(Op.BIT_AND, tuple(tests))
+        number = evaluate(env, Cast(inside, numbers))
+        if not known and op is Op.CMP_LT:
+            number = Value(out.pure(f'call i32 asm "", "=r,0"(i32 {number.text})'), numbers)
+        tests.append(apply_integer(out, op, (places, broadcast(out, number, lanes)), index=False))
+    return apply_integer(out, Op.BIT_AND, tuple(tests), index=False)
 
 
 def _is_inside(place: Place, offset: Offset | Value, lanes: int) -> bool:
