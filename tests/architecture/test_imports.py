@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 HEAVY: Final = (
     "tileir.core.targets.target_file",
+    "tileir.core.text.lexing",
+    "tileir.tile.text.parser",
+    "logging",
     "networkx",
     "cattrs",
     "orjson",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.effort import examples
-from tileir.core.errors import Diagnostic, ParseError, TileError, VerifyError
-from tileir.core.text.lexing import MAX_CHARACTERS, MAX_FAULTS
+from tileir.core.errors import MAX_FAULTS, Diagnostic, ParseError, TileError, VerifyError
+from tileir.core.text.lexing import MAX_CHARACTERS
 from tileir.tile.text.parser import parse, parse_contraction, parse_expression, parse_polynomial
 
 OPEN = "function (A) -> (O) { O = A"

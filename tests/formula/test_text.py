@@ -9,9 +9,8 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.formulas import FORMULAS, SOBEL
-from tileir.core.errors import ArgumentError, Diagnostic, ParseError
+from tileir.core.errors import MAX_FAULTS, ArgumentError, Diagnostic, ParseError
 from tileir.core.json.codec import from_json, to_json
-from tileir.core.text.lexing import MAX_FAULTS
 from tileir.formula.ir import Formula, Number, Repeat, Step
 from tileir.formula.text.lexer import MAX_CHARACTERS
 from tileir.formula.text.parser import parse

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from strategies.kernels import stripe_program
 from tileir.core.dtype import DType
-from tileir.core.errors import ParseError, TileError
-from tileir.core.text.lexing import MAX_FAULTS
+from tileir.core.errors import MAX_FAULTS, ParseError, TileError
 from tileir.passes.base import Named, Pass, label_of, run, unnamed
 from tileir.passes.pipelines.pipeline import from_json, parse, to_json, to_text
 from tileir.stripe.ir import Program

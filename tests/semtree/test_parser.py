@@ -9,8 +9,7 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
-from tileir.core.errors import ParseError
-from tileir.core.text.lexing import MAX_FAULTS
+from tileir.core.errors import MAX_FAULTS, ParseError
 from tileir.semtree.text.parser import parse_kernel, parse_program
 from tileir.semtree.text.printer import to_text
 

@@ -7,7 +7,7 @@ shapes, 4 index mathematics, 5 intermediate representations, 6 JSON, 7 arrays an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tileir.core.text.span import Span
+
+MAX_FAULTS: Final = 100
+"""How many faults of one text are reported; the rest of it is not read."""
 
 
 def _known(_: object, __: attrs.Attribute[str], code: str) -> None:

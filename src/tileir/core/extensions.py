@@ -8,7 +8,6 @@ there is skips it, with a warning in the log. What comes with tileir is looked a
 from __future__ import annotations
 
 import enum
-import logging
 import threading
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -145,5 +144,7 @@ def _said(error: BaseException) -> str:
 
 
 def _failure(code: str, message: str) -> BackendError:
+    import logging  # for faults only
+
     logging.getLogger(__name__).warning("skipped: %s", message)
     return BackendError((Diagnostic(code, message),))

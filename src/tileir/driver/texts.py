@@ -16,7 +16,6 @@ from tileir.driver.programs import Program
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
-from tileir.tile.text.parser import parse as parse_tile
 from tileir.typed.ir import Function as TypedFunction
 
 if TYPE_CHECKING:
@@ -118,6 +117,8 @@ def _parsed(text: str, stage: str, name: str, arrays: Iterable[ArrayValue | Arra
 
             return parse_program(text, name)
         case _:
+            from tileir.tile.text.parser import parse as parse_tile  # what is built has no text
+
             return parse_tile(text, name, arrays=arrays)
 
 

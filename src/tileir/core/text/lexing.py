@@ -14,7 +14,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from tileir.core.errors import ArgumentError, Diagnostic, ParseError
+from tileir.core.errors import MAX_FAULTS, ArgumentError, Diagnostic, ParseError
 from tileir.core.text.span import Source, Span
 
 T = TypeVar("T")
@@ -26,8 +26,6 @@ More: TypeAlias = "Callable[[T, Sequence[Span]], Iterable[Diagnostic]]"
 END: Final = "end"
 MAX_CHARACTERS: Final = 64 * 2**20
 """The length from which on a text is refused unread."""
-MAX_FAULTS: Final = 100
-"""How many faults of one text are reported; the rest of it is not read."""
 
 
 class Token(NamedTuple):

@@ -14,15 +14,17 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from logging import Logger
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.runtime.caches.cache_entry import BrokenEntryError, decode, encode, table_of
 from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
+
+if TYPE_CHECKING:
+    from logging import Logger
 
 DIRECTORY_VARIABLE: Final = "TILEIR_CACHE_DIR"
 """Environment variable that names the directory of the cache."""

@@ -10,9 +10,8 @@ from typing import Final
 
 import attrs
 
-from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.errors import MAX_FAULTS, Diagnostic, VerifyError
 from tileir.core.text.advice import meant, own_form
-from tileir.core.text.lexing import MAX_FAULTS
 from tileir.core.text.span import Span
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
 from tileir.tile.checks.polynomial_rules import check_affine
