@@ -7,8 +7,10 @@ import pytest
 
 from strategies.passes import program_of
 from tileir.core.errors import VerifyError
+from tileir.passes import base
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.base import Pass, expand_kernels, map_kernels, run, run_at_once
+from tileir.passes.kernels.annotations import is_plain
 from tileir.stripe.ir import Block, Load, Program, Tags
 
 if TYPE_CHECKING:
@@ -97,6 +99,18 @@ def test_order_that_a_pass_computes_is_what_it_is_with_checks_after_each() -> No
     for passes in ((ComputeDeps(),), (ComputeDeps(), Mark()), (ComputeDeps(), ReadBack(), Mark())):
         assert run_at_once(passes, PROGRAM) == run(passes, PROGRAM)
     assert any(statement.deps for statement in run_at_once((ComputeDeps(),), PROGRAM).main.blocks[0].statements)
+
+
+def test_what_did_not_change_is_not_searched_for_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[Program] = []
+
+    def noted(program: Program, since: Program | None = None) -> bool:
+        searched.append(program)
+        return is_plain(program, since)
+
+    monkeypatch.setattr(base, "is_plain", noted)
+    marked = run_at_once((Nothing(), Mark(), Nothing()), PROGRAM)
+    assert [program is marked for program in searched] == [False, True]
 
 
 @pytest.mark.parametrize("apply", [run, run_at_once])

@@ -197,7 +197,7 @@ def unchecked(steps: Iterable[Pass], program: Program) -> Program | Exception | 
         for position, step in enumerate(steps):
             begin(position, step)
             before, program = program, applied(step, program)
-            if not is_plain(program, since=before):
+            if program is not before and not is_plain(program, since=before):
                 return None
     except MemoryError:
         raise

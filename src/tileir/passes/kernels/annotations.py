@@ -38,7 +38,14 @@ def is_plain(program: Program, since: Program | None = None) -> bool:
     if in_order(program.works) is not program.works or any(each.offset is not None for each in program.memory):
         return False
     known = frozenset() if since is None else frozenset(map(id, since.kernels))
-    return all(_plain(kernel.block) is kernel.block for kernel in program.kernels if id(kernel) not in known)
+    return all(_is_plain_block(kernel.block) for kernel in program.kernels if id(kernel) not in known)
+
+
+def _is_plain_block(block: Block) -> bool:
+    return all(refinement.offset is None for refinement in block.refinements) and not any(
+        statement.deps or (isinstance(statement, Block) and not _is_plain_block(statement))
+        for statement in block.statements
+    )
 
 
 def _plain(block: Block) -> Block:
