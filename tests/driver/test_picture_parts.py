@@ -90,6 +90,16 @@ def test_large_pictures_go_in_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grey(PHOTO[..., 0]).shape == (120, 90)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (3, 40), (40, 13)])
+def test_small_pictures_have_parts(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    formula, photo = tileir.craft("subtract of image, image"), PHOTO[: shape[0], : shape[1]]
+    whole = formula(photo)
+    np.testing.assert_array_equal(formula.region((0, 0, 1, 1), photo), whole[:1, :1])
+    assert [place for place, _ in formula.parts((0, 0, 1, 1), photo)] == [Rectangle(0, 0, *shape)]
+    monkeypatch.setattr(crafting, "MOST_PIXELS", 0)
+    np.testing.assert_array_equal(formula(photo), whole)
+
+
 def test_parts_share_one_size_and_cover_the_whole() -> None:
     formula = tileir.craft("gaussian(sigma=1)\nresults image, $1")
     whole = formula(PHOTO)

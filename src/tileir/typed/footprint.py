@@ -279,7 +279,10 @@ _SPARE: Final = 16
 """What reaches over all rows or columns but so many needs all of them."""
 
 _SHIFTS: Final = ((1, 2), (7, 5))
-"""By which rows and columns places are compared that have to look alike: no period divides all of either's."""
+"""By which rows and columns places are compared that have to look alike: no period divides all of either's.
+
+From the middle they lie inside of all pictures of as many rows and columns as are spare.
+"""
 
 
 @attrs.frozen
@@ -309,7 +312,7 @@ def reach_of(function: Function, pictures: Sequence[str]) -> Reach | None:
     if len(sizes) != 1 or any(len(shapes[name]) != 3 for name in function.outputs):
         return None
     rows, columns = sizes.pop()
-    if _knows_places(function, min(rows, columns)):
+    if min(rows, columns) < _SPARE or _knows_places(function, min(rows, columns)):
         return None
     middle = (rows // 2, columns // 2)
     here, spans = _around(function, pictures, middle)
