@@ -65,7 +65,7 @@ def test_distances_tell_choices_and_doublings() -> None:
     assert sketch.distance(sketch) == 0
     assert sketch.distance(Sketch(("i", "j"), (2, 16), "j", 8, unrolled=8)) == 3
     assert sketch.distance(Sketch(("j", "i"), (16, 4), "j", 8, unrolled=2)) == 1  # the order alone
-    random, room = Random(0), Room(("i", "j"), (64, 64), ("k",), ("j",), ("A", "B"), 8)
+    random, room = Random(0), Room(("i", "j"), (64, 64), ("k",), ("j",), (), ("A", "B"), 8)
     for _ in range(50):
         one, other = room.draw(random), room.draw(random)
         assert one.distance(other) == pytest.approx(other.distance(one))

@@ -257,6 +257,8 @@ _SCRIPTS: Final = {
     ),
     "TR754": Reason("a row is read after the one that takes its place has been made: keep more rows"),
     "TR755": Reason("so many statements would be unrolled that nobody can wait for their compilation"),
+    "TR756": Reason("a tile that is turned has as many rows as columns, a power of two from 2 on"),
+    "TR757": Reason("nothing that is read alone lies along the outer loop, and far apart along the inner one"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -23,6 +23,7 @@ from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave, Tensorise
+from tileir.schedule.steps.transposes import Transpose
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from tileir.core.targets.template_expressions import Value
 
-_OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise
+_OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise | Transpose
 _OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist
 _OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt | JoinKernel | Fold
 Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory

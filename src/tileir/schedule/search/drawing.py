@@ -32,6 +32,7 @@ class Room:
         sizes: Their sizes.
         inner: The loops inside of them.
         vectors: The loops over outputs along which the kernel writes neighbours.
+        turns: Those along which it reads neighbours that lie apart along one of these, where it has no loops inside.
         read: The tensors that it reads and does not write.
         lanes: The lanes of a vector.
         itemsize: The bytes of each: those of the widest element that the kernel touches.
@@ -41,6 +42,7 @@ class Room:
     sizes: tuple[int, ...]
     inner: tuple[str, ...]
     vectors: tuple[str, ...]
+    turns: tuple[str, ...]
     read: tuple[str, ...]
     lanes: int
     itemsize: int = 4
@@ -52,11 +54,18 @@ class Room:
         uses = [use for leaf in leaves(tree.body) for use in leaf.uses]
         written = {use.root for use in uses if use.direction.writes}
         itemsize = max((use.dtype.itemsize for use in uses), default=1)
+        inner, vectors = inner_of(tree), [loop.name for loop in outputs if _writes_neighbours(loop)]
+        crossing = [
+            loop.name
+            for loop in outputs
+            if not inner and any(use.crosses(loop.name, vector) for use in uses for vector in vectors)
+        ]
         return cls(
             tuple(loop.name for loop in outputs),
             tuple(loop.size for loop in outputs),
-            inner_of(tree),
-            tuple(loop.name for loop in outputs if _writes_neighbours(loop)),
+            inner,
+            tuple(vectors),
+            tuple(crossing),
             tuple(dict.fromkeys(use.root for use in uses if use.root not in written)),
             max(1, vector_bytes // itemsize),
             itemsize,
@@ -72,13 +81,14 @@ class Room:
         """Return a sketch at random."""
         vector = random.choice(self.vectors) if self.vectors and random.random() < _OFTEN else ""
         sketch = Sketch(self.order, (1,) * len(self.order), vector, self.lanes)
-        for change in (self._order, self._tiles, self._inside, self._staged, self._grid, self._tail):
+        for change in (self._order, self._turned, self._inside, self._staged, self._grid, self._tail):
             sketch = change(sketch, random)
         return sketch
 
     def changed(self, sketch: Sketch, random: Random) -> Sketch:
         """Return a sketch with some of its numbers drawn again; itself where they come out as they were."""
-        changes = (self._order, self._vector, *(self._tile,) * 3, self._inside, self._staged, self._grid, self._tail)
+        changes = [self._order, self._vector, *(self._tile,) * 3, self._inside, self._staged, self._grid, self._tail]
+        changes += [self._turned] if self.turns else []
         new = sketch
         for _ in range(_CHANGES):
             new = random.choice(changes)(new, random)
@@ -103,6 +113,10 @@ class Room:
         vector = random.choice(("", *self.vectors))
         return self._tiles(attrs.evolve(sketch, vector=vector), random)
 
+    def _turned(self, sketch: Sketch, random: Random) -> Sketch:
+        turned = random.choice(("", *self.turns)) if self.turns and sketch.vector else ""
+        return self._tiles(attrs.evolve(sketch, turned=turned), random)
+
     def _tiles(self, sketch: Sketch, random: Random) -> Sketch:
         tiles = tuple(self._size(name, sketch, random) for name in sketch.order)
         return self._fitting(attrs.evolve(sketch, tiles=tiles))
@@ -115,7 +129,7 @@ class Room:
 
     def _size(self, name: str, sketch: Sketch, random: Random) -> int:
         size = dict(zip(self.order, self.sizes, strict=True))[name]
-        if name == sketch.vector:
+        if name in (sketch.vector, sketch.turned):
             return min(random.choice(_VECTORS) * self.lanes, -(-size // self.lanes) * self.lanes)
         return min(random.choice(_ROWS), size)
 
@@ -138,7 +152,8 @@ class Room:
     def _fitting(self, sketch: Sketch) -> Sketch:
         """Return the sketch with lanes in one place, and numbers that nothing is made of at their usual values."""
         parts = 0 if sketch.vector else sketch.parts
-        return attrs.evolve(sketch, parts=parts, unrolled=1 if parts else sketch.unrolled)
+        turned = sketch.turned if sketch.vector not in ("", sketch.turned) else ""
+        return attrs.evolve(sketch, parts=parts, unrolled=1 if parts else sketch.unrolled, turned=turned)
 
 
 def _writes_neighbours(loop: Loop) -> bool:

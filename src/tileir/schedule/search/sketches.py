@@ -19,6 +19,7 @@ from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.steps.memory import Stage
 from tileir.schedule.steps.reductions import RFactor
+from tileir.schedule.steps.transposes import Transpose
 from tileir.schedule.tree import Item, Leaf, Loop, Tail, Tree, leaves, walk
 from tileir.stripe.bindings import Binding
 
@@ -42,6 +43,7 @@ class Sketch:
         unrolled: How many iterations of the loops inside are unrolled.
         staged: Tensors that are copied, and the loop over outputs an iteration of which reads a copy.
         tail: What becomes of iterations that fill no tile.
+        turned: The loop over outputs along which lies what is loaded by vectors and turned in registers; or empty.
         grid: How many of the outer loops are groups of the grid, up to one whose iterations copy.
     """
 
@@ -54,13 +56,14 @@ class Sketch:
     staged: tuple[tuple[str, str], ...] = ()
     grid: int = 0
     tail: Tail = Tail.PEEL
+    turned: str = ""
 
     def distance(self, other: Sketch) -> float:
         """Return in how much sketches of one kernel differ: 1 for each choice, and for each doubling of a size."""
         tiles = dict(zip(other.order, other.tiles, strict=True))
         sizes = [(tiles[name], size) for name, size in zip(self.order, self.tiles, strict=True)]
         sizes += [(self.parts + 1, other.parts + 1), (self.unrolled, other.unrolled)]
-        choices = ("order", "vector", "staged", "tail")
+        choices = ("order", "vector", "turned", "staged", "tail")
         apart = sum(1.0 for name in choices if getattr(self, name) != getattr(other, name))
         return apart + sum(abs(math.log2(size / other_size)) for size, other_size in sizes)
 
@@ -116,7 +119,7 @@ def parameters_of(sketch: Sketch) -> tuple[Parameter, ...]:
     found = [Parameter(LANES, sketch.lanes)] if sketch.vector or sketch.parts or sketch.staged else []
     for name, size in zip(sketch.order, sketch.tiles, strict=True):
         if size > 1:
-            whole = name == sketch.vector and size % sketch.lanes == 0
+            whole = name in (sketch.vector, sketch.turned) and size % sketch.lanes == 0
             found.append(Parameter(_by(name), f"{size // sketch.lanes} * {LANES}" if whole else size))
     if sketch.parts:
         found.append(Parameter(_PARTS, f"{sketch.parts} * {LANES}"))
@@ -202,7 +205,16 @@ def _tiles(sketch: Sketch, writer: _Writer) -> tuple[dict[str, str], list[str]]:
         writer.add(Reorder((*(outer[name] for name in sketch.order), *tile)))
     if sketch.vector in inner:
         tile[-1:] = writer.split(tile[-1], LANES, "vector", "lane")
-    return outer, tile
+    return outer, _turned(tile, inner[sketch.turned], writer) if sketch.turned in inner else tile
+
+
+def _turned(tile: list[str], along: str, writer: _Writer) -> list[str]:
+    """Turn squares of a tile in registers; return the loops of the tile that are still to be moved and bound: none."""
+    *others, vector, lane = tile
+    square, row = writer.split(along, LANES, "square", "row")
+    writer.add(Reorder((*(name for name in others if name != along), square, vector, row, lane)))
+    writer.add(Transpose((row, lane)))
+    return []
 
 
 def _inside(sketch: Sketch, writer: _Writer, loop: str) -> list[str]:

@@ -14,10 +14,10 @@ import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
-from tileir.passes.schedules.vectors.register_transpose import turned_tile
 from tileir.poly.affine import Affine
 from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Use, product
+from tileir.schedule.steps.transposes import turned_tile
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
