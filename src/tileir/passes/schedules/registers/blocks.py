@@ -17,6 +17,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges
+from tileir.passes.schedules.registers.near import Pieces
 from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, unrolled
 from tileir.passes.schedules.registers.selected import selecting, tests_of_tile
 from tileir.passes.schedules.registers.spans import Span, Spans
@@ -32,14 +33,15 @@ _PACKED_ROWS: Final = 32
 """Fewest rows of a group that packs a panel for itself."""
 
 
-def kernels(nest: Nest, plan: Tiling, threads: int) -> Iterator[Node]:
+def kernels(nest: Nest, plan: Tiling, threads: int, pieces: Pieces | None = None) -> Iterator[Node]:
     """Yield a kernel for the full panels, and one for each width of the columns that are left over.
 
-    Where panels alone would not keep ``threads`` threads busy, rows are shared out as well.
+    Where panels alone would not keep ``threads`` threads busy, rows are shared out as well. Where there are ``pieces``,
+    all panels pass over one before the next.
     """
     builder = TileBlocks(nest, plan, nest.taken_names())
     for piece in column_pieces(plan):
-        yield builder.kernel(piece, threads)
+        yield builder.kernel(piece, threads, pieces)
 
 
 def nested(nest: Nest, plan: Tiling, names: NameScope) -> tuple[Node, ...]:
@@ -123,7 +125,7 @@ class TileBlocks:
         """Tests that hold wherever the sums in an accumulator matter."""
         return selecting(self.nest)
 
-    def kernel(self, piece: Piece, threads: int) -> Node:
+    def kernel(self, piece: Piece, threads: int, pieces: Pieces | None) -> Node:
         """Return the kernel for some columns."""
         panels, columns, start = self.columns(piece, Binding.GRID)
         own = {i.name for i in self.outside()}
@@ -133,9 +135,13 @@ class TileBlocks:
         wanted = 1 if threads == 1 else -(-_GROUPS * threads // groups)
         if self.plan.packed:
             wanted = min(wanted, max(1, product(i.range for i in within) // _PACKED_ROWS))
-        chunks = self.chunks(within, wanted)
+        if pieces is None or pieces.count < wanted:
+            chunks = self.chunks(within, wanted)
+        else:
+            chunks = self.chunks((pieces.index,), pieces.count)
         marked = [i.bound(Binding.GRID) for i in outside]
-        grid = (*marked, *panels, *(chunk.grid for chunk in chunks.values()))
+        shares = [chunk.grid for chunk in chunks.values()]
+        grid = (*marked, *panels, *shares) if pieces is None else (*marked, *shares, *panels)
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
 
     def serial(self, piece: Piece) -> Node:

@@ -79,6 +79,7 @@ class Tiling:
         packed: What is copied to contiguous memory before it is read.
         registers: Number of vector registers.
         cost: What all tiles cost together, in multiply-adds of vectors.
+        packing: What of that it costs to pack each panel once.
         overlaps: Whether the last columns may begin before the others end: what both store is the same.
         term: The index that numbers the terms of dot products, where steps are these.
         visit: Where the reduction is cut into blocks that are packed, how.
@@ -91,6 +92,7 @@ class Tiling:
     packed: tuple[Use, ...]
     registers: int
     cost: float
+    packing: float = 0.0
     overlaps: bool = False
     term: Index | None = None
     visit: Visit | None = None
@@ -246,9 +248,11 @@ class _Candidate:
         visit, uses = visits[columns], panel_uses(self.nest, self.vector.name)
         packed = uses if visit is not None else tuple(use for use in uses if self._packs(use, rows, columns))
         apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
-        cost += apart + self._packing(packed)
-        registers = self.limits.registers
-        return Tiling(self.vector, self.lanes, columns, rows, packed, registers, cost, self.overlaps, visit=visit)
+        packing, registers = self._packing(packed), self.limits.registers
+        cost += apart + packing
+        return Tiling(
+            self.vector, self.lanes, columns, rows, packed, registers, cost, packing, self.overlaps, visit=visit
+        )
 
     def _visits(self) -> dict[int, Visit | None]:
         """Return how tiles cut the reduction, by the columns that they have; None where they do not."""

@@ -27,6 +27,7 @@ from tileir.passes.schedules.registers.blocks import kernels
 from tileir.passes.schedules.registers.bordered import bordered, bordered_kernel
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
+from tileir.passes.schedules.registers.near import pieces
 from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, emit, product
@@ -97,6 +98,7 @@ class RegisterTile:
             return plan if over_edges is None else over_edges
         if self.edges and not bears_edges(nest, plan, limits, self.edges):
             return refused("TR502", percent=self.edges)
+        near = pieces(nest, plan, limits)
         nest, plan = with_dots(nest, plan, self.dots)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
         rows = product(row.height for row in plan.rows)
@@ -106,7 +108,7 @@ class RegisterTile:
         if streamed or visit is not None:
             nodes = streamed_kernels(nest, plan, threads, limits.panel_bytes // 2)
         else:
-            nodes = kernels(nest, plan, threads)
+            nodes = kernels(nest, plan, threads, near)
         packed = 0 if streamed else len(plan.packed)
         steps = 0 if visit is None else visit.steps
         more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed), ("steps", steps))
