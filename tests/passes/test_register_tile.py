@@ -73,6 +73,22 @@ def test_columns_overlap_only_where_that_is_less_work(columns: int, expected: li
     assert widths(small_product("O[m, n : M, N] = +(A[m, k] * B[k, n])", shapes)) == expected
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sum_of", "tile"),
+    [
+        (DType.F32, "A[m, k] * B[k, n])", (4, 12)),  # 12 sums, 3 vectors and an element are all of 16 registers
+        (DType.I32, "A[m, k] * B[k, n])", (6, 8)),  # a product is in one, too, before it is added
+        (DType.F32, "A[m + p, k] * B[k, n]), p < 3", (6, 8)),  # and what the next row loads again
+    ],
+)
+def test_sums_of_a_product_leave_registers_for_what_else_a_step_holds(
+    dtype: DType, sum_of: str, tile: tuple[int, int]
+) -> None:
+    text = f"function (A[L, K], B[K, N]) -> (O) {{ O[m, n : 48, N] = +({sum_of}; }}"
+    shapes: dict[str, tuple[int, ...]] = {"A": (50, 9), "B": (9, 72)}
+    assert tile in accumulators(run((Accumulate(), SMALL), Case(text, dtype, shapes).program()))
+
+
 def small_product(statement: str, shapes: dict[str, tuple[int, ...]]) -> Program:
     """Return a contraction of f32 in tiles of two rows and two vectors of four lanes."""
     text = f"function (A[M, K], B[K, N]) -> (O) {{ {statement}; }}"

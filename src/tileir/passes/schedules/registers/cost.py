@@ -303,7 +303,8 @@ class _Candidate:
         elif rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
             most = registers // (2 * sums)  # rows share what they load, while it is in registers
         else:
-            most = (registers - 2) // (sums + (1 if again and rows else 0))
+            others = 1 if rows and all(step.is_fused for step in self.steps) else 2  # what else a step holds
+            most = (registers - others) // (sums + (1 if again and rows else 0))
         return max(most, 0 if rows else 1)
 
     def _costs(

@@ -15,6 +15,7 @@ import attrs
 from tileir.passes.schedules.registers.spans import bounding
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, product
+from tileir.schedule.products import dtype_of_product
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Index
 
@@ -57,6 +58,8 @@ class Step:
         elsewhere: For each of ``scalars`` that is far away, and in another page at some steps, the share of these, and
             what moves it by a line.
         lines: The same where it is in another cache line at some steps.
+        is_fused: Whether it is one of a product of matrices that adds products of floats as it makes them: no register
+            holds a product before it is added, nor, as in windows, what further steps load again.
 
     """
 
@@ -68,6 +71,7 @@ class Step:
     near: int
     elsewhere: tuple[tuple[float, frozenset[str]], ...]
     lines: tuple[tuple[float, frozenset[str]], ...]
+    is_fused: bool
 
     @classmethod
     def of(cls, nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int, panel_bytes: int) -> Step:
@@ -83,6 +87,8 @@ class Step:
         shared = min(vector.range / lanes, _SHARED_COLUMNS)
         stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
         _, bounds = bounding(segment)
+        multiplied = dtype_of_product(segment.statements, segment.uses)
+        converts = any(isinstance(s, stripe.Convert) for s in segment.statements)
 
         apart_by_lines = {
             use: frozenset(i.name for i in nest.indices if abs(use.stride(i.name)) * use.dtype.itemsize >= _LINE)
@@ -105,6 +111,7 @@ class Step:
             0 if shared * column > cache_bytes else cache_bytes // max(1, column),
             far(_PAGE),
             far(_LINE),
+            multiplied is not None and multiplied.is_float and not converts and len(segment.loops) == 1,
         )
 
     def over(self, heights: Mapping[str, int], beside: int = 0) -> Rate:
