@@ -265,3 +265,15 @@ def test_lanes_merge_into_elements_some_places_apart(tail: str) -> None:
     expected = tileir.evaluate(text, [a])
     np.testing.assert_array_equal(run_program(program.sem, {"A": a}, ALL_CHECKS)["C"], expected)
     np.testing.assert_array_equal(program(a), expected)
+
+
+@pytest.mark.parametrize("body", ["R > 2", "R * 2"])
+def test_what_one_statement_assigns_is_read_behind_a_loop(body: str) -> None:
+    text = f"""function (A[M, N]) -> (R, G, S) {{
+        R[i, j : M, N] = =(A[i, N - 1 - j]); G = gather(A, as_i32(R)); S = {body}; }}"""
+    array = np.arange(9, dtype=np.uint8).reshape(1, 9)
+    steps = "fusion, canonicalise, script{steps=(split{loop=i3, by=4, into=(block, row), tail=peel})}"
+    program = tileir.compile(text, {"A": array}, passes=steps)
+    assert [each.code for each in program.remarks if each.step == "script"] == ["TR001"]
+    for found, expected in zip(program(array), tileir.evaluate(text, [array]), strict=True):
+        np.testing.assert_array_equal(found, expected)

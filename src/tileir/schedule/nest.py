@@ -256,15 +256,14 @@ def _kernel_use(refinement: stripe.Refinement, statements: list[stripe.Statement
 
     What a kernel allocates, or defines before it reads it, some of its segments only read, or only write.
     """
-    name, shape, direction = refinement.name, refinement.shape, refinement.direction
-    if direction is stripe.Direction.NONE or (direction is stripe.Direction.OUT and refinement.aggregation is None):
+    name, shape, direction, into = refinement.name, refinement.shape, refinement.direction, refinement.aggregation
+    if direction is stripe.Direction.NONE or (direction is stripe.Direction.OUT and not merges(into)):
         reads = any(name in stripe.views_read(s) for s in statements)
         writes = any(name in stripe.views_written(s) for s in statements)
         both = stripe.Direction.OUT if _writes_first(name, statements) else stripe.Direction.INOUT
         direction = stripe.Direction.IN if not writes else both if reads else stripe.Direction.OUT
-    return Use(
-        name, name, refinement.access, shape.strides, shape.dtype, direction, refinement.aggregation, shape.sizes
-    )
+        into = into if writes else None
+    return Use(name, name, refinement.access, shape.strides, shape.dtype, direction, into, shape.sizes)
 
 
 def _writes_first(name: str, statements: Iterable[stripe.Statement]) -> bool:
