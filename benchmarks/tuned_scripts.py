@@ -1,8 +1,9 @@
 """Scripts that a search finds beside the schedules of the target: eleven kernels, from empty scripts.
 
 ``taskset -c 0 python benchmarks/tuned_scripts.py`` tunes each kernel by :func:`tileir.tune` with ``scripts``, and then
-times the best scripts and the usual pipeline in turns, by the processor time of one thread. It prints both, their
-ratio, and how many trials the search had; last, how many kernels come within a tenth, and how many are faster.
+times the best scripts and the usual pipeline in turns, by the processor time of one thread: the least of all turns
+counts, as what else runs on a machine only adds to it. It prints both, their ratio, how many trials the search had and
+how many seconds it took; last, how many kernels come within a tenth, and how many are faster.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -81,7 +81,7 @@ SHARE: Final = 1.1
 
 @attrs.frozen
 class Figures:
-    """Seconds of the usual schedule and of the best script, and how many pipelines were tried; infinity without one."""
+    """Seconds of the usual schedule and of the best script, infinity without one, and what the search took."""
 
     name: str
     usual: float
@@ -89,23 +89,26 @@ class Figures:
     trials: int
     failed: int
     text: str
+    searched: float
 
 
 def measure(name: str, context: tileir.Context, trials: int, time_limit: float, seed: int, rounds: int) -> Figures:
     """Return the figures of a kernel."""
     text, shapes = KERNELS[name]
+    start = time.monotonic()
     found = tileir.tune(text, dict(shapes), context=context, time_limit=time_limit, top=trials, scripts=True, seed=seed)
+    searched = time.monotonic() - start
     pipelines = [load_pipeline(each) for each in (found.trials[0].passes, *best_scripts(found))]
     usual, *scripts = (tileir.compile(text, dict(shapes), context=context, passes=each) for each in pipelines)
     if not scripts:  # nobody can draw scripts for the kernel, or time ran out
         (usual_seconds,) = in_turns([usual], shapes, rounds)
-        return Figures(name, usual_seconds, math.inf, len(found.trials) - 1, len(found.trials) - 1, "")
+        return Figures(name, usual_seconds, math.inf, len(found.trials) - 1, len(found.trials) - 1, "", searched)
     first = in_turns(scripts, shapes, rounds)
     best = first.index(min(first))
     usual_seconds, seconds = in_turns([usual, scripts[best]], shapes, rounds)
     texts = [to_text((step,)) for step in pipelines[1 + best] if step.name == "script"]
     failed = sum(1 for trial in found.trials if trial.fault)
-    return Figures(name, usual_seconds, seconds, len(found.trials) - 1, failed, "\n".join(texts))
+    return Figures(name, usual_seconds, seconds, len(found.trials) - 1, failed, "\n".join(texts), searched)
 
 
 def best_scripts(found: Tuned) -> list[str]:
@@ -115,7 +118,7 @@ def best_scripts(found: Tuned) -> list[str]:
 
 
 def in_turns(executables: list[Executable], shapes: Mapping[str, tuple[int, ...]], rounds: int) -> list[float]:
-    """Return the median processor time of a call of each; they run in turns, a fiftieth of a second each."""
+    """Return the least processor time of a call of each; they run in turns, a fiftieth of a second each."""
     random = np.random.default_rng(0)
     inputs = [random.standard_normal(shape).astype(np.float32) for shape in shapes.values()]
     results: list[Any] = [executable(*inputs) for executable in executables]
@@ -124,7 +127,7 @@ def in_turns(executables: list[Executable], shapes: Mapping[str, tuple[int, ...]
     for _ in range(rounds):
         for executable, count, held in zip(executables, counts, times, strict=True):
             held.append(_processor_time(executable, inputs, results[0], count))
-    return [statistics.median(held) for held in times]
+    return [min(held) for held in times]
 
 
 def _processor_time(executable: Executable, inputs: list[Any], out: Any, count: int) -> float:
@@ -145,7 +148,8 @@ def _processor_time(executable: Executable, inputs: list[Any], out: Any, count: 
 def main(only: str, trials: int, time_limit: float, seed: int, rounds: int, texts: bool, path: Path | None) -> None:
     """Print the table and how many kernels come near the usual schedule, or are faster."""
     rows: list[Figures] = []
-    print(f"{'kernel':22} {'usual':>10} {'script':>10} {'ratio':>6} {'trials':>6}  milliseconds of processor time")
+    columns = f"{'kernel':22} {'usual':>10} {'script':>10} {'ratio':>6} {'trials':>6} {'search':>7}"
+    print(f"{columns}  milliseconds of processor time")
     for name in KERNELS:
         if not re.search(only, name):
             continue
@@ -155,7 +159,7 @@ def main(only: str, trials: int, time_limit: float, seed: int, rounds: int, text
             context.close()
         rows.append(row)
         times = f"{1e3 * row.usual:10.4f} {1e3 * row.script:10.4f} {row.usual / row.script:6.2f}"
-        print(f"{name:22} {times} {row.trials:6}" + f"\n{row.text}" * texts, flush=True)
+        print(f"{name:22} {times} {row.trials:6} {row.searched:6.0f}s" + f"\n{row.text}" * texts, flush=True)
     if not rows:
         raise click.BadParameter("no kernel has such a name", param_hint="--only")
     near = sum(row.script <= SHARE * row.usual for row in rows)
