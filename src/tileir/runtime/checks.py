@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from tileir.runtime.interface import Library
+    from tileir.runtime.interface import Buffer, Library
     from tileir.semtree.ir import KernelFunction
 
 DIGEST: Final = "digest"
@@ -39,6 +39,33 @@ def memory_size(nbytes: object) -> int:
     if isinstance(nbytes, int) and nbytes >= 0:
         return nbytes
     raise ArgumentError((Diagnostic("TIL707", f"memory has a number of bytes from 0 on, not {nbytes!r:.40}"),))
+
+
+def check_part(offset: int, nbytes: int, whole: int, alignment: int) -> None:
+    """Check a part of a buffer of ``whole`` bytes that ``Executor.part`` was asked for.
+
+    Raises:
+        ArgumentError: TIL706, the part is empty, or reaches beyond the buffer, or its offset is not aligned.
+    """
+    if offset % alignment or offset < 0 or nbytes < 1 or offset + nbytes > whole:
+        place = f"{nbytes} bytes from {offset} on of {whole}"
+        message = f"a part needs an offset that is a multiple of {alignment}, and bytes: not {place}"
+        raise ArgumentError((Diagnostic("TIL706", message),))
+
+
+def check_buffers(kernel: str, buffers: Sequence[object], ours: Sequence[Buffer], needed: Sequence[int]) -> None:
+    """Check what a kernel is to work on: buffers of its own device, ``ours``, of as many bytes as it needs.
+
+    Raises:
+        ArgumentError: TIL706, they are not.
+    """
+    if len(ours) < len(buffers):
+        message = f"kernel {kernel} takes buffers of its own device; copy the data there first"
+        raise ArgumentError((Diagnostic("TIL706", message),))
+    sizes = [buffer.nbytes for buffer in ours]
+    if len(sizes) != len(needed) or any(map(int.__lt__, sizes, needed)):
+        message = f"kernel {kernel} takes buffers of {list(needed)} bytes, not {sizes}"
+        raise ArgumentError((Diagnostic("TIL706", message),))
 
 
 def sealed(parts: Mapping[str, bytes]) -> dict[str, bytes]:

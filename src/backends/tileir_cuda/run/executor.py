@@ -11,15 +11,16 @@ import attrs
 import numpy as np
 from cuda.bindings import driver
 
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
-from tileir.runtime.checks import kernel_at, memory_size
+from tileir.runtime.checks import check_part, kernel_at, memory_size
+from tileir.runtime.copies import copy_by_host, places_of
 from tileir.runtime.events import Scheduler
 from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.devices import DLPACK_KIND
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
-from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked, place_of
+from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked
 from tileir_cuda.run.queue import CudaQueue
 from tileir_cuda.run.stream import CudaEvent, Stream
 
@@ -135,10 +136,7 @@ class CudaExecutor:
 
         """
         self.check_open()
-        if offset % self.part_alignment or offset < 0 or nbytes < 1 or offset + nbytes > buffer.nbytes:
-            place = f"{nbytes} bytes from {offset} on of {buffer.nbytes}"
-            message = f"a part needs an offset that is a multiple of {self.part_alignment}, and bytes: not {place}"
-            raise ArgumentError((Diagnostic("TIL706", message),))
+        check_part(offset, nbytes, buffer.nbytes, self.part_alignment)
         return buffer.part(offset, nbytes)
 
     @property
@@ -206,13 +204,12 @@ class CudaExecutor:
 
         """
         self.check_open()
-        read, write = place_of(source), place_of(destination)
-        count = min(read.nbytes, write.nbytes)
+        read, write, count = places_of(source, destination, CudaBuffer)
         ours = [isinstance(place, CudaBuffer) for place in (read, write)]
         known = [own or isinstance(place, np.ndarray) for own, place in zip(ours, (read, write), strict=True)]
         if any(ours) and all(known):
             return copy(self.stream, read, write, count, after)
-        return self._scheduler.submit(partial(_copy_by_host, read, write, count), after)
+        return self._scheduler.submit(partial(copy_by_host, read, write, count), after)
 
     def run_batch(
         self,
@@ -293,16 +290,3 @@ class CudaExecutor:
         if self._closed:
             raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
         use_driver()
-
-
-def _copy_by_host(read: Any, write: Any, count: int) -> None:
-    """Copy between memories of which the driver does not know one."""
-    if isinstance(write, np.ndarray):
-        with read.map_current() as source:
-            np.copyto(write[:count], source[:count])
-    elif isinstance(read, np.ndarray):
-        with write.map_current() as destination:
-            np.copyto(destination[:count], read[:count])
-    else:
-        with read.map_current() as source, write.map_current() as destination:
-            np.copyto(destination[:count], source[:count])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from cuda.bindings import driver
 
-from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
+from tileir.core.errors import Diagnostic, GroupLimitError
+from tileir.runtime.checks import check_buffers
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emit.emitter import blocks, has_maps, threads
 from tileir_cuda.emit.shared_memory import SharedMemory
@@ -96,8 +97,9 @@ class CudaKernel:
     def bind(self, buffers: Sequence[CudaBuffer]) -> BoundCudaKernel:
         """Return a launch on these buffers."""
         self._executor.check_open()
-        held = tuple(buffers)
-        self._check(held)
+        given: tuple[object, ...] = tuple(buffers)
+        held = tuple([b for b in given if isinstance(b, CudaBuffer) and b.stream.card == self._executor.stream.card])
+        check_buffers(self.kernel.name, given, held, self._sizes)
         addresses = (c_uint64 * max(1, len(held)))(*(buffer.address for buffer in held))
         first = addressof(addresses)
         places = list(range(first, first + 8 * len(held), 8))
@@ -107,17 +109,6 @@ class CudaKernel:
         first_pointer = addressof(pointers)
         kept = (self, held, addresses, pointers, maps)
         return BoundCudaKernel(self.kernel, self._function, self.shape, self._executor.stream, kept, first_pointer)
-
-    def _check(self, buffers: tuple[object, ...]) -> None:
-        ours = [buffer for buffer in buffers if isinstance(buffer, CudaBuffer)]
-        card = self._executor.stream.card
-        if len(ours) < len(buffers) or any(buffer.stream.card != card for buffer in ours):
-            message = f"kernel {self.kernel.name} takes buffers of its own device; copy the data there first"
-            raise ArgumentError((Diagnostic("TIL706", message),))
-        sizes = [buffer.nbytes for buffer in ours]
-        if len(sizes) != len(self._sizes) or any(map(int.__lt__, sizes, self._sizes)):
-            message = f"kernel {self.kernel.name} takes buffers of {list(self._sizes)} bytes, not {sizes}"
-            raise ArgumentError((Diagnostic("TIL706", message),))
 
 
 @attrs.frozen(eq=False)

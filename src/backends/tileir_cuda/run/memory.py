@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from cuda.bindings import driver
 
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
 from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.run.driver import SUCCESS, checked, enter, inherited
@@ -272,35 +272,13 @@ def rounded(nbytes: int) -> int:
     return max(-(-nbytes // step), 1) * step
 
 
-def place_of(memory: Any) -> Bytes | Any:
-    """Return what to copy from or to: the bytes of an array or of a buffer that the host sees, or the buffer.
-
-    Raises:
-        ArgumentError: TIL706, an array has gaps.
-
-    """
-    if isinstance(memory, CudaBuffer):
-        return memory
-    if not isinstance(memory, np.ndarray):
-        if hasattr(memory, "map_current"):
-            seen = memory.host()
-            return memory if seen is None else seen
-        memory = np.asarray(memory)
-    if not memory.flags.c_contiguous:
-        raise ArgumentError((Diagnostic("TIL706", "an array with gaps cannot be copied; pass a contiguous one"),))
-    return memory.reshape(-1).view(np.uint8)
-
-
 def copy(stream: Stream, read: Any, write: Any, count: int, after: Sequence[Event]) -> Event:
     """Copy ``count`` bytes between places, of which at least one is on the card, once ``after`` have completed.
 
     Raises:
-        ArgumentError: TIL706, the destination is an array that cannot be written.
         BackendError: TIL808, the driver refuses.
 
     """
-    if isinstance(write, np.ndarray) and not write.flags.writeable:
-        raise ArgumentError((Diagnostic("TIL706", "the destination of a copy is read-only"),))
 
     def work() -> None:
         if count:

@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 import pyopencl as cl
 
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import address_of
-from tileir.runtime.checks import kernel_at, memory_size
+from tileir.runtime.checks import check_part, kernel_at, memory_size
+from tileir.runtime.copies import copy_by_host, places_of
 from tileir.runtime.events import Scheduler
 from tileir_opencl.device.capabilities import LEAST_ALIGNMENT, base_alignment
 from tileir_opencl.device.devices import device_of
@@ -26,7 +27,7 @@ from tileir_opencl.run.buffers import (
     page_locked,
 )
 from tileir_opencl.run.commands import Commands
-from tileir_opencl.run.copies import copy_by_host, copy_command, place_of
+from tileir_opencl.run.copies import copy_command
 from tileir_opencl.run.faults import refused
 from tileir_opencl.run.kernels import BoundOpenCLKernel, OpenCLKernel
 from tileir_opencl.run.pool import Pool
@@ -139,10 +140,7 @@ class OpenCLExecutor:
 
         """
         self.check_open()
-        if offset % self.part_alignment or offset < 0 or nbytes < 1 or offset + nbytes > buffer.nbytes:
-            place = f"{nbytes} bytes from {offset} on of {buffer.nbytes}"
-            message = f"a part needs an offset that is a multiple of {self.part_alignment}, and bytes: not {place}"
-            raise ArgumentError((Diagnostic("TIL706", message),))
+        check_part(offset, nbytes, buffer.nbytes, self.part_alignment)
         whole, start = (buffer.whole, buffer.offset) if isinstance(buffer, PartialBuffer) else (buffer, 0)
         try:
             native = whole.region(start + offset, nbytes)
@@ -194,8 +192,7 @@ class OpenCLExecutor:
 
         """
         self.check_open()
-        read, write = place_of(source), place_of(destination)
-        count = min(read.nbytes, write.nbytes)
+        read, write, count = places_of(source, destination, OpenCLBuffer)
         enqueue = copy_command(self.commands, read, write, count)
         if enqueue is None:
             return self._scheduler.submit(partial(copy_by_host, read, write, count), after)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pyopencl as cl
 
-from tileir.core.errors import ArgumentError, Diagnostic, GroupLimitError
+from tileir.core.errors import Diagnostic, GroupLimitError
+from tileir.runtime.checks import check_buffers
 from tileir_opencl.emit.emitter import scratch_bytes
 from tileir_opencl.run.buffers import OpenCLBuffer
 from tileir_opencl.run.programs import NativeProgram, handle_of
@@ -96,8 +97,9 @@ class OpenCLKernel:
     def _with_arguments(self, buffers: Sequence[OpenCLBuffer]) -> tuple[cl.Kernel, tuple[OpenCLBuffer, ...]]:
         """Return a handle with its arguments set, and the memory that a launch needs."""
         self._executor.check_open()
-        held = tuple(buffers)
-        self._check(held)
+        given: tuple[object, ...] = tuple(buffers)
+        held = tuple([b for b in given if isinstance(b, OpenCLBuffer) and b.commands.context is self._commands.context])
+        check_buffers(self.kernel.name, given, held, self._sizes)
         if self._scratch_bytes:
             held = (*held, self._executor.allocate(self._scratch_bytes))
         try:
@@ -107,16 +109,6 @@ class OpenCLKernel:
         for number, buffer in enumerate(held):
             handle.set_arg(number, buffer.native)
         return handle, held
-
-    def _check(self, buffers: tuple[object, ...]) -> None:
-        ours = [buffer for buffer in buffers if isinstance(buffer, OpenCLBuffer)]
-        if len(ours) < len(buffers) or any(b.commands.context is not self._commands.context for b in ours):
-            message = f"kernel {self.kernel.name} takes buffers of its own device; copy the data there first"
-            raise ArgumentError((Diagnostic("TIL706", message),))
-        sizes = [buffer.nbytes for buffer in ours]
-        if len(sizes) != len(self._sizes) or any(map(int.__lt__, sizes, self._sizes)):
-            message = f"kernel {self.kernel.name} takes buffers of {list(self._sizes)} bytes, not {sizes}"
-            raise ArgumentError((Diagnostic("TIL706", message),))
 
 
 @attrs.frozen(eq=False)
