@@ -235,7 +235,7 @@ def _magnitude(name: str, definitions: Mapping[str, Value | Operation], depth: i
         case Constant(value=number):
             return int(number), int(number)
         case Coordinate(axis=axis, shape=shape) | Argsort(axis=axis, shape=shape):
-            size = shape[axis] if isinstance(value, Coordinate) else _sorted(value, definitions)
+            size = shape[axis] if isinstance(value, Coordinate) else definitions[value.input].shape[value.axis]
             return 0, max(0, size - 1)
         case ShapeOf(dims=dims):
             return min(dims, default=0), max(dims, default=0)
@@ -246,10 +246,6 @@ def _magnitude(name: str, definitions: Mapping[str, Value | Operation], depth: i
         case _:
             return whole
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
-
-
-def _sorted(value: Argsort, definitions: Mapping[str, Value | Operation]) -> int:
-    return definitions[value.input].shape[value.axis]
 
 
 def _is_float(name: str, definitions: Mapping[str, Value | Operation]) -> bool:

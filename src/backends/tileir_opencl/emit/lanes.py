@@ -207,17 +207,13 @@ class _Splitter:
                 place = _moved(self.whole(offset), chunk.first) if run else self.part(offset, chunk)
                 return Subscript(array, place, _narrow(kind, chunk))
             case Shuffle():
-                return self._shuffle(expr, chunk)
+                return self._picked(expr, expr.lanes[chunk.first : chunk.first + chunk.lanes])
             case Dot():
                 return self.part(plain_dot(expr), chunk)
             case Reduce() | GridIndex():
                 return self.whole(expr)
             case _:
                 assert_never(expr)
-
-    def _shuffle(self, shuffle: Shuffle, chunk: Chunk) -> Expr:
-        """Return some lanes of a shuffle: each comes from the chunk of the operand that holds it."""
-        return self._picked(shuffle, shuffle.lanes[chunk.first : chunk.first + chunk.lanes])
 
     def _picked(self, shuffle: Shuffle, lanes: tuple[int, ...]) -> Expr:
         """Return ``lanes`` of the operands of a shuffle, which may themselves be split."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -78,7 +78,7 @@ def sections_of(text: str, source: str) -> dict[str, Section]:
     whole = Source(text, source)
     if len(text) > _MOST_CHARACTERS:
         raise fail("TIL601", f"{source}: such a file has at most {_MOST_CHARACTERS} characters")
-    tokens = _Tokens(whole, tuple(_tokens(text)))
+    tokens = _Tokens(whole, tuple(match for match in _TOKEN.finditer(text) if match.lastgroup != "skip"))
     tokens.take("{")
     while tokens.peek() != "}":
         key, name = tokens.take_string()
@@ -93,10 +93,6 @@ def sections_of(text: str, source: str) -> dict[str, Section]:
     if tokens.peek():
         raise tokens.unexpected("nothing")
     return sections
-
-
-def _tokens(text: str) -> Iterator[re.Match[str]]:
-    return (match for match in _TOKEN.finditer(text) if match.lastgroup != "skip")
 
 
 @attrs.define(repr=False)

@@ -138,7 +138,7 @@ class FormulaExplanation:
 
     def _lines(self) -> Iterator[str]:
         dispatch = self.dispatch
-        steps = [(each.path, each.text, _numbers(each.kernels)) for each in self.steps]
+        steps = [(each.path, each.text, ", ".join(map(str, each.kernels)) or "none") for each in self.steps]
         yield from _table(("step", "", "kernels"), steps)
         yield ""
         yield from _table(
@@ -269,10 +269,6 @@ def _paths(launch: Dispatched, labels: Mapping[str, set[str]]) -> set[str]:
             name = _PART.sub("", name)
         found |= labels.get(name, set())
     return found
-
-
-def _numbers(kernels: Sequence[int]) -> str:
-    return ", ".join(map(str, kernels)) or "none"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

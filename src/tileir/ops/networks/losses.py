@@ -258,7 +258,7 @@ def cosine_similarity(first: Tensor, second: Tensor, *, axis: int = -1, epsilon:
     product = pair[0] * pair[1]
     place = axis_of(product, axis)
     behind = place - rank_of(product)
-    norms = [_norm(x, behind, epsilon) for x in pair]
+    norms = [call("sqrt", call("max", reductions.sum(x * x, behind), epsilon * epsilon)) for x in pair]
     return narrowed(reductions.sum(product, place) / (norms[0] * norms[1]), first * second)
 
 
@@ -374,7 +374,3 @@ def _averaged(loss: Tensor, weights: Tensor, reduction: str) -> Tensor:
     nothing = call("cmp_eq", total, 0)
     mean = reductions.sum(loss) / call("cond", nothing, 1, total)
     return mean + call("div", 0.0, call("cond", nothing, 0, 1))
-
-
-def _norm(x: Tensor, axis: int, epsilon: float) -> Tensor:
-    return call("sqrt", call("max", reductions.sum(x * x, axis), epsilon * epsilon))

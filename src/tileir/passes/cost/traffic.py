@@ -71,7 +71,7 @@ class Traffic:
         key = (id(scope), depth)
         found = self._footprints.get(key)
         if found is None:
-            found = self._footprints[key] = self._footprint(scope, depth)
+            found = self._footprints[key] = self._lines(self._accesses(scope), self._still(scope, depth))
         return found
 
     def different(self, scope: Scope) -> Different:
@@ -83,9 +83,6 @@ class Traffic:
             total += min(elements, touched.limit) * touched.itemsize
             all_exact = all_exact and exact
         return Different(total, all_exact)
-
-    def _footprint(self, scope: Scope, depth: int) -> Mapping[int, Footprint]:
-        return self._lines(self._accesses(scope), self._still(scope, depth))
 
     def _lines(
         self, accesses: Iterable[Access], still: frozenset[int], ranges: Mapping[int, int] | None = None

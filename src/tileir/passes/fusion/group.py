@@ -120,7 +120,8 @@ class FusionGroup:
     def _count(self, refinement: Refinement) -> None:
         if refinement.direction.writes:
             self.written.add(self.roots[refinement.source])
-            if not _merges_to_one(refinement):
+            # What merges into one element has no layout.
+            if not (refinement.merges and all(access.is_constant for access in refinement.access)):
                 place = self._places[refinement.name]
                 self.layouts.add(None if place is None else place[1])
         if refinement.direction.reads:
@@ -278,11 +279,6 @@ def _seen_by(view: Refinement, place: Element | None) -> _Seen | None:
 def _holds(outer: Refinement, inner: Refinement) -> bool:
     """Return whether one of two views from the same corner shows all that the other one does."""
     return all(map(operator.ge, outer.shape.sizes, inner.shape.sizes))
-
-
-def _merges_to_one(view: Refinement) -> bool:
-    """Return whether all points of a block merge what they store into one element."""
-    return view.merges and all(access.is_constant for access in view.access)
 
 
 def _in_sequence(first: Direction, second: Direction, *, whole: bool) -> Direction:

@@ -75,7 +75,7 @@ def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, share
 def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
     """Return the shared indices where rows of both groups lie side by side, with how many of them go together."""
     sides = ((first, frozenset(index.name for index in shared.first)), (second, shared.second))
-    if not any(_is_apart(group, names) for group, names in sides):
+    if all(runs_along_memory(group, names) for group, names in sides):
         return None
     if any(not lies_side_by_side(group, names) or _holds_blocks(group, names) for group, names in sides):
         return None
@@ -83,11 +83,6 @@ def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared
     short = all(_bytes_inside(group, names) * together <= options.few_bytes for group, names in sides)
     enough = short or shared.points >= options.least_points * together
     return Shared(shared.pairs, together) if enough else None
-
-
-def _is_apart(group: FusionGroup, shared: frozenset[str]) -> bool:
-    """Return whether elements of a row of a group do not all lie closer together than rows do."""
-    return not runs_along_memory(group, shared)
 
 
 def _holds_blocks(group: FusionGroup, shared: frozenset[str]) -> bool:

@@ -10,7 +10,7 @@ from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import Block, Program, Refinement, Statement
+from tileir.stripe.ir import Block, Program, Statement
 from tileir.stripe.works import in_order
 
 _STALE: Final = frozenset({"TIL509", "TIL513", "TIL514"})
@@ -50,15 +50,11 @@ def _is_plain_block(block: Block) -> bool:
 
 def _plain(block: Block) -> Block:
     """Return a block without dependencies and offsets at any depth; nesting is bounded, so recursion is."""
-    refinements = rewritten(block.refinements, lambda r: (_unplaced(r),))
+    refinements = rewritten(block.refinements, lambda r: (r if r.offset is None else attrs.evolve(r, offset=None),))
     statements = rewritten(block.statements, lambda s: (_unordered(s),))
     if refinements is block.refinements and statements is block.statements:
         return block
     return attrs.evolve(block, refinements=refinements, statements=statements)
-
-
-def _unplaced(refinement: Refinement) -> Refinement:
-    return refinement if refinement.offset is None else attrs.evolve(refinement, offset=None)
 
 
 def _unordered(statement: Statement) -> Statement:

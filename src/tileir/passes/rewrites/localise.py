@@ -55,7 +55,7 @@ class Localise:
             local = _localisable(kernel, mine) if everywhere or selected_kernel(kernel, self.reqs) else {}
             gone.update(kernel.refinement(name).source for name in local)
             kernels.append(_allocating(kernel, local) if local else kernel)
-        program = _without(program, tuple(kernels), gone) if gone else program
+        program = with_temporaries(program, tuple(kernels), (), gone) if gone else program
         return map_kernels(program, _sunk, self.reqs) if self.sink else program
 
 
@@ -164,8 +164,3 @@ def restrided(block: Block, parents: Mapping[str, Refinement]) -> Block:
 def _with_strides(shape: TensorShape, outer: TensorShape) -> TensorShape:
     dims = tuple(Dim(own.size, of.stride) for own, of in zip(shape.dims, outer.dims, strict=True))
     return attrs.evolve(shape, dims=dims)
-
-
-def _without(program: Program, kernels: tuple[Block, ...], gone: set[str]) -> Program:
-    """Return the program with other kernels, and without the temporaries ``gone``."""
-    return with_temporaries(program, kernels, (), gone)

@@ -140,7 +140,7 @@ class _LoopCollector:
                     inner.unrolled, inner.vector = kind is LoopKind.UNROLL, kind is LoopKind.VECTOR
                     self._count += 1
                     loop.inner.append(inner)
-                    self.depends[counter.name] = around & self._bounds(stmt) | {inner.number}
+                    self.depends[counter.name] = around & _moves_with(stmt.begin, self.depends) | {inner.number}
                     self._body(body, inner, around | {inner.number}, exact=known and exact)
                 case If(then=then, otherwise=otherwise):
                     self._body(then, loop, around, exact=False)
@@ -151,9 +151,6 @@ class _LoopCollector:
                         fixed = name not in self.ranges.assigned
                         self.depends[name] = _moves_with(stmt.value, self.depends) if fixed else around
                     loop.statements.append(stmt)
-
-    def _bounds(self, loop: For) -> frozenset[int]:
-        return _moves_with(loop.begin, self.depends)
 
     def _trips(self, loop: For) -> tuple[int, bool]:
         values = trip_values(loop)

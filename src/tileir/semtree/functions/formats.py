@@ -75,7 +75,8 @@ class Format:
         """Split ``value`` into ``count`` numbers of falling size whose sum is as close to it as can be."""
         parts: list[float] = []
         for _ in range(count):
-            parts.append(float(rounded(_nearest(value), self.dtype)))
+            # By f64: what parts of f32 are off by is less than the next part makes good.
+            parts.append(float(rounded(float(value), self.dtype)))
             value -= Fraction(parts[-1])
         return tuple(parts)
 
@@ -96,8 +97,3 @@ FORMATS: Final[Mapping[DType, Format]] = MappingProxyType(
 def format_of(x: Term) -> Format:
     """Return the format of a float term."""
     return FORMATS[x.type.dtype]
-
-
-def _nearest(value: Fraction) -> float:
-    """Return ``value`` in f64; f32 parts made of it are off by less than the next part makes good."""
-    return float(value)

@@ -125,11 +125,7 @@ def _payne_hanek(draft: Draft, x: Term) -> tuple[Term, Term]:
     size = draft.let("huge_size", size)
     angle = draft.let("huge_angle", fma(size, high, size * low))
     signed = where(negative, -angle, angle)
-    return turns.cast(_unsigned(form.dtype)), signed.cast(form.dtype)
-
-
-def _unsigned(dtype: DType) -> DType:
-    return DType.U32 if dtype is DType.F32 else DType.U64
+    return turns.cast(DType.U32 if form.dtype is DType.F32 else DType.U64), signed.cast(form.dtype)
 
 
 def _window(draft: Draft, first: Term, limbs: int, reach: int) -> list[Term]:

@@ -34,10 +34,6 @@ def _word(value: Term) -> Term:
     return value.bitcast(unsigned(value.type.dtype)).cast(DType.U32)
 
 
-def _from_word(word: Term, target: DType) -> Term:
-    return word.cast(unsigned(target)).bitcast(target)
-
-
 def _of_value(draft: Drafting, value: Term, target: DType) -> Term:
     return _narrowed(draft, value.cast(DType.F32), value.type.dtype.format).cast(unsigned(target)).bitcast(target)
 
@@ -184,7 +180,7 @@ WIDENED: Final = Row(
 )
 NARROWED: Final = Row(
     "cast<T>(x) = bits(x) rounded to fewer",
-    lambda draft, x, target: _from_word(_narrowed(draft, x, target.format), target),
+    lambda draft, x, target: _narrowed(draft, x, target.format).cast(unsigned(target)).bitcast(target),
 )
 OF_VALUE: Final = Row("bits(x) = bits(cast<f32>(x)) rounded to fewer", _of_value)
 TO_VALUE: Final = Row("real(x) = cast<T>(real(exponent and fraction of x, moved))", _to_value)

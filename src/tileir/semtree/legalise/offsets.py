@@ -50,7 +50,7 @@ class Sum:
         parts = [(factor, one(term)) for term, factor in self.terms.items() if not isinstance(term, str)]
         if not self.constant and not self.step and len(parts) == 1 and parts[0][0] == 1:
             return parts[0][1]
-        scaled = [(factor, _as_offset(part)) for factor, part in parts]
+        scaled = [(factor, part if part.type == OFFSET else Cast(part, OFFSET)) for factor, part in parts]
         if self.constant or not self.terms:
             scaled.append((self.constant, Const(1, OFFSET)))
         if self.step and lane is not None:
@@ -62,10 +62,6 @@ class Sum:
             total = size if total is None else Apply(Op.SUB if factor < 0 else Op.ADD, (total, size))
         assert total is not None
         return total
-
-
-def _as_offset(value: Expr) -> Expr:
-    return value if value.type == OFFSET else Cast(value, OFFSET)
 
 
 def _scaled(value: Expr, factor: int) -> Expr:

@@ -39,7 +39,7 @@ def box_copy(
     source, target = found.leaf(block, dict(views), dict(outer))
     own = dict.fromkeys(found.ranges, Affine())
     at = _places(source.offset.substitute(own), copy, block)
-    moves = {name: _places(_only(source.offset, name), copy, block) for name in found.ranges}
+    moves = {name: _places(Affine.of({name: source.offset.coefficient(name)}), copy, block) for name in found.ranges}
     ends = [
         extent - 1 - start - total(step[axis] for step in moves.values())
         for axis, (start, extent) in enumerate(zip(at, copy.extents, strict=True))
@@ -118,10 +118,6 @@ def _is_end(test: Affine, end: Affine, ranges: Mapping[str, int]) -> bool:
         return False
     span = 1 + sum(int(step) * (ranges[name] - 1) for name, step in more.terms)
     return all(int(step) % span == 0 for _, step in test.terms) and int(test.offset + 1) % span == 0
-
-
-def _only(offset: Affine, name: str) -> Affine:
-    return Affine.of({name: offset.coefficient(name)})
 
 
 def _is_box(copy: stripe.Copy, ranges: Mapping[str, int], source: Affine, target: Affine) -> bool:

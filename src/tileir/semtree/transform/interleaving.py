@@ -142,10 +142,7 @@ class _Bodies:
         touched = () if joins else writes(stmt)
         if group.stores:
             touched += reads(stmt)
-        return any(self._may_meet(array, place.array) for place in touched)
-
-    def _may_meet(self, one: str, other: str) -> bool:
-        return one == other or {one, other} <= self.shared
+        return any(array == place.array or {array, place.array} <= self.shared for place in touched)
 
     def _loads(self, group: _Group, stmts: tuple[Stmt, ...], made: dict[int, tuple[Stmt, ...]]) -> None:
         """Load whole vectors where the first of the group is loaded, and shuffle what each one reads."""

@@ -87,7 +87,7 @@ def check_aggregations(scope: Scope) -> Iterator[Diagnostic]:
             wider = DType.I32 if dtype.is_bool else arithmetic_type(dtype)
             yield _disagree(scope, view, f"cannot apply {op.value} to {dtype.value}: aggregate in {wider.value}")
     for statement in scope.block.statements:
-        if isinstance(statement, Load) and _merges_here(scope, statement.source):
+        if isinstance(statement, Load) and statement.source in scope.views and scope.views[statement.source].merges:
             yield _disagree(scope, scope.views[statement.source], "aggregates, so it cannot be loaded")
     if scope.parent is None:
         return
@@ -97,10 +97,6 @@ def check_aggregations(scope: Scope) -> Iterator[Diagnostic]:
             continue
         if (view.aggregation, view.direction) != (source.aggregation, source.direction):
             yield _disagree(scope, view, f"must aggregate and have the direction as {source.name!r}, which it views")
-
-
-def _merges_here(scope: Scope, name: str) -> bool:
-    return name in scope.views and scope.views[name].merges
 
 
 def _disagree(scope: Scope, view: Refinement, message: str) -> Diagnostic:

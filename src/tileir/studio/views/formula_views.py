@@ -163,7 +163,7 @@ def _reads_in(formula: Formula, prefix: str, outside: dict[str, str]) -> tuple[d
             note(node, *_implied(scope))
     for reference in references_of(formula):
         node = RESULTS if not prefix and reference.path.startswith(RESULTS) else _node_below(prefix, reference.path)
-        if node is not None and reference.target is not None and not _is_inside(reference.target, node):
+        if node is not None and reference.target is not None and not reference.target.startswith(f"{node}."):
             name = reference.source.name
             note(node, reference.target, f"${name}" if isinstance(name, int) else name)
     return reads, last
@@ -180,10 +180,6 @@ def _node_below(prefix: str, path: str) -> str | None:
     """Return the path of the step or group right below a prefix that a path lies in; None where it lies elsewhere."""
     found = _FIRST.match(path, len(prefix)) if path.startswith(prefix) else None
     return None if found is None else path[: found.end()]
-
-
-def _is_inside(path: str, node: str) -> bool:
-    return path.startswith(f"{node}.")
 
 
 def as_event(view: FormulaView | BrokenView) -> Any:

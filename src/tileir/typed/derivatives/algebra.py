@@ -168,7 +168,7 @@ class Algebra:
             A tensor of the same dtype that broadcasts to ``shape``.
 
         """
-        sizes, kept = (_aligned(part, len(full)) for part in (value.shape, shape))
+        sizes, kept = ((1,) * (len(full) - len(part)) + part for part in (value.shape, shape))
         count = math.prod(whole for whole, size, keep in zip(full, sizes, kept, strict=True) if size == 1 and keep == 1)
         first = len(full) - len(value.shape)
         summed = [axis - first for axis in range(first, len(full)) if sizes[axis] != 1 and kept[axis] == 1]
@@ -234,8 +234,3 @@ class Algebra:
                 shape,
             )
         )
-
-
-def _aligned(shape: Shape, rank: int) -> Shape:
-    """Return ``shape`` with axes of size 1 in front."""
-    return (1,) * (rank - len(shape)) + shape

@@ -67,7 +67,8 @@ def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> Copy | 
         return "alignment"
     if any(outer.stride < inner.stride * inner.extent for outer, inner in pairwise(axes)):
         return "overlap"
-    width = plan.depth if panel.along_loop else _own(panel, plan)
+    own = plan.columns if panel is plan.right else plan.rows
+    width = plan.depth if panel.along_loop else own
     piece = piece_of(panel, plan.fragment, width)
     if (
         piece * size not in _ROWS
@@ -102,7 +103,3 @@ def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> list[_
     if [axis.index for axis in axes if axis.index in tile] != tile:
         return "order"
     return axes
-
-
-def _own(panel: Panel, plan: MatrixTiling) -> int:
-    return plan.columns if panel is plan.right else plan.rows

@@ -298,7 +298,7 @@ class _Permuted:
         access = [*(Affine() for _ in chosen), *(Affine.index(name) for name, _ in outer), along + int(where.offset)]
         strides = [*(1 for _ in chosen), *(step for _, step in outer), 1]
         sizes = [*chosen, *(1 for _ in outer), 1]
-        if len(access) == self._rank(view):  # axes of the tensor would have its distances
+        if len(access) == self.ranks[view.source]:  # axes of the tensor would have its distances
             access, strides, sizes = [*access, Affine()], [*strides, 1], [*sizes, 1]
         direction = Direction.OUT if view.direction.writes else Direction.IN
         return Use(
@@ -311,6 +311,3 @@ class _Permuted:
             view.aggregation,
             tuple(sizes),
         )
-
-    def _rank(self, view: Refinement) -> int:
-        return self.ranks[view.source]
