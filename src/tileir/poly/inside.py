@@ -12,6 +12,7 @@ from math import lcm
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.box import feasible
@@ -83,10 +84,7 @@ def culprits(axes: Sequence[Axis], constraints: Sequence[tuple[Affine, int]] = (
 
 def mismatches(axes: Sequence[Axis], constraints: Sequence[tuple[Affine, int]] = ()) -> tuple[Mismatch, ...]:
     """Return the axes of different sizes in which one index stands alone, each beside the narrowest one."""
-    alone: dict[str, list[Axis]] = {}
-    for axis in axes:
-        if axis.index is not None:
-            alone.setdefault(axis.index, []).append(axis)
+    alone = grouped((axis.index, axis) for axis in axes if axis.index is not None)
     constrained = {i for polynomial, _ in constraints for i in polynomial.indices}
     found: list[Mismatch] = []
     for index, same in alone.items():

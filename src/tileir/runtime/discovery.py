@@ -10,6 +10,7 @@ import attrs
 from tileir.core.distributions import distribution_of, name_of
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.grouping import grouped
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
 
 if TYPE_CHECKING:
@@ -137,10 +138,7 @@ class Registry:
 
     def _installed(self) -> dict[str, list[EntryPoint]]:
         if self._entries is None:
-            found: dict[str, list[EntryPoint]] = {}
-            for entry in self.find():
-                found.setdefault(entry.name, []).append(entry)
-            self._entries = found  # all or nothing, as an interrupt may come in between
+            self._entries = grouped((entry.name, entry) for entry in self.find())
         return self._entries
 
     def _load(self, name: str) -> AnyBackend | BackendError:

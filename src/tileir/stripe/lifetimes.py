@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.dependences import Order, order_of
 from tileir.stripe.ir import Block, Direction, Refinement, views_read, views_written
@@ -71,10 +72,11 @@ def _lifetimes_of(
     pending = [(owner, path, {name: frozenset({name}) for name in allocated})]
     while pending:
         block, path, views = pending.pop()
-        users: dict[str, list[int]] = {}
-        for number, statement in enumerate(block.statements):
-            for touched in dict.fromkeys((*views_read(statement), *views_written(statement))):
-                users.setdefault(touched, []).append(number)
+        users = grouped(
+            (touched, number)
+            for number, statement in enumerate(block.statements)
+            for touched in dict.fromkeys((*views_read(statement), *views_written(statement)))
+        )
         inside: dict[int, dict[str, frozenset[str]]] = {}
         for name, seen in views.items():
             numbers = sorted({number for view in seen for number in users.get(view, ())})

@@ -12,6 +12,7 @@ import attrs
 from tileir.core import schema
 from tileir.core.dtype import DType
 from tileir.core.graphs import PLAIN, Vertex, frozen_graph
+from tileir.core.grouping import grouped
 from tileir.typed.ir import Elementwise, Function, Operation, Scan, ScanPart, ScanResult, TensorType, Value, operands
 
 if TYPE_CHECKING:
@@ -134,10 +135,7 @@ def result_type(body: Function, carries: int, count: int, result: ScanResult) ->
 
 def loops_of(function: Function) -> dict[Scan, tuple[Scan, ...]]:
     """Return the loops of a function, in program order, each with the operations that are its results."""
-    found: dict[Scan, list[Scan]] = {}
-    for operation in function.operations:
-        if isinstance(operation, Scan):
-            found.setdefault(loop_of(operation), []).append(operation)
+    found = grouped((loop_of(each), each) for each in function.operations if isinstance(each, Scan))
     return {loop: tuple(results) for loop, results in found.items()}
 
 

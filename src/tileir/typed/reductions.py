@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import Elementwise, Function, Reduce, Shape
@@ -33,11 +34,7 @@ def reduction_of(reduce: Reduce) -> Reduce:
 
 def reductions_of(function: Function) -> dict[Reduce, list[Reduce]]:
     """Return the tuple reductions of a function, in program order, each with its components."""
-    found: dict[Reduce, list[Reduce]] = {}
-    for operation in function.operations:
-        if isinstance(operation, Reduce):
-            found.setdefault(reduction_of(operation), []).append(operation)
-    return found
+    return grouped((reduction_of(each), each) for each in function.operations if isinstance(each, Reduce))
 
 
 def with_components_named(function: Function) -> Function:

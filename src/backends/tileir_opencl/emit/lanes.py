@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core import schema
+from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
@@ -175,9 +176,8 @@ class _Splitter:
             if not isinstance(node, Reduce) or node.operand.type.lanes not in self.chunks:
                 return node
             merge = partial(_merged, node.op)
-            by_lanes: dict[int, list[Expr]] = {}
-            for chunk in self.chunks[node.operand.type.lanes]:
-                by_lanes.setdefault(chunk.lanes, []).append(self.part(node.operand, chunk))
+            chunks = self.chunks[node.operand.type.lanes]
+            by_lanes = grouped((chunk.lanes, self.part(node.operand, chunk)) for chunk in chunks)
             vectors = [reduce(merge, parts) for parts in by_lanes.values()]
             return reduce(merge, [part if part.type.lanes == 1 else Reduce(node.op, part) for part in vectors])
 

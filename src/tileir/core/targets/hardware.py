@@ -16,6 +16,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.grouping import grouped
 from tileir.core.text.names import nearest
 
 REGISTER: Final = "REGISTER"
@@ -218,10 +219,7 @@ def _capacities(model: HardwareModel) -> Mapping[str, tuple[tuple[str, Bus], ...
 @lru_cache(maxsize=256)
 def _distances(model: HardwareModel, unit: str) -> Mapping[str, int]:
     """Return for each memory how many memories data passes on its way to execution units, itself included."""
-    feeders: dict[str, list[str]] = {}
-    for source, sinks in _capacities(model).items():
-        for sink, _ in sinks:
-            feeders.setdefault(sink, []).append(source)
+    feeders = grouped((sink, source) for source, sinks in _capacities(model).items() for sink, _ in sinks)
     memories = {memory.name for memory in model.memory_units}
     starts = [each.name for each in model.execution_units if unit in ("", each.name)]
     distance = dict.fromkeys(starts, 0)

@@ -9,6 +9,7 @@ from typing import assert_never
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.grouping import grouped
 from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import launches as launches_of
@@ -146,10 +147,7 @@ def _kernels(scheduled: StripeProgram, program: Program) -> Iterator[tuple[str, 
 
 def _lives(used: Sequence[tuple[str, ...]], plan: Plan) -> Iterator[BufferLife]:
     """Yield the buffers; ``used`` names those of each launch."""
-    uses: dict[str, list[int]] = {}
-    for number, names in enumerate(used):
-        for name in names:
-            uses.setdefault(name, []).append(number)
+    uses = grouped((name, number) for number, names in enumerate(used) for name in names)
     known = {buffer.name: buffer for buffer in plan.program.buffers}
     for name, numbers in sorted(uses.items(), key=lambda item: (item[1][0], item[0])):
         buffer = known[name]

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address
 from tileir.poly.affine import Affine
@@ -85,10 +86,8 @@ class Elements:
     _left: int = attrs.field(default=_MOST, init=False)
 
     def __attrs_post_init__(self) -> None:
-        for number, kernel in enumerate(self.kernels):
-            for view in kernel.refinements:
-                if view.direction.writes:
-                    self._writers.setdefault(view.source, []).append(number)
+        views = ((view, number) for number, kernel in enumerate(self.kernels) for view in kernel.refinements)
+        self._writers = grouped((view.source, number) for view, number in views if view.direction.writes)
 
     def begin(self) -> None:
         """Forget which kernels were seen through."""

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.schedule.remarks import Done, Refused, Remarks, listener, refused, remark
 from tileir.stripe.ir import Block, Direction, Launch, Program, Refinement, Statement
 from tileir.stripe.lower.kernel_table import KernelTable, launched
@@ -78,9 +79,7 @@ def left(program: Program, why: Refused) -> Program:
 
 
 def _tell(remarks: Remarks, program: Program, outcomes: Mapping[int, Outcome]) -> None:
-    names: dict[int, list[str]] = {}
-    for launch in launches(program.works):
-        names.setdefault(launch.kernel, []).append(called(launch))
+    names = grouped((launch.kernel, called(launch)) for launch in launches(program.works))
     for number, outcome in outcomes.items():
         facts = outcome.facts if isinstance(outcome, Done) else ()
         refusal = outcome if isinstance(outcome, Refused) else None

@@ -17,6 +17,7 @@ from itertools import combinations
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Segment, Use, leaf
@@ -135,13 +136,8 @@ class _Body:
 
     def _share(self, terms: Mapping[str, Sequence[str]]) -> bool:
         """Define aggregates anew by what they have in common; return whether that is less work."""
-        users: dict[str, list[str]] = {}
-        for root, own_terms in terms.items():
-            for term in own_terms:
-                users.setdefault(term, []).append(root)
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for term, roots in users.items():
-            groups.setdefault(tuple(roots), []).append(term)
+        users = grouped((term, root) for root, own_terms in terms.items() for term in own_terms)
+        groups = grouped((tuple(roots), term) for term, roots in users.items())
         common = any(len(roots) > 1 and len(group) > 1 for roots, group in groups.items())
         if not common and _most_common_pair(terms.values()) is None:
             return False

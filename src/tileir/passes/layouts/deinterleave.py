@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 import attrs
 
 from tileir.core.arithmetic import Array
+from tileir.core.grouping import grouped
 from tileir.core.ops import Aggregation
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
@@ -160,10 +161,8 @@ def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], tempor
         number: {behind[r.source] for r in pixels.kernel.refinements} & temporaries
         for number, pixels in candidates.items()
     }
-    users: dict[str, list[int]] = {}
-    for number, pixels in candidates.items():
-        for root in sorted(touched[number]) if pixels.has_channels else ():
-            users.setdefault(root, []).append(number)
+    written = (number for number, pixels in candidates.items() if pixels.has_channels)
+    users = grouped((root, number) for number in written for root in sorted(touched[number]))
     waiting = [number for number, pixels in candidates.items() if pixels.mixes]
     chosen = set(waiting)
     while waiting:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import TileError
+from tileir.core.grouping import grouped
 from tileir.passes.base import Pass, applied
 from tileir.passes.cost.prediction import predict
 
@@ -100,9 +101,7 @@ def chosen(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
     model may not see what an option is good for.
     """
     best = list(ranked[: 1 + -(-count // 2)])
-    rest: dict[str, list[Candidate]] = {}
-    for candidate in ranked[len(best) :]:
-        rest.setdefault(candidate.knob, []).append(candidate)
+    rest = grouped((candidate.knob, candidate) for candidate in ranked[len(best) :])
     turns = itertools.chain.from_iterable(itertools.zip_longest(*rest.values()))
     best.extend(itertools.islice((each for each in turns if each is not None), max(0, count + 1 - len(best))))
     return best

@@ -18,6 +18,8 @@ from typing import Final
 
 import attrs
 
+from tileir.core.grouping import grouped
+
 
 @attrs.frozen
 class Use:
@@ -192,9 +194,7 @@ class _Scan:
     _bank: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        for item in self.items:
-            for number in item.uses:
-                self._by_statement.setdefault(number, []).append(item)
+        self._by_statement = grouped((number, item) for item in self.items for number in item.uses)
 
     def visit(self, number: int) -> Shortage | None:
         """Go back over one statement; return how its data do not fit, if they do not."""
@@ -275,10 +275,7 @@ class _Scan:
 
 def _store(ranges: Iterable[LiveRange]) -> None:
     """Decide after which statement each live range is spilled: where what it made is needed outside."""
-    by_item: dict[str, list[LiveRange]] = {}
-    for live in ranges:
-        by_item.setdefault(live.item.name, []).append(live)
-    for own in by_item.values():
+    for own in grouped((live.item.name, live) for live in ranges).values():
         for live, following in zip(own, [*own[1:], None], strict=True):
             written = [number for number in live.uses if live.item.uses[number].writes]
             if written and (live.item.merges or _is_needed(live, written[-1], following)):

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
 from tileir.passes.regions.narrowing import narrowed
@@ -120,10 +121,7 @@ def _is_dead(statement: Store | Special, live: set[str]) -> bool:
 
 def _aliases(block: Block) -> dict[str, tuple[str, ...]]:
     """Return for each view with others of the same source the names of all of them."""
-    by_source: dict[str, list[str]] = {}
-    for refinement in block.refinements:
-        if refinement.direction is not Direction.NONE:
-            by_source.setdefault(refinement.source, []).append(refinement.name)
+    by_source = grouped((r.source, r.name) for r in block.refinements if r.direction is not Direction.NONE)
     return {name: tuple(names) for names in by_source.values() if len(names) > 1 for name in names}
 
 

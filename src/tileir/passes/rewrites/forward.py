@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.pieces import Pieces, is_copy, pieces
@@ -81,11 +82,9 @@ class _Scan:
 
     def __attrs_post_init__(self) -> None:
         self._roots = roots(self.program)
-        for number, statement in enumerate(self.program.main.statements):
-            for name in set(views_written(statement)):
-                self._writers.setdefault(self._roots[name], []).append(number)
-            for name in set(views_read(statement)):
-                self._readers.setdefault(self._roots[name], []).append(number)
+        statements = self.program.main.statements
+        self._writers = grouped((self._roots[v], n) for n, s in enumerate(statements) for v in set(views_written(s)))
+        self._readers = grouped((self._roots[v], n) for n, s in enumerate(statements) for v in set(views_read(s)))
 
     def read_through(self) -> dict[str, Pieces]:
         """Return the tensors to read through, by their names in ``main``."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
@@ -85,10 +86,7 @@ class _Scan:
     @classmethod
     def of(cls, program: Program) -> _Scan:
         """Return the scan of a program before its first step."""
-        touching: dict[str, list[int]] = {}
-        for number, statement in enumerate(program.main.statements):
-            for source in _sources(statement):
-                touching.setdefault(source, []).append(number)
+        touching = grouped((source, n) for n, each in enumerate(program.main.statements) for source in _sources(each))
         behind = roots(program)
         views = Counter(behind.values())
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}

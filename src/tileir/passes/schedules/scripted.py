@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.core.targets.quantities import facts
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import Pass, expand_kernels, unnamed, with_kernels
@@ -149,10 +150,8 @@ class Makers:
     def of(cls, program: Program) -> Makers:
         """Return those of a program without loops."""
         memory = roots(program)
-        writers: dict[str, list[int]] = {}
-        for number, statement in enumerate(program.main.statements):
-            for root in {memory[name] for name in views_written(statement)}:
-                writers.setdefault(root, []).append(number)
+        written = [{memory[name] for name in views_written(statement)} for statement in program.main.statements]
+        writers = grouped((root, number) for number, own in enumerate(written) for root in own)
         return cls(program.main.statements, memory, writers)
 
     def replaced(self, number: int, made: Iterable[Statement]) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole, Program
 from tileir.semtree.launches import used_buffers
@@ -102,10 +103,7 @@ def _lives(program: Program, after: Sequence[Sequence[int]] | None) -> list[_Lif
 
     What a loop or a branch uses lives throughout it.
     """
-    uses: dict[str, list[int]] = {}
-    for number, work in enumerate(program.works):
-        for name in dict.fromkeys(used_buffers((work,))):
-            uses.setdefault(name, []).append(number)
+    uses = grouped((name, n) for n, work in enumerate(program.works) for name in dict.fromkeys(used_buffers((work,))))
     before = None if after is None else ancestors(after)
     lives: list[_Life] = []
     for buffer in program.buffers:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.grouping import grouped
 from tileir.semtree import ir as sem
 
 if TYPE_CHECKING:
@@ -136,9 +137,7 @@ def _joined(first: Iterable[Touch], second: Iterable[Touch]) -> tuple[Touch, ...
 
 def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
     """Return whether a barrier must stand between touches."""
-    touched: dict[str, list[Touch]] = {}
-    for touch in after:
-        touched.setdefault(touch.array, []).append(touch)
+    touched = grouped((touch.array, touch) for touch in after)
     clashes = [(a, b) for a in before for b in touched.get(a.array, ()) if _clash(a, b)]
     for first, _ in clashes:
         if not first.local:

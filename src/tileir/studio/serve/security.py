@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.grouping import grouped
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -87,9 +89,7 @@ class Guard:
             await send({"type": "http.response.body", "body": body})
 
     def _problem(self, scope: Scope) -> str | None:
-        found: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            found.setdefault(name.lower(), []).append(value)
+        found = grouped((name.lower(), value) for name, value in scope["headers"])
         hosts = [f"{host}:{self.port}".encode() for host in HOSTS]
         origins = [b"http://" + host for host in hosts]
         if len(found.get(b"host", ())) != 1 or found[b"host"][0] not in hosts:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType, accumulator, arithmetic_type
+from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission
@@ -31,10 +32,7 @@ def results_on(path: Sequence[Operation]) -> dict[str, tuple[Scan, ...]]:
 
     When a walk backwards has come to the first one, the cotangents of all are final.
     """
-    loops: dict[Scan, list[Scan]] = {}
-    for operation in path:
-        if isinstance(operation, Scan):
-            loops.setdefault(loop_of(operation), []).append(operation)
+    loops = grouped((loop_of(operation), operation) for operation in path if isinstance(operation, Scan))
     found: dict[str, tuple[Scan, ...]] = {}
     for first, *others in loops.values():
         found[first.name] = (first, *others)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import attrs
 
 from tileir.core.dtype import arithmetic_type
+from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
@@ -97,11 +98,8 @@ class Path:
                 path.append(operation)
                 needed.update(operands(operation))
         path.reverse()
-        readers: dict[str, list[int]] = {}
-        for position, operation in enumerate(path):
-            for name in dict.fromkeys(operands(operation)):
-                readers.setdefault(name, []).append(position)
-        return cls(path, readers)
+        reads = ((name, number) for number, each in enumerate(path) for name in dict.fromkeys(operands(each)))
+        return cls(path, grouped(reads))
 
 
 @attrs.define(eq=False)

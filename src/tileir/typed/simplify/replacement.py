@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.grouping import grouped
 from tileir.core.text.names import NameScope
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ def with_replaced(function: Function, replacement: Replacement) -> Function:
     """
     shapes = {value.name: value.shape for value in function.inputs}
     names = NameScope.of((*shapes, *(operation.name for operation in function.operations)))
-    labels: dict[str, list[str]] = {}
-    for name, label in function.labels:
-        labels.setdefault(name, []).append(label)
+    labels = grouped(function.labels)
     operations: list[Operation] = []
     handed: list[tuple[str, str]] = []
     for operation in function.operations:

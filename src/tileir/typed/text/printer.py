@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
+from tileir.core.grouping import grouped
 from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer, listed
 from tileir.poly.affine import Affine
@@ -104,9 +105,7 @@ def _write(writer: Writer, function: Function, heading: str) -> None:
 
 def _labels_in_order(function: Function) -> Mapping[str, list[str]]:
     """Return the labels of each operation; empty where they are not in the order of the operations."""
-    labels: dict[str, list[str]] = {}
-    for name, label in function.labels:
-        labels.setdefault(name, []).append(label)
+    labels = grouped(function.labels)
     ordered = [(each.name, label) for each in function.operations for label in labels.get(each.name, ())]
     return labels if ordered == list(function.labels) else {}
 
