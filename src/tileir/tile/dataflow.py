@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tileir.core.graphs import PLAIN, Vertex, frozen_graph
-from tileir.tile.ir import Contraction, Function, Name, Statement
-from tileir.tile.traversal import expressions, walk
+from tileir.tile.ir import Function
+from tileir.tile.traversal import names_read
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -25,17 +24,7 @@ def dataflow(function: Function) -> nx.DiGraph[str]:
     edges = (
         (name, statement.name, PLAIN)
         for statement in function.statements
-        for name in dict.fromkeys(_names(statement))
+        for name in dict.fromkeys(names_read(statement))
         if name in known
     )
     return frozen_graph(vertices, edges)
-
-
-def _names(statement: Statement) -> Iterator[str]:
-    """Yield what a statement reads, tensors and dimensions."""
-    if isinstance(statement, Contraction):
-        yield from (access.tensor for access in statement.inputs)
-        if statement.default is not None:
-            yield statement.default.name
-    for _, expression in expressions(statement):
-        yield from (node.name for node in walk(expression) if isinstance(node, Name))

@@ -90,6 +90,16 @@ def expressions(statement: Statement) -> Iterator[tuple[Role, Expr]]:
             assert_never(statement)
 
 
+def names_read(statement: Statement) -> Iterator[str]:
+    """Yield what a statement reads, tensors and dimensions; one may come several times."""
+    if isinstance(statement, Contraction):
+        yield from (access.tensor for access in statement.inputs)
+        if statement.default is not None:
+            yield statement.default.name
+    for _, expression in expressions(statement):
+        yield from (node.name for node in walk(expression) if isinstance(node, Name))
+
+
 def dimensions(function: Function) -> Iterator[Name]:
     """Yield the dimensions that inputs and constants name, in the order of the text; one may come several times."""
     for declaration in (*function.inputs, *function.statements):

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core.dtype import DType
+from tileir.core.integers import quotient, remainder
 from tileir.core.ops import Op
 from tileir_llvm.emit.conversions import integer, wrapped
 from tileir_llvm.emit.spelling import INTEGER_COMPARISON, constant, register, suffix
@@ -73,24 +74,13 @@ def _folded(op: Op, args: tuple[Value, ...]) -> Value | None:
 _UNKNOWN: Final = [None, None]
 
 
-def _truncated_quotient(left: int, right: int) -> int:
-    if right == 0:
-        return 0
-    quotient = abs(left) // abs(right)
-    return quotient if (left < 0) == (right < 0) else -quotient
-
-
-def _truncated_remainder(left: int, right: int) -> int:
-    return 0 if right == 0 else left - right * _truncated_quotient(left, right)
-
-
 _FOLDS: Final[Mapping[Op, Callable[..., int]]] = MappingProxyType(
     {
         Op.ADD: lambda a, b: a + b,
         Op.SUB: lambda a, b: a - b,
         Op.MUL: lambda a, b: a * b,
-        Op.DIV: _truncated_quotient,
-        Op.MOD: _truncated_remainder,
+        Op.DIV: quotient,
+        Op.MOD: remainder,
         Op.MAX: max,
         Op.MIN: min,
         Op.BIT_AND: lambda a, b: a & b,

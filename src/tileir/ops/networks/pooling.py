@@ -62,9 +62,7 @@ def max_pool(
         TileError: TIL217, an option or layout is not as said; TIL305, there are too few axes.
 
     """
-    form = layout_of(x, layout, "ncx", "x")
-    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
-    return _pooled(Aggregation.MAX, x, form, windows)
+    return _pool(Aggregation.MAX, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
 def min_pool(
@@ -78,9 +76,7 @@ def min_pool(
     layout: str = "ncx",
 ) -> Tensor:
     """Return the least element of each window; options, dtypes and errors as for :func:`max_pool`."""
-    form = layout_of(x, layout, "ncx", "x")
-    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
-    return _pooled(Aggregation.MIN, x, form, windows)
+    return _pool(Aggregation.MIN, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
 def sum_pool(
@@ -94,9 +90,7 @@ def sum_pool(
     layout: str = "ncx",
 ) -> Tensor:
     """Return the sum of each window; options and errors as for :func:`max_pool`. A bool ``x`` gives i32."""
-    form = layout_of(x, layout, "ncx", "x")
-    windows = _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode)
-    return _pooled(Aggregation.SUM, x, form, windows)
+    return _pool(Aggregation.SUM, x, kernel_size, stride, padding, dilation, ceil_mode, layout)
 
 
 def average_pool(
@@ -222,6 +216,20 @@ def _windows(
         dilation=dilations,
         ceil_mode=ceil_mode,
     )
+
+
+def _pool(
+    aggregation: Aggregation,
+    x: Tensor,
+    kernel_size: PerAxis,
+    stride: PerAxis | None,
+    padding: Padding,
+    dilation: PerAxis,
+    ceil_mode: bool,
+    layout: str,
+) -> Tensor:
+    form = layout_of(x, layout, "ncx", "x")
+    return _pooled(aggregation, x, form, _windows(x, form, kernel_size, stride, padding, dilation, ceil_mode))
 
 
 def _pooled(aggregation: Aggregation, x: Tensor, form: Layout, windows: Sequence[Window]) -> Tensor:

@@ -27,7 +27,7 @@ from tileir.tile.ir import (
     Statement,
     Unary,
 )
-from tileir.tile.traversal import Role, children, expressions, index_names, walk
+from tileir.tile.traversal import Role, children, expressions, index_names, names_read, walk
 
 ATTRIBUTES: Final = frozenset({"allow", "finite", "pid", "ties"})
 """Attributes that mean something."""
@@ -91,7 +91,7 @@ def _needed(function: Function) -> set[str]:
         if _asserts(statement):
             needed.add(statement.name)
         if needed.intersection(_defined(statement)):
-            needed.update(_read(statement))
+            needed.update(names_read(statement))
     return needed
 
 
@@ -105,15 +105,6 @@ def _defined(statement: Statement) -> Iterator[str]:
     yield statement.name
     if isinstance(statement, Constant):
         yield from (dim.name for dim in statement.dims or ())
-
-
-def _read(statement: Statement) -> Iterator[str]:
-    for _, root in expressions(statement):
-        yield from (node.name for node in walk(root) if isinstance(node, Name))
-    if isinstance(statement, Contraction):
-        yield from (access.tensor for access in statement.inputs)
-        if statement.default is not None:
-            yield statement.default.name
 
 
 def _unused_inputs(

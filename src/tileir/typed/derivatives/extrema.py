@@ -75,19 +75,17 @@ class Running:
 
     def arriving(self, cotangent: Tensor) -> Tensor:
         """Return what arrives at the results of :attr:`site` when this arrives at those of the contraction."""
-        if not self.gap:
-            return cotangent
-        algebra = self.site.algebra
-        whole = algebra.expanded(cotangent, self.site.operation.shape)
-        return shifted(algebra, whole, self.axis, self.direction * self.gap, 0.0)
+        return self._shifted(cotangent, self.direction * self.gap)
 
     def moved(self, tangent: Tensor) -> Tensor:
         """Return how the results of the contraction move when those of :attr:`site` do like this."""
-        if not self.gap:
-            return tangent
+        return self._shifted(tangent, -self.direction * self.gap)
+
+    def _shifted(self, moving: Tensor, steps: int) -> Tensor:
+        if not steps:
+            return moving
         algebra = self.site.algebra
-        whole = algebra.expanded(tangent, self.site.operation.shape)
-        return shifted(algebra, whole, self.axis, -self.direction * self.gap, 0.0)
+        return shifted(algebra, algebra.expanded(moving, self.site.operation.shape), self.axis, steps, 0.0)
 
     def selected(self, cotangent: Tensor, *, even: bool) -> Tensor:
         """Return what arrives at the operand."""

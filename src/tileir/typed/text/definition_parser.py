@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -132,8 +133,9 @@ class DefinitionParser:
         message = f"this array is {value}; write that as the type of {head.name!r}"
         raise self.cursor.report_and_abandon(message, self._span(head), "TIL102")
 
-    def _cast(self, head: Head) -> Operation:
-        return Cast(head.name, self._name(), head.dtype, head.shape, span=self._span(head))
+    def _of_one(self, head: Head, kind: type[Cast | Reshape | Checkpoint]) -> Operation:
+        """Read what has nothing but an input."""
+        return kind(head.name, self._name(), head.dtype, head.shape, span=self._span(head))
 
     def _coordinate(self, head: Head) -> Operation:
         axis = self.cursor.inside(self.cursor.size)
@@ -142,9 +144,6 @@ class DefinitionParser:
     def _shape(self, head: Head) -> Operation:
         dims = self.cursor.enclosed(self.cursor.size)
         return ShapeOf(head.name, dims, head.dtype, head.shape, span=self._span(head))
-
-    def _reshape(self, head: Head) -> Operation:
-        return Reshape(head.name, self._name(), head.dtype, head.shape, span=self._span(head))
 
     def _argsort(self, head: Head) -> Operation:
         source, axis = self._with_name(self.cursor.size)
@@ -224,9 +223,6 @@ class DefinitionParser:
         self.cursor.inside(lambda: None)
         return Upstream(head.name, head.dtype, head.shape, span=self._span(head))
 
-    def _checkpoint(self, head: Head) -> Operation:
-        return Checkpoint(head.name, self._name(), head.dtype, head.shape, span=self._span(head))
-
     def _recall(self, head: Head) -> Operation:
         source = self._name()
         self.cursor.word("in")
@@ -299,17 +295,17 @@ _READERS: Final[Mapping[str, Callable[[DefinitionParser, Head], Operation]]] = M
     {
         "constant": DefinitionParser._constant,
         "array": DefinitionParser._array,
-        "cast": DefinitionParser._cast,
+        "cast": partial(DefinitionParser._of_one, kind=Cast),
         "coordinate": DefinitionParser._coordinate,
         "shape": DefinitionParser._shape,
-        "reshape": DefinitionParser._reshape,
+        "reshape": partial(DefinitionParser._of_one, kind=Reshape),
         "argsort": DefinitionParser._argsort,
         "gather": DefinitionParser._gather,
         "scatter": DefinitionParser._scatter,
         "scan": DefinitionParser._scan,
         "override_gradient": DefinitionParser._override,
         "upstream": DefinitionParser._upstream,
-        "checkpoint": DefinitionParser._checkpoint,
+        "checkpoint": partial(DefinitionParser._of_one, kind=Checkpoint),
         "recall": DefinitionParser._recall,
     }
 )
