@@ -13,8 +13,8 @@ from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.ir import MatrixMultiply
 from tileir.semtree.matrices import folded_place
 from tileir.semtree.rewrite import statements
-from tileir_cuda.emit.loaded import addresses
 from tileir_cuda.emit.operands import Matrix
+from tileir_cuda.emit.warpgroups import addresses
 from tileir_llvm.emit.text import FunctionText, ModuleText
 
 PRODUCT = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"

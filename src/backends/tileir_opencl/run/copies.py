@@ -1,18 +1,23 @@
-"""Copies by the driver between its buffers and arrays."""
+"""Copies by the driver between its buffers and arrays: one by itself, or around launches as one piece of work."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 import pyopencl as cl
 
 from tileir_opencl.run.buffers import OpenCLBuffer
+from tileir_opencl.run.commands import BATCH
+from tileir_opencl.run.faults import refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tileir.runtime.interface import Buffer
     from tileir_opencl.run.buffers import Bytes
     from tileir_opencl.run.commands import Commands, Enqueue
+    from tileir_opencl.run.kernels import BoundOpenCLKernel
 
     Place: TypeAlias = Bytes | OpenCLBuffer | Buffer
 
@@ -41,3 +46,40 @@ def copy_command(commands: Commands, read: Place, write: Place, count: int) -> E
 
 def _owned(place: Place, commands: Commands) -> TypeGuard[OpenCLBuffer]:
     return isinstance(place, OpenCLBuffer) and place.commands.context is commands.context
+
+
+def run_batch(
+    queue: cl.CommandQueue,
+    inputs: Sequence[tuple[np.ndarray[Any, Any], OpenCLBuffer]],
+    launches: Sequence[BoundOpenCLKernel],
+    outputs: Sequence[tuple[OpenCLBuffer, np.ndarray[Any, Any]]],
+) -> None:
+    """Hand everything over, and return when the results are there.
+
+    The driver's events are enough here, as nobody else waits for these commands: with the events of the interface a
+    call with two inputs took about 30 µs more on an H200.
+
+    Raises:
+        BackendError: TIL708, TIL804 or TIL808, the driver refuses; the device uses none of the memory any more.
+
+    """
+    try:
+        before = [cl.enqueue_copy(queue, to.native, _plain(array), is_blocking=False) for array, to in inputs]
+        for number, launch in enumerate(launches):
+            before = [launch.enqueue(before or None)]
+            if number % BATCH == BATCH - 1:
+                queue.flush()
+        copies = [
+            cl.enqueue_copy(queue, _plain(array), result.native, wait_for=before, is_blocking=False)
+            for result, array in outputs
+        ]
+        for event in copies or before:
+            event.wait()
+    except cl.Error as error:
+        queue.finish()
+        raise refused("a run", error) from error
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array of a dtype that the buffer protocol knows, over the same memory."""
+    return array if array.dtype.kind in "biuf" else array.reshape(-1).view(np.uint8)

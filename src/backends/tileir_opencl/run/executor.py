@@ -17,7 +17,6 @@ from tileir.runtime.events import Scheduler
 from tileir_opencl.device.capabilities import LEAST_ALIGNMENT, base_alignment
 from tileir_opencl.device.devices import device_of
 from tileir_opencl.device.sharing import shares_memory
-from tileir_opencl.run.batch import run_batch
 from tileir_opencl.run.buffers import (
     AdoptedBuffer,
     OpenCLBuffer,
@@ -27,7 +26,7 @@ from tileir_opencl.run.buffers import (
     page_locked,
 )
 from tileir_opencl.run.commands import Commands
-from tileir_opencl.run.copies import copy_command
+from tileir_opencl.run.copies import copy_command, run_batch
 from tileir_opencl.run.faults import refused
 from tileir_opencl.run.kernels import BoundOpenCLKernel, OpenCLKernel
 from tileir_opencl.run.pool import Pool
