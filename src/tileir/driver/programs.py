@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias, assert_never
+from types import MappingProxyType
+from typing import Final, TypeAlias, assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
@@ -23,6 +24,16 @@ Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram
 
 Source: TypeAlias = Program | str | bytes | Path
 """A program, its text or JSON, or the file that has one of these."""
+
+_STAGES: Final[Mapping[type[Program], tuple[str, str]]] = MappingProxyType(
+    {
+        TileFunction: ("tile", "a Tile function"),
+        TypedFunction: ("typed", "a typed function"),
+        StripeProgram: ("stripe", "a Stripe program"),
+        SemProgram: ("sem", "a program of the semtree"),
+    }
+)
+"""What programs are called by their classes: in options, and in sentences."""
 
 
 def program_of(source: object) -> Program:
@@ -109,17 +120,12 @@ def refuse_schedules(program: Program, target: object, passes: object = None) ->
 
 def stage_name(program: Program) -> str:
     """Return the words for the stage of a program."""
-    match program:
-        case TileFunction():
-            return "a Tile function"
-        case TypedFunction():
-            return "a typed function"
-        case StripeProgram():
-            return "a Stripe program"
-        case SemProgram():
-            return "a program of the semtree"
-        case _:
-            assert_never(program)
+    return _STAGES[type(program)][1]
+
+
+def stage_of(program: Program) -> str:
+    """Return the short name for the stage of a program."""
+    return _STAGES[type(program)][0]
 
 
 def input_names(program: Program) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core import schema
+from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rewritten
-from tileir.semtree.ir import Const, Expr, For, KernelFunction, Stmt, Subscript, Var
+from tileir.semtree.ir import Apply, Const, Expr, For, KernelFunction, Stmt, Subscript, Var
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -40,6 +41,16 @@ def walk(expr: Expr) -> Iterator[Expr]:
         node = stack.pop()
         yield node
         stack.extend(reversed(schema.operands(node)))
+
+
+def summands(expr: Expr) -> Iterator[Expr]:
+    """Yield the summands of an expression."""
+    match expr:
+        case Apply(op=Op.ADD, args=args):
+            for arg in args:
+                yield from summands(arg)
+        case _:
+            yield expr
 
 
 def map_expr(function: Callable[[Expr], Expr], expr: Expr) -> Expr:

@@ -6,7 +6,6 @@ Fragments are those of NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8, ldmatrix): 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -14,8 +13,9 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Expr, GridLevel, MatrixMultiply, MatrixOperand, Type
+from tileir.semtree.ir import GridLevel, MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import period
+from tileir.semtree.rewrite import summands
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.expressions import Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import apply_integer
@@ -93,16 +93,6 @@ def _held(env: Environment, stmt: MatrixMultiply, number: int) -> Offset:
     offset = offset_of(env, stmt.accumulators.offset)
     assert isinstance(offset, Offset)
     return attrs.evolve(offset, distance=offset.distance + number, step=1, lanes=1)
-
-
-def terms(expr: Expr) -> Iterator[Expr]:
-    """Yield the summands of an expression."""
-    match expr:
-        case Apply(op=Op.ADD, args=args):
-            for arg in args:
-                yield from terms(arg)
-        case _:
-            yield expr
 
 
 def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], shared: dict[str, Shared]) -> None:
@@ -256,7 +246,7 @@ class _Fragments:
         assert ranges is not None
         unit = period(operand.shift, operand.mask) if operand.mask else 1
         outside = inside = integer(0, _INDEX)
-        for term in terms(operand.start.offset):
+        for term in summands(operand.start.offset):
             value = cast(env.out, evaluate(env, term, index=True), DType.I32)
             if ranges.at(term).divisor % unit:
                 inside = added(env, inside, value)

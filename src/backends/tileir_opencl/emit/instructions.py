@@ -7,16 +7,15 @@ Fragments of operands are those of NVIDIA, "PTX ISA" (mma.m16n8k16, mma.m16n8k8,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, AsyncCopy, Expr, MatrixMultiply, MatrixOperand
+from tileir.semtree.ir import AsyncCopy, MatrixMultiply, MatrixOperand
 from tileir.semtree.matrices import period
+from tileir.semtree.rewrite import summands
 from tileir_opencl.emit.expressions import Environment, evaluate
 from tileir_opencl.emit.memory import Place, is_aligned, load, store
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM
@@ -170,7 +169,7 @@ class _Fragments:
         start: list[str] = []
         inside: list[str] = []
         divisor = 0
-        for term in _terms(operand.start.offset):
+        for term in summands(operand.start.offset):
             text, own = evaluate(env, term).at(SUM + 1), env.ranges.at(term).divisor
             (start if own % unit == 0 else inside).append(text)
             divisor = math.gcd(divisor, own)
@@ -291,13 +290,3 @@ def _rounder(out: KernelText) -> str:
     return _function(
         out, "round_tf32", "uint4", "uint4 from", "uint x, y, z, w;", *lines, "return (uint4)(x, y, z, w);"
     )
-
-
-def _terms(expr: Expr) -> Iterator[Expr]:
-    """Yield the summands of an expression."""
-    match expr:
-        case Apply(op=Op.ADD, args=args):
-            for arg in args:
-                yield from _terms(arg)
-        case _:
-            yield expr

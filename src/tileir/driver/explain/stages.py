@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Final, assert_never
+from typing import Final
 
 from tileir.core.errors import fail
 from tileir.core.targets.target import Target
@@ -13,16 +13,14 @@ from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_o
 from tileir.driver.executable import compile_for
 from tileir.driver.forms import to_text
 from tileir.driver.programs import Program, function_of, input_names
+from tileir.driver.programs import stage_of as stage_of
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.runtime.interface import Library
-from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.text.printer import STYLES
 from tileir.stripe.text.printer import to_text as stripe_text
-from tileir.tile.ir import Function as TileFunction
-from tileir.typed.ir import Function as TypedFunction
 from tileir.typed.ir import TensorType
 
 PROGRAMS: Final = ("tile", "typed", "stripe", "scheduled", "sem")
@@ -150,21 +148,6 @@ def listing(
     kernels = compile_stages(program, types, target, passes=passes_of(passes, target)).sem.kernels
     library: Library = context.compiler(chosen).build(kernels)
     return context.registry.backend(chosen.backend).listing(library, form)
-
-
-def stage_of(program: Program) -> str:
-    """Return at which of :data:`PROGRAMS` a program is."""
-    match program:
-        case TileFunction():
-            return "tile"
-        case TypedFunction():
-            return "typed"
-        case StripeProgram():
-            return "stripe"
-        case SemProgram():
-            return "sem"
-        case _:
-            assert_never(program)
 
 
 def need_types(program: Program, types: Mapping[str, TensorType]) -> None:
