@@ -13,8 +13,7 @@ import pytest
 from tileir.core.errors import BackendError
 from tileir.runtime.interface import Options
 from tileir_llvm.compiler import LLVMCompiler
-from tileir_llvm.device import host
-from tileir_llvm.device import processor as module
+from tileir_llvm.device import host, processor as module
 from tileir_llvm.device.processor import PROCESSORS, VARIABLE, Processor, host_processor, processor
 from tileir_llvm.emit.dots import native_dots
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.semtree import KernelCase, kernel_cases

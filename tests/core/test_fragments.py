@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir import TileError
 from tileir.core.fragments import FRAGMENTS, NOTHING, Fragment, Layout, Run, Where, named, usable

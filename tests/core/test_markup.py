@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.markup import read
 from tileir.core.text.markup import MOST_COLUMNS, MOST_LINES, folded, paragraph, preformatted, table

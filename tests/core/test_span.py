@@ -8,8 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.core.text.span import Source, Span, call_site
 

@@ -24,8 +24,7 @@ from tileir.passes.schedules.scripted import Scripted, with_scripts
 from tileir.schedule.script import Pattern, Script
 from tileir.schedule.steps.loops import Split
 from tileir.semtree.ir import KernelFunction
-from tileir.stripe.ir import Block
-from tileir.stripe.ir import Program as StripeProgram
+from tileir.stripe.ir import Block, Program as StripeProgram
 
 if TYPE_CHECKING:
     from tileir.passes.base import Pass

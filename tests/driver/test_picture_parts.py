@@ -7,8 +7,7 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError
-from tileir.driver.formulas import crafting
-from tileir.driver.formulas import function as formula_function
+from tileir.driver.formulas import crafting, function as formula_function
 from tileir.driver.formulas.picture_parts import Rectangle
 from tileir.formula.definitions.catalogue import own_functions
 from tileir.formula.definitions.function_file import read_functions

@@ -9,8 +9,7 @@ import pytest
 
 import tileir
 from tileir.core.errors import fail
-from tileir.driver.tuning import contest
-from tileir.driver.tuning import search as tuning
+from tileir.driver.tuning import contest, search as tuning
 from tileir.driver.tuning.contest import Contest
 from tileir.driver.tuning.search import Progress
 from tileir.driver.tuning.winners import TUNING, WINNER

@@ -7,8 +7,7 @@ from random import Random
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.formulas import COMMENTS, FORMULAS, NAMES, STEPS

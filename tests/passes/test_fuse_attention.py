@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from tileir import FunctionBuilder, ops
 from tileir.core.dtype import DType
-from tileir.core.fragments import FRAGMENTS as FRAGMENTS_OF
-from tileir.core.fragments import named
+from tileir.core.fragments import FRAGMENTS as FRAGMENTS_OF, named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.accumulate import Accumulate

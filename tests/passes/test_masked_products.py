@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from passes.test_split_reduction import EAGER
 from strategies.effort import examples

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from strategies.effort import examples
 from strategies.pipelines import fused

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from passes.test_matrix_boxes import (
     BATCH,

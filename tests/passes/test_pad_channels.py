@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from passes.test_masked_products import FIRST, LAST, OF_WEIGHTS, WARPGROUPS, WARPS, check, products, stages
 from strategies.effort import examples

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.kernels import stripe_program
 from tileir.core.dtype import DType

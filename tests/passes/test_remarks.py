@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies import golden_kernels
 from strategies.effort import examples

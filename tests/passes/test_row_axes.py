@@ -9,8 +9,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import tileir
 from strategies.effort import examples

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from tileir.core.dtype import DType
 from tileir.passes.base import run, unnamed
 from tileir.passes.pipelines.catalog import load_pipeline, parse_pipeline
-from tileir.passes.pipelines.pipeline import to_json
-from tileir.passes.pipelines.pipeline import to_text as pipeline_text
+from tileir.passes.pipelines.pipeline import to_json, to_text as pipeline_text
 from tileir.passes.tiling.tensorise import Stencil, StencilIndex, Tensorise
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.text.printer import to_text

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from strategies.effort import examples
 from strategies.kernels import PROGRAMS, inputs, stripe_program

@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.poly import NAMES, affines, bindings, rationals
 from tileir.poly.affine import Affine, Rational, exact, total

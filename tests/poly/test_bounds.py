@@ -5,8 +5,7 @@ from fractions import Fraction
 from math import gcd, prod
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from strategies.effort import examples
 from strategies.poly import Problem, affines, problems

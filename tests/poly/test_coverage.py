@@ -4,8 +4,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.poly import Problem, affines, problems

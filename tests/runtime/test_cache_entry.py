@@ -4,8 +4,7 @@ import hashlib
 import zlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.runtime.caches.cache_entry import HEADER, BrokenEntryError, decode, encode, table_of
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.runtime.checks import DIGEST, checked_parts, kernel_at, memory_size, sealed

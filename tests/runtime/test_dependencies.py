@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.core.dtype import DType
 from tileir.runtime.plans.dependencies import ancestors, chain, dependencies

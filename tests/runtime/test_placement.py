@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.core.dtype import DType
 from tileir.runtime.plans.dependencies import ancestors

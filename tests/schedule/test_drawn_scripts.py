@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.passes import arrays_for, assert_same_meaning, programs
@@ -23,8 +22,7 @@ from tileir.schedule.sizes import Known, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
-from tileir.schedule.steps.memory import Accumulate as AccumulateApart
-from tileir.schedule.steps.memory import Level, Pipeline, Stage
+from tileir.schedule.steps.memory import Accumulate as AccumulateApart, Level, Pipeline, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.tensors import Interleave

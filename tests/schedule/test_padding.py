@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import tileir
 from strategies.effort import examples
@@ -25,8 +24,7 @@ from tileir.schedule.nest import Use
 from tileir.schedule.padding import with_padding
 from tileir.schedule.remarks import Remarks, listening
 from tileir.schedule.steps.loops import Jam, Reorder, Split
-from tileir.schedule.steps.memory import Accumulate as Apart
-from tileir.schedule.steps.memory import Level, Stage
+from tileir.schedule.steps.memory import Accumulate as Apart, Level, Stage
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.tree import Leaf, Loop, Tail, Tree
 from tileir.semtree.interpret.interpreter import run_program

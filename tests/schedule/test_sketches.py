@@ -8,8 +8,7 @@ from typing import ClassVar
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import tileir
 from strategies.effort import examples

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.core.errors import TileError
 from tileir.core.json.codec import from_json, to_json

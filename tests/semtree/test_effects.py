@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.observed import observe

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from strategies.devices import buffers as device_buffers
-from strategies.devices import compiler, executor
+from strategies.devices import buffers as device_buffers, compiler, executor
 from tileir.semtree.ir import BufferRole
 from tileir.semtree.launches import executed
 from tileir.semtree.lower.lowering import lower

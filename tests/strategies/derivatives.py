@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
-from hypothesis import assume
-from hypothesis import strategies as st
+from hypothesis import assume, strategies as st
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError

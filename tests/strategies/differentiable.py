@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
-from hypothesis import assume
-from hypothesis import strategies as st
+from hypothesis import assume, strategies as st
 
 from strategies.tile import Case, cases
 from tileir.core.dtype import DType

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import numpy as np
-from hypothesis import reject
-from hypothesis import strategies as st
+from hypothesis import reject, strategies as st
 
 from strategies.interleaved import interleaved
 from strategies.pictures import picture

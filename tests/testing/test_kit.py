@@ -13,8 +13,7 @@ import pytest
 
 from strategies import opencl_device
 from strategies.sources import ROOT
-from tileir.testing import __main__ as command
-from tileir.testing import tables
+from tileir.testing import __main__ as command, tables
 from tileir.testing.generated.case import program
 from tileir.testing.programs.case import Conformance
 from tileir.testing.programs.catalog import CASES

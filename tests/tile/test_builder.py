@@ -9,8 +9,7 @@ import pytest
 
 from strategies.tile_parts import Parts, body
 from tileir.core.dtype import DType
-from tileir.tile import builder
-from tileir.tile import builder_functions as tf
+from tileir.tile import builder, builder_functions as tf
 from tileir.tile.builder import Dim, FunctionBuilder, Index, Tensor
 from tileir.tile.building.indices import Polynomial
 from tileir.tile.functions import BUILTINS

@@ -7,8 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import event, given
-from hypothesis import strategies as st
+from hypothesis import event, given, strategies as st
 
 from strategies.effort import examples
 from strategies.prefix_programs import function_of, numbers, polytopes, strided

@@ -16,8 +16,7 @@ from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array
 from tileir.runtime.interface import DeviceInfo
-from tileir.tile import differentiation as derived
-from tileir.tile import ir as tile
+from tileir.tile import differentiation as derived, ir as tile
 from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed
 from tileir.typed.inference.inference import infer

@@ -16,10 +16,8 @@ from tileir.core.targets.target import Target
 from tileir.core.tracebacks import at_the_call
 from tileir.driver import texts
 from tileir.driver.arguments import check_kind
-from tileir.semtree.ir import KernelFunction
-from tileir.semtree.ir import Program as SemProgram
-from tileir.stripe.ir import Block
-from tileir.stripe.ir import Program as StripeProgram
+from tileir.semtree.ir import KernelFunction, Program as SemProgram
+from tileir.stripe.ir import Block, Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
 from tileir.typed.ir import Function as TypedFunction
 

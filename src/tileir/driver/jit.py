@@ -35,8 +35,7 @@ from tileir.runtime.interface import DeviceInfo, Event, Options
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.ir import Function
-from tileir.typed.ir import Function as TypedFunction
-from tileir.typed.ir import TensorType, Value
+from tileir.typed.ir import Function as TypedFunction, TensorType, Value
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -9,14 +9,11 @@ from typing import Final, TypeAlias, assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind as bound
-from tileir.driver.arguments import is_number, split, tensor_type, tensor_types
-from tileir.semtree.ir import BufferRole
-from tileir.semtree.ir import Program as SemProgram
+from tileir.driver.arguments import bind as bound, is_number, split, tensor_type, tensor_types
+from tileir.semtree.ir import BufferRole, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
-from tileir.typed.ir import Function as TypedFunction
-from tileir.typed.ir import Shape, TensorType
+from tileir.typed.ir import Function as TypedFunction, Shape, TensorType
 from tileir.typed.numbers import passed_numbers
 
 Program: TypeAlias = TileFunction | TypedFunction | StripeProgram | SemProgram

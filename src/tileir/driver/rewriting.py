@@ -9,8 +9,7 @@ import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.patterns import Law, Operand
-from tileir.semtree.ir import KernelFunction
-from tileir.semtree.ir import Program as SemProgram
+from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.ir import Function as TypedFunction
 

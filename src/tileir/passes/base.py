@@ -19,8 +19,7 @@ from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops
 from tileir.passes.offers import AliasedPass, LoopPass, TargetedPass
 from tileir.schedule.remarks import Done, Refused, listener, refused, strongest
-from tileir.stripe.check.verifier import diagnose
-from tileir.stripe.check.verifier import verify as verify_program
+from tileir.stripe.check.verifier import diagnose, verify as verify_program
 from tileir.stripe.flattening import with_blocks
 from tileir.stripe.instructions import INSTRUCTIONS
 from tileir.stripe.ir import Block, Buffer, Program, Refinement, Statement

@@ -9,8 +9,7 @@ have ``sees_loops: ClassVar[bool] = True`` and get the program as it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Set as AbstractSet
 
 import attrs
 

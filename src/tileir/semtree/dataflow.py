@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core.graphs import Work, WorkGraph
 from tileir.core.text.names import NameScope
-from tileir.semtree.ir import BufferRole, Launch, Loop, ParamAccess, Program, While
-from tileir.semtree.ir import Work as SemWork
+from tileir.semtree.ir import BufferRole, Launch, Loop, ParamAccess, Program, While, Work as SemWork
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -16,29 +16,33 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
-from tileir.semtree.expressions import Apply as Apply
-from tileir.semtree.expressions import Bitcast as Bitcast
-from tileir.semtree.expressions import Broadcast as Broadcast
-from tileir.semtree.expressions import Cast as Cast
-from tileir.semtree.expressions import Const as Const
-from tileir.semtree.expressions import Dot as Dot
-from tileir.semtree.expressions import Expr as Expr
-from tileir.semtree.expressions import GridIndex as GridIndex
-from tileir.semtree.expressions import Ramp as Ramp
-from tileir.semtree.expressions import Reduce as Reduce
-from tileir.semtree.expressions import Shuffle as Shuffle
-from tileir.semtree.expressions import Subscript as Subscript
-from tileir.semtree.expressions import Var as Var
-from tileir.semtree.kinds import BufferRole as BufferRole
-from tileir.semtree.kinds import ChannelStep as ChannelStep
-from tileir.semtree.kinds import Collective as Collective
-from tileir.semtree.kinds import Deferred as Deferred
-from tileir.semtree.kinds import GridLevel as GridLevel
-from tileir.semtree.kinds import Hint as Hint
-from tileir.semtree.kinds import LoopKind as LoopKind
-from tileir.semtree.kinds import ParamAccess as ParamAccess
-from tileir.semtree.kinds import Region as Region
-from tileir.semtree.kinds import Type as Type
+from tileir.semtree.expressions import (
+    Apply as Apply,
+    Bitcast as Bitcast,
+    Broadcast as Broadcast,
+    Cast as Cast,
+    Const as Const,
+    Dot as Dot,
+    Expr as Expr,
+    GridIndex as GridIndex,
+    Ramp as Ramp,
+    Reduce as Reduce,
+    Shuffle as Shuffle,
+    Subscript as Subscript,
+    Var as Var,
+)
+from tileir.semtree.kinds import (
+    BufferRole as BufferRole,
+    ChannelStep as ChannelStep,
+    Collective as Collective,
+    Deferred as Deferred,
+    GridLevel as GridLevel,
+    Hint as Hint,
+    LoopKind as LoopKind,
+    ParamAccess as ParamAccess,
+    Region as Region,
+    Type as Type,
+)
 from tileir.semtree.node import Node, Whole
 
 if TYPE_CHECKING:

@@ -38,23 +38,26 @@ from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.core.text.shown import counted, statements_in
 from tileir.poly.affine import Affine
 from tileir.stripe import instructions
-from tileir.stripe.bindings import SERIAL, bindings_of, of_older_json
-from tileir.stripe.bindings import Binding as Binding
-from tileir.stripe.instructions import Copy as Copy
-from tileir.stripe.instructions import Instruction as Instruction
-from tileir.stripe.instructions import Pipeline as Pipeline
-from tileir.stripe.instructions import Product as Product
-from tileir.stripe.instructions import Repair as Repair
-from tileir.stripe.instructions import Role as Role
-from tileir.stripe.instructions import instruction_words, role_words
-from tileir.stripe.shapes import Device as Device
-from tileir.stripe.shapes import Dim as Dim
-from tileir.stripe.shapes import Location as Location
-from tileir.stripe.shapes import Node, Whole
-from tileir.stripe.shapes import TensorShape as TensorShape
-from tileir.stripe.tags import INSIDE as INSIDE
-from tileir.stripe.tags import Tags as Tags
-from tileir.stripe.tags import TagValue as TagValue
+from tileir.stripe.bindings import SERIAL, Binding as Binding, bindings_of, of_older_json
+from tileir.stripe.instructions import (
+    Copy as Copy,
+    Instruction as Instruction,
+    Pipeline as Pipeline,
+    Product as Product,
+    Repair as Repair,
+    Role as Role,
+    instruction_words,
+    role_words,
+)
+from tileir.stripe.shapes import (
+    Device as Device,
+    Dim as Dim,
+    Location as Location,
+    Node,
+    TensorShape as TensorShape,
+    Whole,
+)
+from tileir.stripe.tags import INSIDE as INSIDE, Tags as Tags, TagValue as TagValue
 
 
 class Direction(enum.Enum):

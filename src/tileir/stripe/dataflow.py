@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from tileir.core.graphs import Work, WorkGraph
 from tileir.core.text.names import NameScope
-from tileir.stripe.ir import Launch, Loop, Program, While
-from tileir.stripe.ir import Work as StripeWork
+from tileir.stripe.ir import Launch, Loop, Program, While, Work as StripeWork
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -8,49 +8,52 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.text.shown import ShownProgram, call_of, counted
-from tileir.stripe.blocks import INSIDE as INSIDE
-from tileir.stripe.blocks import Binding as Binding
-from tileir.stripe.blocks import Block as Block
-from tileir.stripe.blocks import Buffer as Buffer
-from tileir.stripe.blocks import Constant as Constant
-from tileir.stripe.blocks import Convert as Convert
-from tileir.stripe.blocks import Copy as Copy
-from tileir.stripe.blocks import Device as Device
-from tileir.stripe.blocks import Dim as Dim
-from tileir.stripe.blocks import Direction as Direction
-from tileir.stripe.blocks import Index as Index
-from tileir.stripe.blocks import Instruction as Instruction
-from tileir.stripe.blocks import Intrinsic as Intrinsic
-from tileir.stripe.blocks import Load as Load
-from tileir.stripe.blocks import LoadIndex as LoadIndex
-from tileir.stripe.blocks import Location as Location
-from tileir.stripe.blocks import Pipeline as Pipeline
-from tileir.stripe.blocks import Product as Product
-from tileir.stripe.blocks import Reduction as Reduction
-from tileir.stripe.blocks import Refinement as Refinement
-from tileir.stripe.blocks import Repair as Repair
-from tileir.stripe.blocks import Role as Role
-from tileir.stripe.blocks import Special as Special
-from tileir.stripe.blocks import Statement as Statement
-from tileir.stripe.blocks import Store as Store
-from tileir.stripe.blocks import Tags as Tags
-from tileir.stripe.blocks import TagValue as TagValue
-from tileir.stripe.blocks import TensorShape as TensorShape
-from tileir.stripe.blocks import allocation as allocation
-from tileir.stripe.blocks import scalar_inputs as scalar_inputs
-from tileir.stripe.blocks import scalar_output as scalar_output
-from tileir.stripe.blocks import views_read as views_read
-from tileir.stripe.blocks import views_written as views_written
-from tileir.stripe.kernels import Kernel as Kernel
-from tileir.stripe.kernels import Parameter as Parameter
+from tileir.stripe.blocks import (
+    INSIDE as INSIDE,
+    Binding as Binding,
+    Block as Block,
+    Buffer as Buffer,
+    Constant as Constant,
+    Convert as Convert,
+    Copy as Copy,
+    Device as Device,
+    Dim as Dim,
+    Direction as Direction,
+    Index as Index,
+    Instruction as Instruction,
+    Intrinsic as Intrinsic,
+    Load as Load,
+    LoadIndex as LoadIndex,
+    Location as Location,
+    Pipeline as Pipeline,
+    Product as Product,
+    Reduction as Reduction,
+    Refinement as Refinement,
+    Repair as Repair,
+    Role as Role,
+    Special as Special,
+    Statement as Statement,
+    Store as Store,
+    Tags as Tags,
+    TagValue as TagValue,
+    TensorShape as TensorShape,
+    allocation as allocation,
+    scalar_inputs as scalar_inputs,
+    scalar_output as scalar_output,
+    views_read as views_read,
+    views_written as views_written,
+)
+from tileir.stripe.kernels import Kernel as Kernel, Parameter as Parameter
 from tileir.stripe.nesting import entry_around, main_of
 from tileir.stripe.shapes import Whole
-from tileir.stripe.works import Branch as Branch
-from tileir.stripe.works import Carry as Carry
-from tileir.stripe.works import Launch as Launch
-from tileir.stripe.works import Loop as Loop
-from tileir.stripe.works import While as While
-from tileir.stripe.works import Work as Work
+from tileir.stripe.works import (
+    Branch as Branch,
+    Carry as Carry,
+    Launch as Launch,
+    Loop as Loop,
+    While as While,
+    Work as Work,
+)
 
 if TYPE_CHECKING:
     import networkx as nx

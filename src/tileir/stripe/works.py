@@ -12,8 +12,7 @@ from tileir.core.schema import BODY, PART, READS, USES, WRITES
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set as AbstractSet
 
     from tileir.stripe.blocks import Refinement
     from tileir.stripe.ir import Program

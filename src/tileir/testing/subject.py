@@ -16,8 +16,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.driver.executable import Executable
-from tileir.driver.executable import compile as compile_function
+from tileir.driver.executable import Executable, compile as compile_function
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Backend, Buffer, Compiler, DeviceInfo, Event, Executor, Kernel, Library, Options
 from tileir.semtree.ir import KernelFunction

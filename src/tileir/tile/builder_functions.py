@@ -17,8 +17,14 @@ from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake
 from tileir.tile.building.scans import scan as scan
-from tileir.tile.building.tensors import Operand, Tensor, computed, recorder_of, value_of
-from tileir.tile.building.tensors import call as call  # any function by its name, assertions among them
+from tileir.tile.building.tensors import (
+    Operand,
+    Tensor,
+    call as call,  # any function by its name, assertions among them
+    computed,
+    recorder_of,
+    value_of,
+)
 
 
 class Unary(Protocol):

@@ -22,8 +22,7 @@ from tileir.core.text.span import Span, span_field
 from tileir.poly.affine import Affine
 from tileir.typed.node import Node, Whole
 from tileir.typed.number_steps import NumberStep
-from tileir.typed.tensor_type import Shape as Shape
-from tileir.typed.tensor_type import TensorType as TensorType
+from tileir.typed.tensor_type import Shape as Shape, TensorType as TensorType
 
 if TYPE_CHECKING:
     import networkx as nx

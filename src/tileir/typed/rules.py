@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from tileir.core.dtype import DType, arithmetic_type, promote, promote_all
-from tileir.core.dtype import accumulator as accumulator_of
+from tileir.core.dtype import DType, accumulator as accumulator_of, arithmetic_type, promote, promote_all
 from tileir.core.ops import Aggregation, Combination
 
 

@@ -8,8 +8,7 @@ and an index alone that has two sizes, where the program does not say which one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
 import attrs

@@ -3,8 +3,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.correspondence import Correspondence, correspond

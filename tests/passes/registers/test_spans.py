@@ -7,8 +7,7 @@ from typing import Final
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning

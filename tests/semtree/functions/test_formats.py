@@ -7,8 +7,7 @@ from fractions import Fraction
 import mpmath  # type: ignore[import-untyped]  # it has no types
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tileir.core.dtype import DType
 from tileir.semtree.functions.formats import FORMATS, LN_2, PI, Format, scaled_pi

@@ -32,16 +32,14 @@ from tileir.semtree.interpret.memory import Checks
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.simplify.simplifier import simplify
 from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
-from tileir.stripe.interpret.interpreter import contents_after
-from tileir.stripe.interpret.interpreter import interpret as interpret_stripe
+from tileir.stripe.interpret.interpreter import contents_after, interpret as interpret_stripe
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
 from tileir.stripe.works import launches, loops, uses_of
 from tileir.tile.ir import Function
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret as interpret_typed
-from tileir.typed.ir import Function as TypedFunction
-from tileir.typed.ir import TensorType
+from tileir.typed.ir import Function as TypedFunction, TensorType
 from tileir.typed.simplify.preparation import prepared
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -12,15 +12,13 @@ from tileir.core.text.names import nearest
 from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_of
 from tileir.driver.executable import compile_for
 from tileir.driver.forms import to_text
-from tileir.driver.programs import Program, function_of, input_names
-from tileir.driver.programs import stage_of as stage_of
+from tileir.driver.programs import Program, function_of, input_names, stage_of as stage_of
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.passes.base import names_of, run
 from tileir.runtime.context import default_context
 from tileir.runtime.interface import Library
 from tileir.stripe.ir import Program as StripeProgram
-from tileir.stripe.text.printer import STYLES
-from tileir.stripe.text.printer import to_text as stripe_text
+from tileir.stripe.text.printer import STYLES, to_text as stripe_text
 from tileir.typed.ir import TensorType
 
 PROGRAMS: Final = ("tile", "typed", "stripe", "scheduled", "sem")

@@ -32,8 +32,7 @@ from tileir.formula.editing.given_values import GivenValue, given_text
 from tileir.formula.ir import Formula
 from tileir.formula.lower.applying import apply
 from tileir.formula.lower.inputs import inputs_of
-from tileir.formula.lower.lowering import Crafted
-from tileir.formula.lower.lowering import craft as lowered
+from tileir.formula.lower.lowering import Crafted, craft as lowered
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import to_text
 from tileir.formula.verifier import verify

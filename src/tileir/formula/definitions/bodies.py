@@ -9,8 +9,7 @@ from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.ops.shared.foundation import dims_of
 from tileir.poly.affine import Affine
 from tileir.tile.builder import FunctionBuilder, Operand, Tensor
-from tileir.tile.ir import Binary, BinaryOperator, Expr, IntLiteral, Name
-from tileir.tile.ir import Function as TileFunction
+from tileir.tile.ir import Binary, BinaryOperator, Expr, Function as TileFunction, IntLiteral, Name
 
 
 def build(function: Function) -> TileFunction:

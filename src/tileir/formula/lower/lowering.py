@@ -19,8 +19,7 @@ from tileir.formula.verifier import verify
 from tileir.ops.shared.foundation import Aggregation, Tensor, aggregate, call, cast_to, indices_of
 from tileir.tile.builder import FunctionBuilder, Operand
 from tileir.tile.building.scans import scan
-from tileir.tile.ir import Attribute
-from tileir.tile.ir import Function as TileFunction
+from tileir.tile.ir import Attribute, Function as TileFunction
 
 MOST_UNROLLED: Final = 32
 """Steps of a group, in all rounds, that are written out; more of them become a loop."""

@@ -13,8 +13,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.text.lexing import END, AbandonError, everything
-from tileir.core.text.span import Source as Text
-from tileir.core.text.span import Span
+from tileir.core.text.span import Source as Text, Span
 from tileir.formula.ir import (
     Argument,
     Boundary,

@@ -8,8 +8,7 @@ from typing import TypeVar
 import attrs
 
 from tileir.core.text.lexing import END, AbandonError, Token, everything
-from tileir.core.text.span import Source as Text
-from tileir.core.text.span import Span
+from tileir.core.text.span import Source as Text, Span
 from tileir.formula.ir import (
     Argument,
     Boundary,

@@ -17,6 +17,7 @@ from tileir.ops.shared.foundation import (
     cast_to,
     dim_like,
     dims_of,
+    full as spread,
     indices_of,
     integer_of,
     mistaken,
@@ -24,7 +25,6 @@ from tileir.ops.shared.foundation import (
     real,
     tensor_of,
 )
-from tileir.ops.shared.foundation import full as spread
 from tileir.tile import builder_functions as tf
 
 

@@ -11,8 +11,7 @@ import functools
 import operator
 from collections.abc import Sequence
 
-from tileir.ops.arithmetic.reductions import root
-from tileir.ops.arithmetic.reductions import sum as summed
+from tileir.ops.arithmetic.reductions import root, sum as summed
 from tileir.ops.shared.foundation import (
     Aggregation,
     Axes,

@@ -11,9 +11,11 @@ from typing import Final
 from tileir.passes.base import Pass
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.files import FILES
-from tileir.passes.pipelines.resolution import passes_called
-from tileir.passes.pipelines.resolution import pipeline_for as pipeline_for
-from tileir.passes.pipelines.resolution import resolve_pipeline as resolve_pipeline
+from tileir.passes.pipelines.resolution import (
+    passes_called,
+    pipeline_for as pipeline_for,
+    resolve_pipeline as resolve_pipeline,
+)
 
 PASSES: Final[tuple[type[Pass], ...]] = tuple(passes_called(FILES))
 """The catalogue, by name."""

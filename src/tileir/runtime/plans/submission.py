@@ -8,8 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.runtime.events import all_ended
-from tileir.runtime.interface import BatchingExecutor, BindingKernel, BoundKernel, Event, Executor
-from tileir.runtime.interface import Buffer as Memory
+from tileir.runtime.interface import BatchingExecutor, BindingKernel, BoundKernel, Buffer as Memory, Event, Executor
 from tileir.runtime.plans.workspace import Layout, Operand, Slot, Step, all_of_host, executed, unrolled
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import numpy as np
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.runtime.arrays import Array, Format, address_of
-from tileir.runtime.interface import Buffer as Memory
 from tileir.runtime.interface import (
+    Buffer as Memory,
     Choice,
     Condition,
     Executor,

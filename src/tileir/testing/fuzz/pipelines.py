@@ -12,8 +12,7 @@ from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
 from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
-from tileir.passes.pipelines.options import hints_of
-from tileir.passes.pipelines.options import to_text as option_text
+from tileir.passes.pipelines.options import hints_of, to_text as option_text
 from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
 from tileir.stripe.lower.lowering import lower

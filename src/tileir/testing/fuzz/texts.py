@@ -12,19 +12,15 @@ from tileir.core.dtype import DType
 from tileir.core.errors import TileError
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
-from tileir.formula.text import parser as formula_parser
-from tileir.formula.text import printer as formula_printer
+from tileir.formula.text import parser as formula_parser, printer as formula_printer
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.catalog import PASSES
-from tileir.semtree.text import parser as semtree_parser
-from tileir.semtree.text import printer as semtree_printer
-from tileir.stripe.text import parser as stripe_parser
-from tileir.stripe.text import printer as stripe_printer
+from tileir.semtree.text import parser as semtree_parser, printer as semtree_printer
+from tileir.stripe.text import parser as stripe_parser, printer as stripe_printer
 from tileir.testing.fuzz import formulas, gradients, pipelines, siblings
 from tileir.testing.fuzz.area import Area, Case, Refused
 from tileir.testing.generated.choices import Choices
-from tileir.tile.text import parser as tile_parser
-from tileir.tile.text import printer as tile_printer
+from tileir.tile.text import parser as tile_parser, printer as tile_printer
 from tileir.typed.ir import TensorType
 
 PIECES: Final = (

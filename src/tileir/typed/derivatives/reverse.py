@@ -6,8 +6,7 @@ values again instead of reading them where they were computed; what comes of it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import cached_property
 from typing import TypeAlias
 

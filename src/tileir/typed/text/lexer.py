@@ -20,9 +20,7 @@ from tileir.core.text.lexing import Faults, Token
 from tileir.core.text.span import Source
 from tileir.poly.affine import Affine
 from tileir.poly.reading import read_affine
-from tileir.tile.text.lexer import FLOAT as FLOAT
-from tileir.tile.text.lexer import INDEX
-from tileir.tile.text.lexer import INTEGER as INTEGER
+from tileir.tile.text.lexer import FLOAT as FLOAT, INDEX, INTEGER as INTEGER
 from tileir.typed.tensor_type import Shape
 
 WORD: Final = INDEX

@@ -8,8 +8,7 @@ are unrolled are told apart in the same way: here they count as rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from itertools import product as combinations
+from itertools import groupby, product as combinations
 
 import attrs
 
