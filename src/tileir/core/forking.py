@@ -12,7 +12,6 @@ class Renewable(Protocol):
 
     def renew(self) -> None:
         """Replace the locks, and drop what only a thread of the parent could finish."""
-        ...
 
 
 _alive: Final[weakref.WeakSet[Renewable]] = weakref.WeakSet()

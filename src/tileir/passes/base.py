@@ -38,7 +38,6 @@ class Pass(Protocol):
 
     def __call__(self, program: Program) -> Program:
         """Return the rewritten program; the argument itself when nothing changed."""
-        ...
 
 
 def for_target(passes: Iterable[Pass], target: Target) -> tuple[Pass, ...]:

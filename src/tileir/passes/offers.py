@@ -29,7 +29,6 @@ class TargetedPass(Protocol):
 
     def for_target(self, target: Target) -> Pass:
         """Return the pass with the facts of ``target``."""
-        ...
 
 
 OFFERS: Final = (AliasedPass, LoopPass, TargetedPass)

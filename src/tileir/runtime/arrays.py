@@ -29,17 +29,14 @@ class Tensor(Protocol):
     @property
     def name(self) -> str:
         """What the program calls it."""
-        ...
 
     @property
     def dtype(self) -> DType:
         """Its element type."""
-        ...
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Its extents."""
-        ...
 
 
 class Formatted(Protocol):
@@ -48,12 +45,10 @@ class Formatted(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Its elements."""
-        ...
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Its extents."""
-        ...
 
 
 @attrs.frozen

@@ -33,16 +33,13 @@ class Event(Protocol):
     @property
     def done(self) -> bool:
         """Whether it has completed or failed."""
-        ...
 
     def wait(self) -> None:
         """Block until it completes; raise the original error when it, or something it waited for, failed."""
-        ...
 
     @property
     def duration(self) -> float | None:
         """Seconds that the device was busy; None before completion or where it is not measured."""
-        ...
 
 
 class Buffer(Protocol):
@@ -51,11 +48,9 @@ class Buffer(Protocol):
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        ...
 
     def host(self) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
         """Return the memory as bytes where the host can see it without a copy, else None."""
-        ...
 
     def map_current(self, after: Sequence[Event] = ()) -> AbstractContextManager[np.ndarray[Any, np.dtype[np.uint8]]]:
         """Give the host the content, to read and to change, once all of ``after`` have completed.
@@ -63,11 +58,9 @@ class Buffer(Protocol):
         The bytes are valid inside the ``with`` statement; when it ends, the buffer holds what they hold. For buffers
         with :meth:`host`, :func:`tileir.runtime.mapping.map_host` is this method and the next one.
         """
-        ...
 
     def map_discard(self, after: Sequence[Event] = ()) -> AbstractContextManager[np.ndarray[Any, np.dtype[np.uint8]]]:
         """Do the same where nobody needs the content so far: the bytes are undefined at first."""
-        ...
 
 
 B = TypeVar("B", bound=Buffer)
@@ -82,11 +75,9 @@ class Library(Protocol):
     @property
     def kernels(self) -> tuple[KernelFunction, ...]:
         """The kernels, in the order in which they were given to the compiler."""
-        ...
 
     def save(self) -> Mapping[str, bytes]:
         """Return named parts from which :meth:`Compiler.load` makes an equal library."""
-        ...
 
     def listing(self, form: str) -> str:
         """Return generated code as text.
@@ -95,7 +86,6 @@ class Library(Protocol):
             BackendError: TIL806, ``form`` is none of :attr:`Backend.forms`, or this device has no text of that form.
 
         """
-        ...
 
 
 class Compiler(Protocol[L_co]):
@@ -104,15 +94,12 @@ class Compiler(Protocol[L_co]):
     @property
     def identity(self) -> str:
         """What a cache key must hold beside the kernels: versions, device, features, options."""
-        ...
 
     def build(self, kernels: Sequence[KernelFunction]) -> L_co:
         """Compile; raises :class:`tileir.core.errors.BackendError`. May be called from several threads."""
-        ...
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> L_co:
         """Undo :meth:`Library.save`."""
-        ...
 
 
 class Kernel(Protocol):
@@ -120,11 +107,9 @@ class Kernel(Protocol):
 
     def run(self, buffers: Sequence[Any], after: Sequence[Event] = ()) -> Event:
         """Launch once all of ``after`` have completed; the event completes when the outputs are written."""
-        ...
 
     def launch(self, buffers: Sequence[Any]) -> None:
         """Launch now and return when the outputs are written: the short path where nothing can overlap."""
-        ...
 
 
 class BoundKernel(Protocol):
@@ -132,11 +117,9 @@ class BoundKernel(Protocol):
 
     def run(self, after: Sequence[Event] = ()) -> Event:
         """Do what :meth:`Kernel.run` does."""
-        ...
 
     def launch(self) -> None:
         """Do what :meth:`Kernel.launch` does."""
-        ...
 
 
 @runtime_checkable
@@ -145,7 +128,6 @@ class BindingKernel(Kernel, Protocol):
 
     def bind(self, buffers: Sequence[Any]) -> BoundKernel:
         """Return a launch on these buffers. It may run again and again, by one thread at a time."""
-        ...
 
 
 class Executor(Protocol[L_contra]):
@@ -153,23 +135,18 @@ class Executor(Protocol[L_contra]):
 
     def allocate(self, nbytes: int) -> Buffer:
         """Return fresh memory with undefined content, aligned to at least 64 bytes."""
-        ...
 
     def wrap(self, array: np.ndarray[Any, Any]) -> Buffer | None:
         """Return a buffer over a contiguous array's own memory, or None where the device cannot use it in place."""
-        ...
 
     def prepare(self, library: L_contra, index: int) -> Kernel:
         """Ready kernel number ``index`` of a library."""
-        ...
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
         """Copy ``min(source.nbytes, destination.nbytes)`` bytes between buffers, or to and from contiguous arrays."""
-        ...
 
     def close(self) -> None:
         """Wait for all work, stop threads and give memory back; the executor is not used afterwards."""
-        ...
 
 
 @runtime_checkable
@@ -187,7 +164,6 @@ class PartingExecutor(Protocol):
 
     def part(self, buffer: Any, offset: int, nbytes: int) -> Buffer:
         """Return a buffer over ``nbytes`` bytes of another one, from ``offset`` on, which it keeps alive."""
-        ...
 
 
 class KernelSequence(Protocol):
@@ -202,7 +178,6 @@ class KernelSequence(Protocol):
             False, with nothing done, where an array cannot be used in place.
 
         """
-        ...
 
 
 @attrs.frozen(eq=False)
@@ -241,7 +216,6 @@ class SequencingExecutor(Protocol):
 
         Several threads may launch the result at a time where its buffers allow it.
         """
-        ...
 
 
 @runtime_checkable
@@ -271,7 +245,6 @@ class BatchingExecutor(Protocol):
             outputs: Buffers, and the contiguous arrays that they go to.
 
         """
-        ...
 
 
 @attrs.frozen

@@ -18,7 +18,6 @@ class HostVisible(Protocol):
 
     def host(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Return the memory as bytes."""
-        ...
 
 
 @contextmanager

@@ -84,7 +84,6 @@ class ArraySequence(KernelSequence, Protocol):
         shape, is not contiguous, or, where it is written, is not writable or shares memory with another. It returns
         None, with nothing done, where such a launch has to go by :meth:`KernelSequence.launch` this time.
         """
-        ...
 
 
 @runtime_checkable
@@ -102,11 +101,9 @@ class SharingExecutor(Protocol):
 
     def address(self, buffer: Any) -> int:
         """Return what DLPack takes for the data of a buffer: a pointer, or a handle on devices without pointers."""
-        ...
 
     def lend(self, buffer: Any) -> int:
         """Do the same for somebody else, whose work may use the memory even after they have let go of the buffer."""
-        ...
 
     def adopt(self, address: int, nbytes: int, owner: object, *, read_only: bool) -> Buffer | None:
         """Return a buffer over memory of somebody else, or None where it is none that this executor can use.
@@ -118,7 +115,6 @@ class SharingExecutor(Protocol):
             read_only: Whether nobody may write it; no kernel will.
 
         """
-        ...
 
 
 @runtime_checkable
@@ -135,11 +131,9 @@ class StreamingExecutor(SharingExecutor, Protocol):
 
     def follow(self, stream: int) -> Sequence[Event]:
         """Return events that complete when all that is in a stream of others by now is done."""
-        ...
 
     def precede(self, stream: int, events: Sequence[Event]) -> None:
         """Make a stream of others wait for events, without waiting here."""
-        ...
 
 
 @runtime_checkable
@@ -148,7 +142,6 @@ class NotifyingEvent(Protocol):
 
     def then(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once, from any thread, when the event has completed or failed."""
-        ...
 
 
 class AddressedBuffer(Buffer, Protocol):
@@ -171,7 +164,6 @@ class KnownEvent(NotifyingEvent, Event, Protocol):
     @property
     def failure(self) -> Failure | None:
         """What it failed with; None before, and where it completed."""
-        ...
 
 
 class Queue(Protocol):
@@ -185,7 +177,6 @@ class Queue(Protocol):
             stream: One of others, which the kernels follow, and which then follows them; None for none.
 
         """
-        ...
 
 
 @runtime_checkable
@@ -207,7 +198,6 @@ class ArrayQueue(Queue, Protocol):
             home: Where fresh results live.
 
         """
-        ...
 
 
 @runtime_checkable
@@ -226,19 +216,15 @@ class QueueingExecutor(StreamingExecutor, Protocol):
 
     def queue(self, works: Sequence[tuple[Any, Sequence[Any]]], count: int) -> Queue:
         """Ready launches, each a kernel and its arguments: buffers, or one of ``count`` numbers for memory to come."""
-        ...
 
     def allocator(self, nbytes: int) -> Callable[[], Any]:
         """Return what does what :meth:`Executor.allocate` does for so many bytes, again and again."""
-        ...
 
     def handed_over(self) -> Sequence[Event]:
         """Return events that complete when all is done that is in the queue by now; none where nothing is."""
-        ...
 
     def follows(self, event: Event) -> bool:
         """Return whether an event is of this queue, and did not fail, so that what comes now follows it in any case."""
-        ...
 
 
 @runtime_checkable
@@ -252,7 +238,6 @@ class StagingExecutor(Protocol):
             BackendError: TIL708, there is not enough of it; TIL807, the executor was closed.
 
         """
-        ...
 
 
 @runtime_checkable

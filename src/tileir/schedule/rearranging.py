@@ -29,7 +29,6 @@ class Rearrangement(Protocol):
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree rearranged, or why it cannot be."""
-        ...
 
 
 def scheduled(nest: Nest, steps: Iterable[Rearrangement]) -> tuple[stripe.Block, ...] | Refused:

@@ -25,16 +25,13 @@ class Item(Protocol):
     @property
     def text(self) -> str:
         """A Tile function; names of tensors and dimensions start with capital letters."""
-        ...
 
     @property
     def inputs(self) -> dict[str, Array]:
         """The arguments."""
-        ...
 
     def check(self, actual: dict[str, Array]) -> None:
         """Raise AssertionError where results are wrong."""
-        ...
 
 
 def merged(items: Sequence[Item]) -> tuple[str, dict[str, Array]]:

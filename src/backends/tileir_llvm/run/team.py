@@ -54,15 +54,12 @@ class Team(Protocol):
 
     def run(self, job: Job, helpers: int) -> None:
         """Run a job with up to ``helpers`` threads beside the calling one; one job at a time."""
-        ...
 
     def costs(self) -> Costs:
         """Measure what it costs to run jobs with the help of threads; nobody else runs one meanwhile."""
-        ...
 
     def dismiss(self) -> None:
         """Stop the threads and wait until they are gone."""
-        ...
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -35,11 +35,9 @@ class Queue(Protocol):
 
     def flush(self) -> None:
         """Have the device begin with all commands."""
-        ...
 
     def collect(self) -> None:
         """Let go of the memory of completed commands."""
-        ...
 
 
 @attrs.define(eq=False)

@@ -30,15 +30,12 @@ class Frames(Protocol):
 
     def __len__(self) -> int:
         """Return how many there are."""
-        ...
 
     def __getitem__(self, number: int, /) -> Array:
         """Return one of them."""
-        ...
 
     def name(self, number: int) -> str:
         """Return the name of a file for one of them."""
-        ...
 
 
 @attrs.frozen(repr=False)
@@ -111,7 +108,6 @@ class Writer(Protocol):
 
     def __call__(self, number: int, result: Array, /) -> None:
         """Write the result of one frame."""
-        ...
 
 
 @contextmanager

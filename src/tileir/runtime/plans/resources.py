@@ -29,7 +29,6 @@ class Keepable(Protocol):
     @property
     def nbytes(self) -> int:
         """How much memory it holds; it does not change while it is kept."""
-        ...
 
 
 W = TypeVar("W", bound=Keepable)

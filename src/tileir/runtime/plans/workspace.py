@@ -187,11 +187,9 @@ class Workspace(Protocol):
     @property
     def nbytes(self) -> int:
         """How much memory it holds; where that is none, several threads may use it at a time."""
-        ...
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run all launches, and return when the outputs are written."""
-        ...
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -17,15 +17,12 @@ class Drafting(Protocol):
 
     def let(self, name: str, value: Term) -> Term:
         """Compute ``value`` once; the result may be used several times."""
-        ...
 
     def defined(self, value: Term) -> Term:
         """Return an operation whose result is looked at only where C defines it."""
-        ...
 
     def range(self, value: Term) -> Range:
         """Return what is known about an integer."""
-        ...
 
 
 @attrs.frozen

@@ -31,11 +31,9 @@ class Lowering(Protocol):
 
     def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
         """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
-        ...
 
     def copy(self, source: str, target: str) -> sem.Launch:
         """Return what copies one buffer to another."""
-        ...
 
 
 def lower_loop(lowering: Lowering, loop: stripe.Loop, before: list[sem.Work], fresh: Container[str]) -> list[sem.Work]:

@@ -28,7 +28,6 @@ class Reader(Protocol):
 
     async def readexactly(self, n: int) -> bytes:
         """Return so many bytes."""
-        ...
 
 
 def encoded(message: Mapping[str, Any], pictures: Mapping[str, bytes] | None = None) -> bytes:

@@ -16,11 +16,9 @@ class Choices(Protocol):
 
     def integer(self, least: int, most: int) -> int:
         """Choose an integer between two bounds, both included."""
-        ...
 
     def pick(self, options: Sequence[T]) -> T:
         """Choose one of some options, of which there is at least one."""
-        ...
 
 
 @attrs.frozen

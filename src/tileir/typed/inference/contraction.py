@@ -38,15 +38,12 @@ class Scope(Protocol):
     @property
     def emission(self) -> Emission:
         """Where operations go."""
-        ...
 
     def lookup(self, name: str, span: Span | None) -> Operand:
         """Return what ``name`` is bound to; raise for one that is undefined or poisoned."""
-        ...
 
     def evaluate(self, expr: Expr) -> Operand:
         """Return the value of an elementwise expression."""
-        ...
 
 
 def contract(scope: Scope, statement: tile.Contraction) -> Tensor:
