@@ -73,8 +73,6 @@ def in_base_two(kernel: KernelFunction) -> KernelFunction:
             case Apply(op=Op.MUL, args=(power, Const(value=value) | Broadcast(operand=Const(value=value)))):
                 if value == LN2:
                     return Apply(expr.op, (power,))
-            case _:
-                pass
         factor = Const(1.0 / math.log(2.0), Type(DType.F32))
         return Apply(expr.op, (Apply(Op.MUL, (exponent, _in_lanes(factor, exponent.type.lanes))),))
 

@@ -52,8 +52,6 @@ def walks(kernel: Block, main: Level) -> tuple[Walk, ...]:
                     found.extend(_walk(level, name, writes=False, points=points))
                 case Store(into=name, index=None):
                     found.extend(_walk(level, name, writes=True, points=points))
-                case _:
-                    pass
     return tuple(found)
 
 

@@ -66,8 +66,6 @@ def fused_products(block: stripe.Block, accesses: Mapping[str, Access]) -> froze
         match statement:
             case stripe.Store(source=source, into=into) if accesses[into].merging is Aggregation.SUM:
                 summed.add(source)
-            case _:
-                pass
     return frozenset(name for name in products if name in summed and uses[name] == 1)
 
 
@@ -80,8 +78,6 @@ def scalar_dtypes(block: stripe.Block, accesses: Mapping[str, Access]) -> dict[s
                 found[into] = accesses[source].dtype
             case stripe.LoadIndex() | stripe.Constant() | stripe.Intrinsic() | stripe.Convert():
                 found[statement.into] = statement.dtype
-            case _:
-                pass
     return found
 
 
@@ -106,5 +102,3 @@ def operations_of(scope: Scope) -> Iterator[tuple[DType, Kind, int]]:
                     yield dtype, Kind.MULTIPLY_ADD, 2
                 else:
                     yield dtype, Kind.ARITHMETIC, 1
-            case _:
-                pass

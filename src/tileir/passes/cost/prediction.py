@@ -142,6 +142,4 @@ def _bytes_of_a_point(scope: Scope) -> int:
                 for name in (*inputs, *outputs):
                     shape = scope.block.refinement(name).shape
                     total += shape.elements * shape.dtype.itemsize
-            case _:
-                pass
     return total

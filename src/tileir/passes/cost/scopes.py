@@ -217,8 +217,6 @@ def _own_accesses(block: stripe.Block, views: Mapping[str, Access], around: tupl
                     found[name] = _whole(block, found.get(name, views[name]), name, reads=True)
                 for name in outputs:
                     found[name] = _whole(block, found.get(name, views[name]), name, reads=False)
-            case _:
-                pass
     return found
 
 

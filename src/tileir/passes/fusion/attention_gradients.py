@@ -206,8 +206,6 @@ def _given(share: Element, total: Element) -> Sum | None:
     match share:
         case Call(op=Op.DIV, args=(Sum() as given, divisor)) if divisor == total:
             return given
-        case _:
-            pass
     inverse = Call(Op.DIV, (Number(1.0), total))
     return next((left for left, right in _factors(share) if isinstance(left, Sum) and right == inverse), None)
 

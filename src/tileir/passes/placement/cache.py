@@ -99,8 +99,6 @@ def _is_read(block: Block, name: str) -> bool:
                     return True
             case Load(source=source) if source == name:
                 return True
-            case _:
-                pass
     return False
 
 

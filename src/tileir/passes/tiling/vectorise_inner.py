@@ -79,8 +79,6 @@ def may_have_lanes(block: Block, index: str) -> bool:
                 return False
             case Load(index=place) | Store(index=place) if place is not None:
                 return False
-            case _:
-                pass
     stored = {s.into for s in block.statements if isinstance(s, Store)}
     for view in block.refinements:
         stride = address(view).coefficient(index)

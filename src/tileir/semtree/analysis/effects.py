@@ -146,8 +146,6 @@ def _counted(kernel: KernelFunction) -> Census:
                 reductions.add((op, operand.type.dtype, operand.type.lanes))
             case Dot():
                 dots.add(fragment_of(node))
-            case _:
-                pass
     return Census(
         frozenset(operations), frozenset(reductions), frozenset(dots), converts, frozenset(dtypes), frozenset(hints)
     )

@@ -118,8 +118,6 @@ def check_statement_types(survey: Survey) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL552", f"{place} of type {target.type} cannot hold a value of type {value.type}")
             case If(condition=condition) if not condition.type.dtype.is_bool or condition.type.lanes != 1:
                 yield Diagnostic("TIL552", f"the condition of an if is a scalar bool, not {condition.type}")
-            case _:
-                pass
 
 
 def check_loops(survey: Survey) -> Iterator[Diagnostic]:
@@ -149,8 +147,6 @@ def check_stores(survey: Survey) -> Iterator[Diagnostic]:
                 case Param(name=name, access=ParamAccess.READ):
                     message = f"{name!r} is only read by the kernel: make it out or inout to store there"
                     yield Diagnostic("TIL554", message)
-                case _:
-                    pass
 
 
 def check_bounds(survey: Survey) -> Iterator[Diagnostic]:
@@ -247,6 +243,4 @@ class _Divergence:
                     return True
                 case Var(name=name) | Subscript(array=name) if name in self.varying:
                     return True
-                case _:
-                    pass
         return False

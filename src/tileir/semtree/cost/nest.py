@@ -100,8 +100,6 @@ def _moves_with(expr: Expr, depends: Mapping[str, frozenset[int]]) -> frozenset[
                 found |= depends[name]
             case GridIndex(level=level):
                 found.add(GRID if level is GridLevel.GROUP else THREADS)
-            case _:
-                pass
     return frozenset(found)
 
 
