@@ -14,10 +14,8 @@ _ALIKE: Final = 0.8
 @cache
 def members(protocol: type) -> tuple[str, ...]:
     """Return the names that a protocol asks for, those of the protocols that it extends among them."""
-    found: dict[str, None] = {}
-    for kind in protocol.__mro__:
-        if getattr(kind, "_is_protocol", False):
-            found.update(dict.fromkeys((*vars(kind), *inspect.get_annotations(kind))))
+    kinds = (kind for kind in protocol.__mro__ if getattr(kind, "_is_protocol", False))
+    found = dict.fromkeys(name for kind in kinds for name in (*vars(kind), *inspect.get_annotations(kind)))
     return tuple(name for name in found if not name.startswith("_"))
 
 

@@ -270,10 +270,11 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
             for one from which sizes were computed; TIL308, there is no result of arithmetic on numbers.
     """
     values = dict(arguments)
-    faults: list[Diagnostic] = []
-    for name, kind in types.items():
-        if kind.value is not None and integer_of(values[name]) != kind.value:
-            faults.append(Diagnostic("TIL701", _size_problem(name, kind.value, values[name])))
+    faults = [
+        Diagnostic("TIL701", _size_problem(name, kind.value, values[name]))
+        for name, kind in types.items()
+        if kind.value is not None and integer_of(values[name]) != kind.value
+    ]
     for name in passed_numbers(function):
         problem = _kind_problem(name, types[name], values[name])
         if problem is not None:

@@ -173,12 +173,8 @@ class Affine(Shown):
 
 def movement(access: Iterable[Affine], strides: Iterable[int], index: str) -> int:
     """Return how many elements an integral access moves when ``index`` grows by one."""
-    moved = 0
-    for affine, stride in zip(access, strides, strict=True):
-        for name, coefficient in affine.terms:
-            if name == index:
-                moved += int(coefficient) * stride
-    return moved
+    steps = ((term, stride) for affine, stride in zip(access, strides, strict=True) for term in affine.terms)
+    return sum(int(coefficient) * stride for (name, coefficient), stride in steps if name == index)
 
 
 def total(expressions: Iterable[Affine]) -> Affine:

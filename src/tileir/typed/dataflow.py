@@ -74,9 +74,7 @@ def last_uses(function: Function) -> dict[str, int]:
     An output lives to the end, which is the number of operations; a value that nothing reads ends where it is defined.
     """
     ends = order(function)
-    for position, operation in enumerate(function.operations):
-        for name in operands(operation):
-            ends[name] = position
+    ends.update((name, number) for number, each in enumerate(function.operations) for name in operands(each))
     ends.update((name, len(function.operations)) for name in function.outputs)
     return ends
 
@@ -155,9 +153,7 @@ def with_bodies(function: Function, change: Callable[[Function], Function]) -> F
 
 def without_idle_parts(function: Function) -> Function:
     """Drop carries, outputs and inputs of loops on which nothing depends that is read; itself where there are none."""
-    new: dict[str, Scan] = {}
-    for results in loops_of(function).values():
-        new.update(_reduced(results))
+    new = {name: scan for results in loops_of(function).values() for name, scan in _reduced(results).items()}
     if not new:
         return function
     operations = tuple(new.get(operation.name, operation) for operation in function.operations)

@@ -148,9 +148,7 @@ class FusionGroup:
 
     def head_touches(self, tensors: set[str]) -> bool:
         """Return whether statements up to the last nested block touch one of ``tensors``."""
-        used: set[str] = set()
-        for statement in self.statements[: self.head]:
-            used.update(views_read(statement), views_written(statement))
+        used = {name for s in self.statements[: self.head] for name in (*views_read(s), *views_written(s))}
         sources = (self.views[name].source for name in sorted(used))
         return any(source in self.roots and self.roots[source] in tensors for source in sources)
 
@@ -176,9 +174,7 @@ class FusionGroup:
         ``tags`` are added to a block that this makes inside, ``gone`` taken from it.
         """
         values = {old.name: Affine.index(new.name) for old, new in zip(shared, indices, strict=True)}
-        names = NameScope.of(index.name for index in indices)
-        for name in self.nested_index_names():
-            names.add(name)
+        names = NameScope.of((*(index.name for index in indices), *self.nested_index_names()))
         block, kept = self._whole(), frozenset(values)
         fresh = {i.name: names.fresh(i.name) for i in block.indices if i.name not in kept}
         rest = tuple(attrs.evolve(i, name=fresh.get(i.name, i.name)) for i in block.indices)

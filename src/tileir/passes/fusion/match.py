@@ -34,9 +34,8 @@ def hazards(first: FusionGroup, second: FusionGroup) -> set[str]:
 def perfect_match(base: FusionGroup, added: FusionGroup, *, sibling: bool) -> Correspondence | None:
     """Return how the boxes correspond by the first tensor through which the groups meet."""
     tensors = base.read & added.read if sibling else hazards(base, added)
-    names = NameScope.of(i.name for i in (*base.indices, *added.indices))
-    for name in (*base.nested_index_names(), *added.nested_index_names()):
-        names.add(name)
+    own = (index.name for index in (*base.indices, *added.indices))
+    names = NameScope.of((*own, *base.nested_index_names(), *added.nested_index_names()))
     for root in sorted(tensors):
         for mine, theirs in product(base.places(root), added.places(root)):
             if mine is None or theirs is None or mine[0] != theirs[0]:

@@ -93,10 +93,8 @@ def _fixed_indices(nest: Nest, local: Collection[str]) -> frozenset[str]:
     """
     names = {i for s in nest.segments for c in s.constraints for i in c.indices}
     names.update(i for use in nest.uses if use.root in local for affine in use.access for i in affine.indices)
-    for segment in nest.segments:
-        for statement in segment.statements:
-            if isinstance(statement, stripe.LoadIndex):
-                names.update(statement.affine.indices)
+    statements = (statement for segment in nest.segments for statement in segment.statements)
+    names.update(i for each in statements if isinstance(each, stripe.LoadIndex) for i in each.affine.indices)
     return frozenset(names)
 
 

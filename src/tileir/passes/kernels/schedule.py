@@ -90,10 +90,8 @@ def reads_of(nest: Nest, segment: Segment) -> tuple[Use, ...]:
 def widest_itemsize(nest: Nest) -> int:
     """Return the bytes of the widest element that the statements of a nest compute with; at least 1."""
     sizes = [use.dtype.itemsize for use in nest.uses]
-    for segment in nest.segments:
-        for statement in segment.statements:
-            if isinstance(statement, stripe.Intrinsic | stripe.Convert):
-                sizes.append(computing_itemsize(statement.dtype))
+    statements = (statement for segment in nest.segments for statement in segment.statements)
+    sizes += [computing_itemsize(s.dtype) for s in statements if isinstance(s, stripe.Intrinsic | stripe.Convert)]
     return max(sizes, default=1)
 
 

@@ -310,9 +310,7 @@ class _Scan:
         """Return the program with strips; itself where there are none."""
         if not self._replaced:
             return self.program
-        statements: list[Statement] = []
-        for number, statement in enumerate(self.statements):
-            statements.extend(self._replaced.get(number, (statement,)))
+        statements = [new for n, old in enumerate(self.statements) for new in self._replaced.get(n, (old,))]
         return with_temporaries(self.program, statements, self.added, self.gone)
 
 

@@ -8,6 +8,7 @@ it there once; whole lines that strides or threads apart bring along are not cou
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
@@ -193,9 +194,7 @@ class Traffic:
                     continue
                 if written is not None and written is not each.written:
                     continue
-                elements = each.lanes
-                for number in each.depends & moving:
-                    elements *= self.trips[number]
+                elements = each.lanes * prod(self.trips[number] for number in each.depends & moving)
                 found = places.setdefault(each.array, {})
                 found[each.place] = max(elements, found.get(each.place, 0))
                 itemsizes[each.array] = each.itemsize
@@ -297,10 +296,7 @@ class _Costs:
         return Cycles(arithmetic, transfer, 0.0, latency, ITERATION_CYCLES if counts and loop.number == home else 0.0)
 
     def _copies(self, depends: frozenset[int], unrolled: frozenset[int]) -> int:
-        copies = 1
-        for number in depends & unrolled:
-            copies *= self.nest.trips[number]
-        return copies
+        return prod(self.nest.trips[number] for number in depends & unrolled)
 
     def _port_bytes(self, each: Transfer, *, together: bool) -> float:
         """Return what a transfer takes of a port, which is busy for a cycle with less than half a vector, too."""

@@ -363,9 +363,6 @@ def has_reduction(stmt: Stmt) -> bool:
 
 def last_mentions(stmts: Sequence[Stmt]) -> dict[str, int]:
     """Return, for each variable, the number of the last statement that mentions it, nested ones included."""
-    found: dict[str, int] = {}
-    for number, stmt in enumerate(stmts):
-        for inner in statements((stmt,)):
-            for root in mentions(inner):
-                found.update((node.name, number) for node in walk(root) if isinstance(node, Var))
-    return found
+    inner = ((each, number) for number, stmt in enumerate(stmts) for each in statements((stmt,)))
+    nodes = ((node, number) for each, number in inner for root in mentions(each) for node in walk(root))
+    return {node.name: number for node, number in nodes if isinstance(node, Var)}

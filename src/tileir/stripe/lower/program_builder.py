@@ -7,7 +7,7 @@ from collections import Counter
 import attrs
 
 from tileir.stripe.flattening import flattened
-from tileir.stripe.ir import Block, Buffer, Direction, Program, Refinement, Tags
+from tileir.stripe.ir import Block, Buffer, Direction, Program, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element
 from tileir.stripe.lower.storage import Storage, Tensor
 from tileir.stripe.nesting import view_of
@@ -114,11 +114,10 @@ class ProgramBuilder:
         arrays = self.storage.arrays
         used = self.used()
         known = {name: Tensor.of(name, value.dtype, value.shape) for name, value in arrays.items() if name in used}
-        memory: list[Refinement] = []
-        for buffer, tensor in (*tensors.items(), *self.storage.allocations.items()):
-            memory.append(tensor.whole(buffer, Direction.NONE, ""))
-        for buffer, tensor in known.items():
-            memory.append(attrs.evolve(tensor.whole(buffer, Direction.NONE, ""), constant=True))
+        lasting = (*tensors.items(), *self.storage.allocations.items())
+        memory = [tensor.whole(buffer, Direction.NONE, "") for buffer, tensor in lasting]
+        constants = (tensor.whole(buffer, Direction.NONE, "") for buffer, tensor in known.items())
+        memory += [attrs.evolve(each, constant=True) for each in constants]
         views = tuple(view_of(each, Direction.OUT) for each in memory)
         main = Block(name, refinements=views, statements=tuple(self._kernels))
         tags = Tags.of(total_macs=self.macs)

@@ -206,10 +206,8 @@ def _end(
 
 def _held(points: Points, term: str) -> tuple[tuple[str, ...], int]:
     """Return the indices beside the one of terms that operands have, in order, and how many stand before that."""
-    order: dict[str, None] = {}
-    for access in points.accesses[1:]:
-        for polynomial in access:
-            order |= dict.fromkeys(polynomial.indices)
+    polynomials = (polynomial for access in points.accesses[1:] for polynomial in access)
+    order = dict.fromkeys(name for polynomial in polynomials for name in polynomial.indices)
     names = list(order)
     place = names.index(term)
     return tuple(name for name in names if name != term), place

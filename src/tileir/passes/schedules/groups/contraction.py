@@ -138,11 +138,11 @@ class _ContractionKernel:
     def _ends(self) -> tuple[Affine, ...]:
         """Tests for rows and columns behind the end; lanes take no part, since vectors are whole."""
         values = self._outputs
-        tests = []
-        for index, _ in self._axes:
-            if index.range % self.tiles.shape.extents[index.name]:
-                tests.append(index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()}))
-        return tuple(tests)
+        return tuple(
+            index.range - 1 - values[index.name].substitute({self.own[2].name: Affine()})
+            for index, _ in self._axes
+            if index.range % self.tiles.shape.extents[index.name]
+        )
 
     def _sum(self, use: Use, found: stripe.Refinement) -> Use:
         """Return a thread's accumulators as the reduction sees them."""
