@@ -52,9 +52,7 @@ def may_cache(level: Level, view: Refinement, *, tests: bool) -> bool:
     merges = view.merges
     if merges and (_is_read(block, view.name) or _has_specials(block, view.name)):
         return False
-    if not view.direction.writes or (merges and view.direction is Direction.INOUT):
-        return True
-    return _is_covered(level, view)
+    return not view.direction.writes or (merges and view.direction is Direction.INOUT) or _is_covered(level, view)
 
 
 def _keeps_axes(block: Block, view: Refinement) -> bool:

@@ -119,9 +119,8 @@ class MemoryPlacement:
     def _is_wanted(self, allocation: Refinement) -> bool:
         if allocation.offset is not None or not allocation.location or allocation.shape.elements == 0:
             return False
-        if any(tag in allocation.tags for tag in self.skip_tags):
-            return False
-        return not self.locs or any(is_at(allocation.location, (place,)) for place in self.locs)
+        placed = not self.locs or any(is_at(allocation.location, (place,)) for place in self.locs)
+        return placed and not any(tag in allocation.tags for tag in self.skip_tags)
 
 
 @attrs.define(eq=False, repr=False)

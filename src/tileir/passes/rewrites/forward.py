@@ -170,6 +170,4 @@ def _is_elementwise(kernel: Block) -> bool:
     if kernel.constraints or not all(i.is_plain for i in kernel.indices):
         return False
     indirect = {s.source for s in kernel.statements if isinstance(s, Load) and s.index is not None}
-    if any(r.name in indirect and is_element(r) for r in kernel.refinements):
-        return False
-    return all(not r.merges for r in kernel.refinements)
+    return not any(r.merges or (r.name in indirect and is_element(r)) for r in kernel.refinements)

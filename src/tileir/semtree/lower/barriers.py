@@ -151,6 +151,4 @@ def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:
 
 def _clash(a: Touch, b: Touch) -> bool:
     """Return whether different threads may touch an element of one array, and one of them writes it."""
-    if not (a.writes or b.writes):
-        return False
-    return not (a.threads == b.threads == 1 or (a.own is not None and a.own == b.own))
+    return (a.writes or b.writes) and not (a.threads == b.threads == 1 or (a.own is not None and a.own == b.own))
