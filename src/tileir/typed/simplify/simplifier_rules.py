@@ -66,9 +66,18 @@ def _is_number(site: Site, name: str, number: float) -> bool:
     constant = site.constant(name)
     if constant is None or constant.value != number:
         return False
-    if not constant.dtype.is_float:
-        return True
-    return math.copysign(1.0, constant.value) == math.copysign(1.0, number)
+    return not constant.dtype.is_float or math.copysign(1.0, constant.value) == math.copysign(1.0, number)
+
+
+def _without(site: Site, neutral: float, *ops: Op) -> Site | None:
+    """Forward one operand of an operation where the other one is ``neutral``."""
+    operation = _elementwise(site, *ops)
+    if operation is None:
+        return None
+    left, right = operation.inputs
+    if _is_number(site, right, neutral):
+        return site.forward(left)
+    return site.forward(right) if _is_number(site, left, neutral) else None
 
 
 @rule("op(constants) = constant")
@@ -136,13 +145,7 @@ def reshape_of_reshape(site: Site) -> Site | None:
 @rule("x * 1 = 1 * x = x")
 def multiply_by_one(site: Site) -> Site | None:
     """Multiply by one."""
-    operation = _elementwise(site, Op.MUL)
-    if operation is None:
-        return None
-    left, right = operation.inputs
-    if _is_number(site, right, 1):
-        return site.forward(left)
-    return site.forward(right) if _is_number(site, left, 1) else None
+    return _without(site, 1, Op.MUL)
 
 
 @rule("x / 1 = x")
@@ -157,14 +160,7 @@ def divide_by_one(site: Site) -> Site | None:
 @rule("x + -0.0 = x for floats, x + 0 = 0 + x = x for integers")
 def add_zero(site: Site) -> Site | None:
     """Add the neutral element: that of floats is -0.0, since -0.0 + 0.0 is 0.0."""
-    operation = _elementwise(site, Op.ADD)
-    if operation is None:
-        return None
-    neutral = -0.0 if operation.dtype.is_float else 0
-    left, right = operation.inputs
-    if _is_number(site, right, neutral):
-        return site.forward(left)
-    return site.forward(right) if _is_number(site, left, neutral) else None
+    return _without(site, -0.0 if site.operation.dtype.is_float else 0, Op.ADD)
 
 
 @rule("x - 0 = x, x << 0 = x, x >> 0 = x")
@@ -179,13 +175,7 @@ def zero_on_the_right(site: Site) -> Site | None:
 @rule("x | 0 = 0 | x = x ^ 0 = 0 ^ x = x")
 def no_bits(site: Site) -> Site | None:
     """Combine with a value that has no bits."""
-    operation = _elementwise(site, Op.BIT_OR, Op.BIT_XOR)
-    if operation is None:
-        return None
-    left, right = operation.inputs
-    if _is_number(site, right, 0):
-        return site.forward(left)
-    return site.forward(right) if _is_number(site, left, 0) else None
+    return _without(site, 0, Op.BIT_OR, Op.BIT_XOR)
 
 
 @rule("max(x, x) = min(x, x) = x & x = x | x = x")
