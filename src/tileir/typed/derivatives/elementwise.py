@@ -6,6 +6,7 @@ to the shape of y. The table has no row for what is constant between its jumps: 
 
 from __future__ import annotations
 
+import functools
 import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -143,21 +144,13 @@ def _rsqrt(site: Site, t: Tensor) -> Tensor:
     return algebra.mul(algebra.mul(algebra.mul(halved, y), y), y)
 
 
-def _exp(site: Site, t: Tensor) -> Tensor:
-    return site.algebra.mul(t, site.result)
-
-
 def _log(site: Site, t: Tensor) -> Tensor:
     return site.algebra.div(t, site.operand(0))
 
 
-def _times_function(op: Op) -> Partial:
+def _times_function(site: Site, t: Tensor, *, op: Op) -> Tensor:
     """Multiply by ``op(x)``."""
-
-    def partial(site: Site, t: Tensor) -> Tensor:
-        return site.algebra.mul(t, site.algebra.compute(op, site.operand(0)))
-
-    return partial
+    return site.algebra.mul(t, site.algebra.compute(op, site.operand(0)))
 
 
 def _cos(site: Site, t: Tensor) -> Tensor:
@@ -204,13 +197,9 @@ def _erf(site: Site, t: Tensor) -> Tensor:
     return algebra.mul(t, algebra.mul(bell, algebra.constant(2.0 / math.sqrt(math.pi), x)))
 
 
-def _times_operand(position: int) -> Partial:
+def _times_operand(site: Site, t: Tensor, *, position: int) -> Tensor:
     """Multiply by an operand."""
-
-    def partial(site: Site, t: Tensor) -> Tensor:
-        return site.algebra.mul(t, site.operand(position))
-
-    return partial
+    return site.algebra.mul(t, site.operand(position))
 
 
 def _times_result(site: Site, t: Tensor) -> Tensor:
@@ -270,36 +259,28 @@ def _exponent(site: Site, t: Tensor) -> Tensor:
     return algebra.mul(t, algebra.mul(site.result, logarithm))
 
 
-def _extremum(position: int, *, greatest: bool) -> Partial:
+def _extremum(site: Site, t: Tensor, *, position: int, greatest: bool) -> Tensor:
     """Pass on what arrives to the operand that the result is; one of two equal ones gets all, or each a half.
 
     In a tie the maximum is its first operand and the minimum its second. NaN counts as the first operand of a maximum,
     as the second one of a minimum.
     """
-
-    def partial(site: Site, t: Tensor) -> Tensor:
-        algebra, first, second = site.algebra, site.operand(0), site.operand(1)
-        zero = algebra.constant(0.0, t)
-        less = algebra.compute(Op.CMP_LT, first, second)
-        taken = (position == 0) is not greatest  # whether this operand is the result where the first one is less
-        then, otherwise = (t, zero) if taken else (zero, t)
-        if algebra.even_ties:
-            tied = algebra.compute(Op.CMP_EQ, first, second)
-            otherwise = algebra.choose(tied, algebra.mul(t, algebra.constant(0.5, t)), otherwise)
-        return algebra.choose(less, then, otherwise)
-
-    return partial
+    algebra, first, second = site.algebra, site.operand(0), site.operand(1)
+    zero = algebra.constant(0.0, t)
+    less = algebra.compute(Op.CMP_LT, first, second)
+    taken = (position == 0) is not greatest  # whether this operand is the result where the first one is less
+    then, otherwise = (t, zero) if taken else (zero, t)
+    if algebra.even_ties:
+        tied = algebra.compute(Op.CMP_EQ, first, second)
+        otherwise = algebra.choose(tied, algebra.mul(t, algebra.constant(0.5, t)), otherwise)
+    return algebra.choose(less, then, otherwise)
 
 
-def _arm(position: int) -> Partial:
+def _arm(site: Site, t: Tensor, *, position: int) -> Tensor:
     """Pass on what arrives where this arm was chosen."""
-
-    def partial(site: Site, t: Tensor) -> Tensor:
-        algebra, condition = site.algebra, site.operand(0)
-        zero = algebra.constant(0.0, t)
-        return algebra.choose(condition, t, zero) if position == 1 else algebra.choose(condition, zero, t)
-
-    return partial
+    algebra, condition = site.algebra, site.operand(0)
+    zero = algebra.constant(0.0, t)
+    return algebra.choose(condition, t, zero) if position == 1 else algebra.choose(condition, zero, t)
 
 
 def _is_relu(site: Site) -> bool:
@@ -348,29 +329,35 @@ PARTIALS: Final[Mapping[Op, tuple[Partial | None, ...]]] = MappingProxyType(
         Op.ABS: (_absolute,),
         Op.SQRT: (_sqrt,),
         Op.RSQRT: (_rsqrt,),
-        Op.EXP: (_exp,),
+        Op.EXP: (_times_result,),
         Op.LOG: (_log,),
-        Op.SIN: (_times_function(Op.COS),),
+        Op.SIN: (functools.partial(_times_function, op=Op.COS),),
         Op.COS: (_cos,),
         Op.TAN: (_tan,),
         Op.ASIN: (_asin,),
         Op.ACOS: (_acos,),
         Op.ATAN: (_atan,),
-        Op.SINH: (_times_function(Op.COSH),),
-        Op.COSH: (_times_function(Op.SINH),),
+        Op.SINH: (functools.partial(_times_function, op=Op.COSH),),
+        Op.COSH: (functools.partial(_times_function, op=Op.SINH),),
         Op.TANH: (_tanh,),
         Op.SIGMOID: (_sigmoid,),
         Op.ERF: (_erf,),
         Op.ADD: (_same, _same),
         Op.SUB: (_same, Factored(_same, _opposite)),
-        Op.MUL: (_times_operand(1), _times_operand(0)),
+        Op.MUL: (functools.partial(_times_operand, position=1), functools.partial(_times_operand, position=0)),
         Op.DIV: (_dividend, Factored(_times_result, _over_divisor)),
         Op.MOD: (_same, _modulus),
         Op.POW: (_base, _exponent),
-        Op.MAX: (_extremum(0, greatest=True), _extremum(1, greatest=True)),
-        Op.MIN: (_extremum(0, greatest=False), _extremum(1, greatest=False)),
-        Op.COND: (None, _arm(1), _arm(2)),
-        Op.FMA: (_times_operand(1), _times_operand(0), _same),
+        Op.MAX: (
+            functools.partial(_extremum, position=0, greatest=True),
+            functools.partial(_extremum, position=1, greatest=True),
+        ),
+        Op.MIN: (
+            functools.partial(_extremum, position=0, greatest=False),
+            functools.partial(_extremum, position=1, greatest=False),
+        ),
+        Op.COND: (None, functools.partial(_arm, position=1), functools.partial(_arm, position=2)),
+        Op.FMA: (functools.partial(_times_operand, position=1), functools.partial(_times_operand, position=0), _same),
     }
 )
 """The partial derivatives of each operation, in the order of its operands. For those that are missing all are 0."""
