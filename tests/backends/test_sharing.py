@@ -132,7 +132,7 @@ TEXTS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
         "function (A[I, L], B[L, J]) -> (C) { C[i, j : I, J] = +(A[i, l] * B[l, j]); }",
         [(150, 170), (170, 130)],
     ),
-    "long sum": ("function (A[N]) -> (C) { C[] = +(A[i]); }", [(300_001,)]),
+    "long sum": ("function (A[N]) -> (C) { C[] = +(A[i]); }", [(1_000_001,)]),
     "elements": ("function (A[N], B[N]) -> (C) { C = exp(A) / (1.0 + B * B); }", [(100_003,), (100_003,)]),
     "softmax": (
         "function (A[N, M]) -> (C) { X[i, 0 : N, 1] = >(A[i, j]); E = exp(A - X); "
