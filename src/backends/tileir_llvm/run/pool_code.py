@@ -13,6 +13,8 @@ waits long for a last one (guided self-scheduling: Polychronopoulos and Kuck, IE
 
 Idle threads spin for a while, then sleep on a condition variable. Each side announces what it did before it
 looks at the other, both sequentially consistent, so that no wake-up is lost (Dekker's pattern).
+
+A worker that is woken on the processor of the launching thread leaves it (:mod:`tileir_llvm.run.places_code`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from collections.abc import Mapping
 from string import Template
 from types import MappingProxyType
 from typing import Final
+
+from tileir_llvm.run.places_code import places_code
 
 _LINE: Final = 64
 _HEAD_LINES: Final = 16
@@ -51,7 +55,8 @@ def pool_code() -> str:
     """Return the module with the functions ``setup``, ``launch``, ``work``, ``stop``, and the kernel ``count``."""
     declaration, pause = _PAUSES.get(platform.machine().lower(), ("", ""))
     chunks = {"rest": CHUNK_OF_REST, "least": CHUNK_OF_SHARE}
-    return _CODE.substitute(chunks, declaration=declaration, pause=pause, line=_LINE, shares=_LINE * _HEAD_LINES)
+    code = _CODE.substitute(chunks, declaration=declaration, pause=pause, line=_LINE, shares=_LINE * _HEAD_LINES)
+    return code + places_code()
 
 
 _CODE: Final = Template("""\
@@ -63,7 +68,8 @@ _CODE: Final = Template("""\
   i64, [56 x i8],                  ; 8: stop
   ptr, ptr, ptr, i64, i64, i64, i64, i64,  ; 10: function, arguments, scratch, its stride, groups, least chunk, workers,
                                    ; 17: and how many workers there are
-  [128 x i8], [128 x i8], [128 x i8]  ; 18: mutex, 19: condition of workers, 20: condition of the launching thread
+  [128 x i8], [128 x i8], [128 x i8],  ; 18: mutex, 19: condition of workers, 20: condition of the launching thread
+  i32                              ; 21: processor of the launching thread
 }
 
 declare i32 @pthread_mutex_init(ptr, ptr)
@@ -217,6 +223,7 @@ deal:
   %undealt = icmp ult i64 %share_next, %threads
   br i1 %undealt, label %deal, label %open
 open:
+  call void @say_place(ptr %pool)
   %finished_place = getelementptr %pool, ptr %pool, i64 0, i32 2
   store atomic i64 0, ptr %finished_place monotonic, align 64
   %old = load atomic i64, ptr %pool monotonic, align 64
@@ -284,6 +291,8 @@ entry:
   %workers_place = getelementptr %pool, ptr %pool, i64 0, i32 16
   %mutex = getelementptr %pool, ptr %pool, i64 0, i32 18
   %condition = getelementptr %pool, ptr %pool, i64 0, i32 19
+  %met = alloca i64
+  store i64 0, ptr %met
   br label %spin
 spin:
   %last = phi i64 [ 0, %entry ], [ %last, %pause ], [ %number, %crowded ], [ %last, %lost ],
@@ -321,6 +330,7 @@ join:
 lost:
   br label %spin
 run:
+  call void @leave_place(ptr %pool, ptr %met)
   %thread = add i64 %joined, 1
   call void @run_chunks(ptr %pool, i64 %thread, i64 %worker)
   %finished = atomicrmw add ptr %finished_place, i64 1 seq_cst
@@ -351,6 +361,7 @@ wait:
 rested:
   %fewer = atomicrmw sub ptr %sleepers_place, i64 1 seq_cst
   %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
+  call void @leave_place(ptr %pool, ptr %met)
   br label %spin
 leave:
   ret void
