@@ -38,8 +38,8 @@ IN_PIXELS: Final = (
     Mutant(
         "load moved past a store to what may overlap",
         "semtree.transform.interleaving",
-        "one == other or {one, other} <= self.shared",
-        "one == other",
+        "array == place.array or {array, place.array} <= self.shared",
+        "array == place.array",
         tests="semtree/test_interleaving.py",
     ),
 )
