@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given
 
 from strategies.effort import examples
@@ -9,8 +10,10 @@ from strategies.passes import assert_same_meaning, programs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.base import run
 from tileir.passes.fusion.inline import Inline
+from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Program
@@ -200,3 +203,25 @@ def test_what_costs_more_than_a_load_is_not_computed_at_every_point() -> None:
     assert kernels_of("index(T, 0) / 3") > 1
     assert kernels_of("((((index(T, 0) + 1) * 5 - 2) * 3 + 7) * 9 - 4) * 11") > 1
     assert kernels_of("T + 1") > 1
+
+
+PARTS = (SplitReduction(parts=4, operations=0), Canonicalise(merge=False), Inline(), DeadCode())
+
+
+@pytest.mark.parametrize("shape", [(8, 6), (7, 5), (12, 1), (1, 12), (4, 30), (30, 4)])
+@pytest.mark.parametrize("element", ["X * X", "X * G", "X * H", "as_int(X * G + index(X, 0), 16)"])
+def test_elements_of_long_sums_are_computed_in_each_part(element: str, shape: tuple[int, int]) -> None:
+    """Look at elements along other axes than those that they are made along: rows and columns have to be the same."""
+    text = f"function (X[M, N], G[N], H[M, O]) -> (R) {{ E = {element}; R[] = +(E[m, n]); }}"
+    types = {"X": shape, "G": (shape[1],), "H": (shape[0], 1)}
+    program = lower(infer(parse(text), {name: TensorType(DType.I32, sizes) for name, sizes in types.items()}))
+    after = run(PARTS, program)
+    assert_same_meaning(program, after)
+    assert [buffer.name for buffer in after.buffers if buffer.name.startswith("E")] == []
+    assert len(after.main.blocks) == 2
+
+
+@given(programs(12))
+@examples(60)
+def test_meaning_stays_in_parts(program: Program) -> None:
+    assert_same_meaning(program, run(PARTS, program))

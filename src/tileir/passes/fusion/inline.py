@@ -16,15 +16,13 @@ from tileir.passes.analysis.accesses import address, bytes_of_a_row, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels
 from tileir.passes.cost.operations import takes_less_than_memory
+from tileir.passes.fusion.producers import Producer
 from tileir.passes.kernels.expansion import called_block
-from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed
 from tileir.schedule.remarks import Refused, refused, refusing, remark, rule_out
 from tileir.stripe.ir import (
     Block,
-    Convert,
     Direction,
-    Intrinsic,
     Load,
     Program,
     Refinement,
@@ -87,60 +85,6 @@ class Inline:
         return with_kernels(program, scan.kernels())
 
 
-@attrs.frozen(repr=False)
-class _Producer:
-    """An elementwise kernel over the elements of one temporary.
-
-    ``from_nothing`` holds all operations that take indices to an element, where no tensor is read on the way.
-    """
-
-    number: int
-    block: Block
-    result: Refinement
-    scalar: str
-    from_nothing: tuple[Op, ...] | None = None
-
-    @classmethod
-    def of(cls, number: int, block: Block) -> _Producer | None:
-        """Return ``block`` as a producer; None where it is none: a flat kernel with one store to its own element."""
-        stores = [s for s in block.statements if isinstance(s, Store)]
-        flat = not any(isinstance(s, Block | Special) for s in block.statements)
-        written = [r for r in block.refinements if r.direction is not Direction.IN]
-        if not flat or block.constraints or len(stores) != 1 or len(written) != 1 or stores[0].index is not None:
-            return None
-        result = written[0]
-        plain = result.direction is Direction.OUT and not result.merges
-        if not plain or not is_element(result) or not _counts_elements(block, result):
-            return None
-        return cls(number, block, result, stores[0].source)
-
-    def operations(self) -> list[Op]:
-        """Return what the kernel computes for each element, beside casts."""
-        return [s.op for s in self.block.statements if isinstance(s, Intrinsic)]
-
-    def only_copies(self) -> bool:
-        """Return whether the kernel copies one element to each of the result."""
-        first, *rest = self.block.statements
-        return isinstance(first, Load) and first.index is None and len(rest) == 1
-
-    def widens_integers(self) -> bool:
-        """Return whether the kernel only widens integers, which loads and dot products do as well."""
-        if not all(isinstance(s, Load | Convert | Store) for s in self.block.statements):
-            return False
-        dtypes = [r.shape.dtype for r in self.block.refinements]
-        narrow = (r.shape.dtype.itemsize for r in self.block.refinements if r.direction is Direction.IN)
-        return all(d.is_integer for d in dtypes) and max(narrow, default=0) < self.result.shape.dtype.itemsize
-
-
-def _counts_elements(block: Block, result: Refinement) -> bool:
-    """Return whether each index of ``block`` runs along one axis of ``result``, and other axes stay at 0."""
-    if not all(i.is_plain for i in block.indices):
-        return False
-    moving = [access for access in result.access if not access.is_constant]
-    simple = all(a.offset == 0 and [c for _, c in a.terms] in ([], [1]) for a in result.access)
-    return simple and sorted(a.terms[0][0] for a in moving) == sorted(block.ranges)
-
-
 @attrs.define(repr=False)
 class _Scan:
     """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
@@ -148,7 +92,7 @@ class _Scan:
     options: Inline
     program: Program
     _roots: Mapping[str, str] = attrs.field(init=False)
-    _producers: dict[str, _Producer] = attrs.field(factory=dict, init=False)
+    _producers: dict[str, Producer] = attrs.field(factory=dict, init=False)
     _written: dict[str, int] = attrs.field(factory=dict, init=False)
     _writers: Counter[str] = attrs.field(init=False)
     _readers: Counter[str] = attrs.field(init=False)
@@ -170,7 +114,7 @@ class _Scan:
         self._last = {root: number for number, seen in enumerate(read) for root in seen}
         stored = set(self._kept)
         for number, statement in enumerate(program.main.statements):
-            if not isinstance(statement, Block) or _Producer.of(number, statement) is None:
+            if not isinstance(statement, Block) or Producer.of(number, statement) is None:
                 stored.update(read[number])
         self._stored = frozenset(stored)
 
@@ -191,7 +135,7 @@ class _Scan:
             kernel = self._with_producers(number, kernel)
         for name in views_written(kernel):
             self._written[self._roots[name]] = number
-        producer = _Producer.of(number, kernel)
+        producer = Producer.of(number, kernel)
         if producer is not None:
             root = self._roots[producer.result.source]
             usable = root not in self._kept and self._writers[root] == 1
@@ -203,7 +147,7 @@ class _Scan:
                     self._burdens[root] = min(self._sizes[root], burden)
         return kernel
 
-    def _from_nothing(self, producer: _Producer) -> tuple[Op, ...] | None:
+    def _from_nothing(self, producer: Producer) -> tuple[Op, ...] | None:
         """Return what it takes to compute an element from its place alone; None where some tensor must be read."""
         operations = [*producer.operations()]
         for name in _read(producer.block):
@@ -238,10 +182,10 @@ class _Scan:
         return kernel
 
     @refusing
-    def _against(self, number: int, kernel: Block, view: Refinement, producer: _Producer) -> Refused | None:
+    def _against(self, number: int, kernel: Block, view: Refinement, producer: Producer) -> Refused | None:
         """Return why it is better to store and load what a view shows, or has to be; None where it is computed."""
         tensor = view.source
-        if not _is_same_element(view, producer.result) or not _loads_plainly(kernel, view.name):
+        if not is_element(view) or not _loads_plainly(kernel, view.name) or producer.coordinates(kernel, view) is None:
             return refused("TR652", tensor=tensor)
         statements = len(kernel.statements) + len(producer.block.statements)
         if statements > self.options.max_statements:
@@ -251,7 +195,7 @@ class _Scan:
             return refused("TR656", tensor=tensor)
         return refused("TR657", tensor=tensor) if self._keeps_more(number, producer) else None
 
-    def _against_again(self, kernel: Block, view: Refinement, producer: _Producer) -> Refused | None:
+    def _against_again(self, kernel: Block, view: Refinement, producer: Producer) -> Refused | None:
         """Return why elements would be computed too often; None where that costs less than to store and load them."""
         if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
             return None
@@ -266,7 +210,7 @@ class _Scan:
         again = 0 < most < row and takes_less_than_memory(producer.operations(), view.shape.dtype)
         return None if again else refused("TR655", tensor=view.source)
 
-    def _is_better_in_place(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
+    def _is_better_in_place(self, kernel: Block, view: Refinement, producer: Producer) -> bool:
         """Return whether a copy that nobody else reads costs more than to read a tensor in its own order.
 
         It does where neighbours are terms of a sum, which schedules pack, if nothing that the kernel reads is larger.
@@ -276,12 +220,12 @@ class _Scan:
         own = self._roots[view.source]
         most = max((self._sizes[root] for n in _read(kernel) if (root := self._roots[n]) != own), default=0)
         (source,) = (r for r in producer.block.refinements if r.direction is Direction.IN)
-        place = address(source).substitute(_coordinates(view, producer.result))
+        place = address(source).substitute(producer.coordinates(kernel, view) or {})
         results = {name for r in kernel.refinements if r.merges for access in r.access for name in access.indices}
         summed = any(coefficient == 1 and name not in results for name, coefficient in place.terms)
         return self._readers[own] == 1 and most * (1 if summed else _LARGER) <= self._sizes[own]
 
-    def _takes_either_order(self, kernel: Block, view: Refinement, producer: _Producer) -> bool:
+    def _takes_either_order(self, kernel: Block, view: Refinement, producer: Producer) -> bool:
         """Return whether an instruction multiplies two matrices whose rows are whole vectors, wherever rows lie.
 
         What one that reads local memory does not take as it lies is copied to another order by ``transpose``.
@@ -295,7 +239,7 @@ class _Scan:
         strides = (dim.stride * view.shape.dtype.itemsize for dim in source.shape.dims if dim.stride != 1)
         return len(reads) == 2 and either and plain and all(stride % _VECTOR == 0 for stride in strides)
 
-    def _keeps_more(self, number: int, producer: _Producer) -> bool:
+    def _keeps_more(self, number: int, producer: Producer) -> bool:
         """Return whether more has to be in memory for a reduction that computes the result than for one that reads it.
 
         Namely what only elementwise kernels read otherwise, which need not store it, and what was last read long ago.
@@ -314,7 +258,7 @@ class _Scan:
     def _is_cheap(self, operations: Sequence[Op]) -> bool:
         return len(operations) <= self.options.max_operations and CHEAP.issuperset(operations)
 
-    def _holds(self, producer: _Producer) -> bool:
+    def _holds(self, producer: Producer) -> bool:
         """Return whether what the producer read has not been overwritten since."""
         sources = (self._roots[r.source] for r in producer.block.refinements if r.direction is Direction.IN)
         return all(self._written.get(source, -1) < producer.number for source in sources)
@@ -337,23 +281,9 @@ def _loads_plainly(kernel: Block, view: str) -> bool:
     return all(s.index is None for s in kernel.statements if isinstance(s, Load) and s.source == view)
 
 
-def _coordinates(view: Refinement, result: Refinement) -> dict[str, Affine]:
-    """Return where ``view`` looks along each index that runs along an axis of ``result``."""
-    axes = zip(result.access, view.access, strict=True)
-    return {own.terms[0][0]: access for own, access in axes if not own.is_constant}
-
-
-def _is_same_element(view: Refinement, result: Refinement) -> bool:
-    """Return whether ``view`` shows the one element that is stored through ``result`` at some point."""
-    if not is_element(view) or len(view.access) != len(result.access) or view.shape.strides != result.shape.strides:
-        return False
-    return address(result).substitute(_coordinates(view, result)) == address(view)
-
-
-def _inlined(kernel: Block, view: Refinement, producer: _Producer) -> Block:
+def _inlined(kernel: Block, view: Refinement, producer: Producer) -> Block:
     """Return ``kernel`` with the producer's statements where it loaded the element ``view``."""
-    values = _coordinates(view, producer.result)
-    body = reindexed(producer.block, (), values)
+    body = reindexed(producer.block, (), producer.coordinates(kernel, view) or {})
     others = [r for r in kernel.refinements if r is not view]
     known = {_place(r): r.name for r in others if r.direction is Direction.IN}
     names = NameScope.of(r.name for r in kernel.refinements)
