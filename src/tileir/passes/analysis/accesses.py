@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Final
 
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit
 from tileir.stripe.ir import Block, Direction, LoadIndex, Refinement
+
+PAGE_BYTES: Final = 4096
+"""Bytes that neighbours in memory have one translation for, and within which hardware fetches ahead."""
 
 
 def address(refinement: Refinement) -> Affine:

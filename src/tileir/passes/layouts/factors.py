@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.fragments import Fragment, Where
+from tileir.passes.analysis.accesses import PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 LEAST: Final = 16
 """Fewer neighbours are not worth a copy."""
-
-_PAGE: Final = 4096
-"""Bytes that neighbours in memory have one translation for, and within which hardware fetches ahead."""
 
 _HALF: Final = 2
 """Bytes of elements of which rows are copied to begin where lines of the cache do."""
@@ -100,7 +98,7 @@ def far_axis(walk: Walk, together: Sequence[Walk], shape: TensorShape, near_byte
     own = [axis for axis, a in enumerate(walk.access) if axis in summed or not any(map(other.stride, a.indices))]
     size = shape.dtype.itemsize
     is_large = size * prod(shape.sizes[axis] for axis in own) > near_bytes
-    return nearest if is_large and 2 * abs(walk.strides[nearest]) * size > _PAGE else None
+    return nearest if is_large and 2 * abs(walk.strides[nearest]) * size > PAGE_BYTES else None
 
 
 def have_parted_rows(

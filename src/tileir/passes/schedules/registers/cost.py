@@ -303,7 +303,7 @@ class _Candidate:
         elif rows and any(not names.isdisjoint(moved) for step in self.steps for moved in step.vectors):
             most = registers // (2 * sums)  # rows share what they load, while it is in registers
         else:
-            others = 1 if rows and all(step.is_fused for step in self.steps) else 2  # what else a step holds
+            others = 1 if rows and all(step.is_fused for step in self.steps) else 2  # registers beside sums
             most = (registers - others) // (sums + (1 if again and rows else 0))
         return max(most, 0 if rows else 1)
 

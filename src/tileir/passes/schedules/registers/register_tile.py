@@ -98,7 +98,7 @@ class RegisterTile:
             return plan if over_edges is None else over_edges
         if self.edges and not bears_edges(nest, plan, limits, self.edges):
             return refused("TR502", percent=self.edges)
-        near = pieces(nest, plan, limits)
+        chosen = nest, plan
         nest, plan = with_dots(nest, plan, self.dots)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
         rows = product(row.height for row in plan.rows)
@@ -108,7 +108,7 @@ class RegisterTile:
         if streamed or visit is not None:
             nodes = streamed_kernels(nest, plan, threads, limits.panel_bytes // 2)
         else:
-            nodes = kernels(nest, plan, threads, near)
+            nodes = kernels(nest, plan, threads, pieces(*chosen, limits))
         packed = 0 if streamed else len(plan.packed)
         steps = 0 if visit is None else visit.steps
         more = (("packed", packed), ("dots", plan.term is not None), ("streamed", streamed), ("steps", steps))

@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from tileir.passes.analysis.accesses import PAGE_BYTES
 from tileir.passes.schedules.registers.spans import bounding
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, product
@@ -30,7 +31,6 @@ _RUN: Final = 1.5
 _ELSEWHERE: Final = 16.0
 """What it costs in a step to begin in another page of an operand that the caches near the processor do not hold."""
 
-_PAGE: Final = 4096
 _LINE: Final = 64
 
 _TEST: Final = 1.5
@@ -109,7 +109,7 @@ class Step:
                 left_out(constraint, nest, segment) for constraint in segment.constraints if constraint not in bounds
             ),
             0 if shared * column > cache_bytes else cache_bytes // max(1, column),
-            far(_PAGE),
+            far(PAGE_BYTES),
             far(_LINE),
             multiplied is not None and multiplied.is_float and not converts and len(segment.loops) == 1,
         )
