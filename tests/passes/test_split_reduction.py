@@ -64,6 +64,7 @@ def test_counted_parts_keep_the_meaning(name: str, monkeypatch: pytest.MonkeyPat
 
 SUM = "function (A[N]) -> (O) { O[] = +(A[n]); }"
 MATMUL = "function (A[M, K], B[K, N]) -> (O) { O[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+STATISTICS = "function (A[N, H, W, C]) -> (O) { O[c : C] = +(A[n, h, w, c]); }"
 ROWS = "function (A[M, N]) -> (O) { O[n : N] = +(A[m, n]); }"
 
 
@@ -82,6 +83,26 @@ def test_parts_are_counted_by_what_groups_take(text: str, shape: tuple[int, ...]
     after = run((SplitReduction(parts=60 if len(shape) == 1 else 30, columns=128),), program)
     sizes = [r.shape.sizes[0] for r in after.entry.refinements if "tmp" in r.tags]
     assert sizes == ([parts] if parts else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "parts"),
+    [
+        (ROWS, (1 << 16, 16), 64),  # all columns are one group
+        (ROWS, (1 << 14, 300), 32),  # two groups share 64 parts
+        (ROWS, (1 << 14, 2048), 0),  # eight groups
+        (ROWS, (65537, 16), 64),  # a prime: the last part is shorter
+        (ROWS, (512, 16), 0),  # little work
+        (STATISTICS, (32, 28, 28, 64), 32),  # whole pictures, which lie in memory in one piece
+        (STATISTICS, (8, 28, 28, 64), 28),  # too few pictures
+        (MATMUL, (64, 1 << 16), 0),  # columns of a product: what they read, others read as well
+    ],
+)
+def test_columns_that_a_group_takes_count_as_one_output(text: str, shape: tuple[int, ...], parts: int) -> None:
+    types = {"A": TensorType(DType.F32, shape), "B": TensorType(DType.F32, (shape[-1], 64))}
+    typed = infer(parse(text), {name: types[name] for name in ("AB" if text == MATMUL else "A")})
+    step = SplitReduction(parts=64, outputs=8, points=256, operations=16384, beside_bytes=1024)
+    assert parts_of(run((step,), lower(typed))) == ([parts] if parts else [])
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ _ALGORITHMS: Final = {
     "TR621": _beside("enough outputs run at the same time without parts, or the reduction is short"),
     "TR622": Reason("a constraint cuts an index of the output"),
     "TR623": _beside("no index is reduced without a constraint that cuts it"),
-    "TR624": Reason("the index of the reduction has no divisor near the number of parts that are wanted"),
+    "TR624": Reason("the index of the reduction has one value, which makes no parts"),
     "TR625": _beside("the kernel has several outputs, or none"),
     "TR626": _beside("the kernel reduces nothing"),
     "TR627": Reason("several indices move one axis of the output"),

@@ -44,7 +44,7 @@ class SplitReduction:
         group_bytes: Where each output reads at most so many bytes of its own, along memory, a group of threads does so;
             twice as many where others read these again, in what may become one kernel.
         beside_bytes: Other than 0, so many bytes of outputs side by side are one to these rules, where each reads what
-            no other one does: a group of threads takes them.
+            no other one does: a group of threads, or a thread in its registers, takes them.
         groups: So many groups of threads keep the device busy: with as many outputs, each reads any number of bytes
             where others read these again. 0: nobody is asked who does.
         depth: Contractions of f32 and f64 with more than twice so many products for each element are cut into parts of
@@ -97,11 +97,12 @@ class SplitReduction:
             return refused("TR611", points=points, least=self.operations)
         if not free:
             return refused("TR623", indices=len(kernel.indices))
-        index = max(free, key=lambda i: (min(i.range, wanted), _reach(kernel, i.name)))
+        enough = wanted if self.columns else -(-wanted // 4)  # threads read whole stretches of memory rather
+        index = max(free, key=lambda i: (min(i.range, enough), _reach(kernel, i.name)))
         parts = divisor_at_least(index.range, wanted)
-        if self.columns and parts > 4 * wanted:
+        if parts > 4 * wanted:
             parts = wanted
-        if parts < 2 or parts > 64 * wanted:
+        if parts < 2:
             return refused("TR624", index=index.name, range=index.range, wanted=wanted)
         if (cut := written & constrained) and not is_whole(kernel, written, index, parts):
             return refused("TR622", index=min(cut))
@@ -110,20 +111,21 @@ class SplitReduction:
     def _parts(self, kernel: stripe.Block, written: Collection[str], *, followed: bool) -> int:
         """Return how many parts to make, where the result may be ``followed`` by more in one kernel, or not."""
         outer = product(i.range for i in kernel.indices if i.name in written)
+        contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
+        beside = max(contiguous, default=1)
+        width = min(beside, max(1, self.beside_bytes // _widest(kernel))) if _own_inputs(kernel, written) else 1
         if not self.columns:
             most = kernel.points // self.points
+            outer = -(-outer // width)
             wanted = self.parts // max(1, outer) if self.outputs else self.parts
             return min(wanted, most) if outer < (self.outputs or self.parts) else 1
         most = 2 * self.group_bytes if followed else self.group_bytes
         if _reads_a_row(kernel, written, None if followed and outer >= self.groups else most):
             return 1
-        contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
-        beside = max(contiguous, default=1)
         together = min(self.columns, beside)
         wanted = -(-self.parts // max(1, outer // together))
         reduced = product(i.range for i in kernel.indices if i.name not in written)
-        if beside > 1 and self.beside_bytes and _own_inputs(kernel, written):
-            width = min(beside, max(1, self.beside_bytes // _widest(kernel)))
+        if width > 1:
             few = reduced * width * _widest(kernel) <= most and (followed or outer * reduced * _widest(kernel) <= _FEW)
             if few or (followed and outer // width >= self.groups):
                 return 1
