@@ -8,13 +8,14 @@ from typing import Final
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.runtime.checks import checked_parts, sealed
 from tileir.semtree.ir import KernelFunction
 
 _CODE: Final = "code {}"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class CudaLibrary:
     """Kernels, the modules of LLVM IR that they became, and PTX of all of them.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import HostExecutor
@@ -38,7 +39,7 @@ class OfflineExecutor(HostExecutor):
         return OfflineKernel(kernel_at(library, index), self.device.id)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class OfflineKernel:
     """A kernel without a card."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]
@@ -24,7 +25,7 @@ def _shape(sizes: Iterable[int]) -> tuple[int, ...]:
     return tuple(map(index, sizes))
 
 
-@attrs.frozen(cache_hash=True, slots=False)
+@frozen(cache_hash=True, slots=False)
 class ArrayValue:
     """An array that never changes.
 

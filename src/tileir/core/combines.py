@@ -29,6 +29,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType, accumulator, float_for
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Combine(enum.Enum):
         return accumulator(float_for(dtype))
 
 
-@attrs.frozen(cache_hash=True)
+@frozen(cache_hash=True)
 class ScalarStep:
     """One scalar operation: ``op`` of earlier scalars, by number; without one, the constant ``value``."""
 
@@ -88,7 +89,7 @@ class ScalarStep:
     value: bool | int | float | None = attrs.field(default=None, eq=repr)
 
 
-@attrs.frozen(cache_hash=True)
+@frozen(cache_hash=True)
 class ScalarProgram:
     """Scalar operations on some inputs, which are numbered first; ``outputs`` are scalars by number."""
 
@@ -108,7 +109,7 @@ class ScalarProgram:
         return tuple(values[number] for number in self.outputs)
 
 
-@attrs.frozen(cache_hash=True)
+@frozen(cache_hash=True)
 class Rule:
     """A combine of one dtype.
 

@@ -8,8 +8,9 @@ from functools import cache, cached_property, reduce
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
 import numpy as np
+
+from tileir.core.frozen import frozen
 
 
 class DType(enum.Enum):
@@ -122,7 +123,7 @@ class DType(enum.Enum):
         return found
 
 
-@attrs.frozen
+@frozen
 class FloatFormat:
     """How a float type represents numbers, from which everything else that is known of it follows.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.codes import CODES, WARNINGS
+from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +28,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
         raise ValueError(f"diagnostic code {code!r} is not in tileir.core.codes")
 
 
-@attrs.frozen
+@frozen
 class Diagnostic:
     """One thing that is wrong, or seldom meant, and what to change."""
 

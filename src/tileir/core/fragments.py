@@ -18,10 +18,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 
 
@@ -33,7 +32,7 @@ class Where(enum.Enum):
     TILE = "tile"
 
 
-@attrs.frozen
+@frozen
 class Run:
     """Neighbouring bits of a thread's or element's number that are neighbouring bits of a row or a column.
 
@@ -65,7 +64,7 @@ class Run:
         )
 
 
-@attrs.frozen
+@frozen
 class Layout:
     """Which elements of a matrix each thread holds: a bit such as ``m0`` for each bit of both numbers."""
 
@@ -104,7 +103,7 @@ NOTHING: Final = "-"
 """A bit that makes no difference."""
 
 
-@attrs.frozen
+@frozen
 class Swizzle:
     """What lies at byte ``p`` of a plain array lies at ``p ^ (p >> shift & mask)``."""
 
@@ -112,7 +111,7 @@ class Swizzle:
     mask: int
 
 
-@attrs.frozen
+@frozen
 class Operand:
     """One of the three matrices.
 
@@ -140,7 +139,7 @@ class Operand:
         return self.transposable or (self.layout is not None and self.dtype.itemsize == _WORD)
 
 
-@attrs.frozen
+@frozen
 class Fragment:
     """One instruction.
 

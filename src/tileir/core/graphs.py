@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ PLAIN: Final[Mapping[str, object]] = MappingProxyType({})
 """The attributes of an edge that has none."""
 
 
-@attrs.frozen
+@frozen
 class Vertex:
     """A node of a graph: its name, what it is in a word and as text, whether callers get it, what the program has."""
 
@@ -49,7 +50,7 @@ def frozen_graph(vertices: Iterable[Vertex], edges: Iterable[tuple[str, str, Map
     return frozen
 
 
-@attrs.frozen
+@frozen
 class Work:
     """A launch, a loop or a branch, as far as a graph tells it.
 

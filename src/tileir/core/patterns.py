@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 import attrs
 
 from tileir.core.errors import DivergenceError
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.lexing import Cursor, Faults, Lexer, everything, source_of
 from tileir.core.text.names import nearest
@@ -50,21 +51,21 @@ _PATTERN: Final = re.compile(
 _OPS: Final = {op.value: op for op in Op}
 
 
-@attrs.frozen
+@frozen
 class Hole:
     """Any value; equal ones where the name stands several times."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class Number:
     """A constant of that value."""
 
     value: int | float
 
 
-@attrs.frozen
+@frozen
 class Operation:
     """An operation on what its operands match."""
 
@@ -75,7 +76,7 @@ class Operation:
 Term: TypeAlias = Hole | Number | Operation
 
 
-@attrs.frozen
+@frozen
 class Operand:
     """What a hole stands for, as conditions of laws see it; ``number`` where it is a constant."""
 
@@ -102,7 +103,7 @@ class Terms(Protocol[V]):
         """Return a constant of the type of another value; None where that cannot hold the number."""
 
 
-@attrs.frozen
+@frozen
 class Law:
     """What may stand in the place of what: ``text`` is ``pattern -> replacement``.
 

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from tileir.core.errors import DivergenceError
+from tileir.core.frozen import frozen
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -22,7 +23,7 @@ def rewritten(items: tuple[S, ...], function: Callable[[S], tuple[S, ...]]) -> t
     return items if same else new
 
 
-@attrs.frozen
+@frozen
 class Rule(Generic[T]):
     """A rewrite whose name is the law that it applies; ``apply`` returns None where it does not fit."""
 

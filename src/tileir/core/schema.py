@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from tileir.core.frozen import frozen
+
 N = TypeVar("N")
 T = TypeVar("T")
 
@@ -70,7 +72,7 @@ _EVALUATED: Final = (Role.OPERAND, Role.OPERANDS, Role.UPDATED)
 _WRITTEN: Final = (Role.TARGET, Role.UPDATED)
 
 
-@attrs.frozen
+@frozen
 class Slot:
     """A field with a role, and its place among the fields of its node."""
 

@@ -16,6 +16,7 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
+from tileir.core.frozen import frozen
 from tileir.core.json.codec import from_json, identity, to_json
 from tileir.core.targets.target import Target
 from tileir.driver import programs
@@ -46,7 +47,7 @@ NAMED_KERNELS: Final = 3
 """How many names of kernels an entry shows to people."""
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Request:
     """All that decides which kernels a program becomes.
 
@@ -130,7 +131,7 @@ class Request:
         return to_text(self.passes) if {type(unnamed(step)) for step in self.passes} <= set(PASSES) else None
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Compilation:
     """A function and its kernels.
 

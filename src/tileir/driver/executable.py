@@ -11,6 +11,7 @@ import numpy as np
 
 from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call, shortened
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from tileir.schedule.remarks import Remark
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Executable(Generic[R_co]):
     """Call it with arrays; or look at any stage of its way down.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
 
 
-@attrs.frozen
+@frozen
 class Origin:
     """What an executable was compiled with, beside its program and types."""
 

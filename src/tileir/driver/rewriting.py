@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias, overload
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.patterns import Law, Operand
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
@@ -68,7 +69,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
             raise ArgumentError((Diagnostic("TIL707", message),))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Laws:
     """The pass that applies laws, which may have conditions."""
 

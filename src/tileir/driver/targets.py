@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.core.targets.target_file import Scalar, TargetFile
 
 
-@attrs.frozen
+@frozen
 class TargetChoice:
     """A target file that takes the place of a device's own pipeline and hardware model.
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.formula.ir import Formula, Mask, Repeat, Source, Step
 from tileir.formula.text.reading import PREVIOUS
 
 
-@attrs.frozen
+@frozen
 class Reference:
     """A source of a formula.
 

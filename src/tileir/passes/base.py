@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, VerifyError, fail
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded
@@ -45,7 +46,7 @@ def for_target(passes: Iterable[Pass], target: Target) -> tuple[Pass, ...]:
     return tuple(step.for_target(target) if isinstance(step, TargetedPass) else step for step in passes)
 
 
-@attrs.frozen
+@frozen
 class Named:
     """A pass as a step of a pipeline that has a name of its own."""
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.core.text.shown import Shown
 
 Rational: TypeAlias = int | Fraction
@@ -22,7 +21,7 @@ def exact(value: Rational) -> Rational:
     return value
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Affine(Shown):
     """``offset + Σ coefficient·index``; ``terms`` sorted by index, without zero coefficients.
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.frozen import frozen
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -34,7 +36,7 @@ class Budget:
         return Budget(part)
 
 
-@attrs.frozen
+@frozen
 class Optimum:
     """The least value of an objective, with a point that reaches it.
 

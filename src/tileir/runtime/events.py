@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.frozen import frozen
 from tileir.runtime.offers import NotifyingEvent
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ IDLE_SECONDS: Final = 5.0
 """How long a thread of a scheduler stays without work."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Failure:
     """An error as it was when it was caught.
 

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import memory_size
 from tileir.runtime.mapping import map_host
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class HostBuffer:
     """Host memory; ``array`` keeps it alive.
 
@@ -59,7 +60,7 @@ def allocate(nbytes: int) -> HostBuffer:
     return HostBuffer(room[start : start + nbytes], begin + start, nbytes)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Addresses:
     """How functions of kernels take their arrays: as addresses, one behind the other.
 
@@ -155,7 +156,7 @@ class HostExecutor:
         self._spare.append(scratch)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class HostKernel:
     """A kernel that is a function of the addresses of its arrays, and of scratch memory, which runs all groups.
 

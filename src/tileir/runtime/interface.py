@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtim
 import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
@@ -180,14 +181,14 @@ class KernelSequence(Protocol):
         """
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Condition:
     """A byte that is not 0 where something shall run; ``argument`` is what holds it, like an argument of a launch."""
 
     argument: Any
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Repetition:
     """Works that run in order, so many times or while a condition holds, which is looked up before each turn.
 
@@ -198,7 +199,7 @@ class Repetition:
     works: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Choice:
     """Works of which only some run, in order: ``then`` where a condition holds, else ``otherwise``."""
 
@@ -247,7 +248,7 @@ class BatchingExecutor(Protocol):
         """
 
 
-@attrs.frozen
+@frozen
 class DeviceInfo:
     """One device that a back end can see; ``dlpack`` is what DLPack calls it, its kind and number."""
 
@@ -261,7 +262,7 @@ class DeviceInfo:
 
 
 @made_at_the_call
-@attrs.frozen
+@frozen
 class Options:
     """How to compile and run; part of every cache key.
 

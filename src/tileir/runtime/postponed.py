@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
 from tileir.runtime.interface import Event
 
@@ -45,7 +46,7 @@ class Postponed:
         self._events.clear()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Watchers:
     """Threads that wait for events of a driver, to call whoever wants to be called; they start when they are needed.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
@@ -13,7 +12,7 @@ from tileir.schedule.nest import Use
 from tileir.schedule.tree import Item, Leaf, Loop
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Touch:
     """A use of memory in a leaf, and the loops around it, the outermost first."""
 

@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, merges
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement
@@ -29,7 +30,7 @@ from tileir.stripe.blocks import Binding
 _SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
 
 
-@attrs.frozen(cache_hash=True)
+@frozen(cache_hash=True)
 class Use:
     """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations.
 
@@ -73,7 +74,7 @@ class Use:
         return Use(self.name, self.root, access, *held)
 
 
-@attrs.frozen
+@frozen
 class Segment:
     """Scalar statements that run at each point of ``loops`` inside each point of the nest."""
 
@@ -96,7 +97,7 @@ class Segment:
         return any(isinstance(s, stripe.Store) and s.index is not None for s in self.statements)
 
 
-@attrs.frozen
+@frozen
 class Nest:
     """A kernel as index spaces: outer indices, and segments in order."""
 
@@ -126,7 +127,7 @@ class Nest:
         return scope
 
 
-@attrs.frozen
+@frozen
 class Node:
     """A block to be written: either ``children`` or ``statements`` with their ``uses``.
 

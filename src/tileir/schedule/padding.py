@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves
 from tileir.stripe import ir as stripe
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Use
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Seen:
     """A leaf and the loops around it, with the memory that each of them makes.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@attrs.frozen
+@frozen
 class Reason:
     """What a code means.
 

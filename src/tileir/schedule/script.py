@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.rearranging import Rearrangement, rearranged
@@ -40,7 +41,7 @@ Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""
 
 
-@attrs.frozen
+@frozen
 class Parameter:
     """A number that the steps of a script may name, and that a tuner may change."""
 
@@ -48,7 +49,7 @@ class Parameter:
     value: Size
 
 
-@attrs.frozen
+@frozen
 class Pattern:
     """The kernels that a script is for.
 
@@ -98,7 +99,7 @@ def _names(tree: Tree) -> tuple[tuple[str, ...], ...]:
     )
 
 
-@attrs.frozen
+@frozen
 class Script:
     """Steps for the kernels that a pattern fits."""
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,
@@ -32,7 +33,7 @@ def no_producer(_: str, unread: bool) -> None:  # all are called alike
     """Return None: nothing is known of the kernels before."""
 
 
-@attrs.frozen
+@frozen
 class Known:
     """What steps may speak of beside the loops and the memory of a kernel.
 

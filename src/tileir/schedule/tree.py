@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule.nest import Nest, Use, analyse
@@ -40,7 +41,7 @@ class Tail(enum.Enum):
     SHIFT = "shift"  # the last iteration is a whole one that overlaps the one before it: it stores the same again
 
 
-@attrs.frozen
+@frozen
 class Leaf:
     """Scalar statements that run at each point of the loops around them.
 
@@ -69,7 +70,7 @@ class Leaf:
         )
 
 
-@attrs.frozen
+@frozen
 class Loop:
     """A loop ``0 <= name < size`` over a body, which runs in order.
 
@@ -113,7 +114,7 @@ class Loop:
 Item: TypeAlias = Loop | Leaf
 
 
-@attrs.frozen
+@frozen
 class Tree:
     """A kernel as loops.
 
@@ -278,7 +279,7 @@ def map_leaves(
     return tuple(result)
 
 
-@attrs.frozen
+@frozen
 class Replaced:
     """What a step puts in the place of a loop, and the memory that goes with it to the body around."""
 

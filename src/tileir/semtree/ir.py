@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import (
@@ -60,7 +61,7 @@ _UPDATED: Final = role(Role.UPDATED, Subscript)
 _PLACE: Final = role(Role.PLACE, Subscript)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Declare(Node):
     """Introduce a variable, visible to the end of the enclosing list of statements."""
 
@@ -68,7 +69,7 @@ class Declare(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class DeclareArray(Node):
     """Introduce an array of ``size`` elements with undefined content; ``alignment`` in bytes."""
 
@@ -79,7 +80,7 @@ class DeclareArray(Node):
     alignment: int = 64
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Assign(Node):
     """Set a variable or array elements."""
 
@@ -87,7 +88,7 @@ class Assign(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class AssignLanes(Node):
     """Set the lanes of a variable or of array elements from ``begin`` on, before ``end``: scalars of the index type.
 
@@ -102,7 +103,7 @@ class AssignLanes(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class For(Node):
     """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0.
 
@@ -117,7 +118,7 @@ class For(Node):
     kind: LoopKind = LoopKind.SERIAL
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class If(Node):
     """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
 
@@ -126,14 +127,14 @@ class If(Node):
     otherwise: tuple[Stmt, ...] = attrs.field(default=(), metadata=BODY)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Barrier(Collective):
     """All threads of the group wait here, and see each other's writes to local arrays."""
 
     form: ClassVar[str] = "barrier()"
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class AsyncCopy(Deferred):
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
@@ -142,14 +143,14 @@ class AsyncCopy(Deferred):
     source: Subscript = attrs.field(metadata=_READ)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class AsyncCommit(Node):
     """Make one group of the copies that this thread has begun since the last one."""
 
     form: ClassVar[str] = "async_commit()"
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class AsyncWait(Node):
     """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
 
@@ -157,7 +158,7 @@ class AsyncWait(Node):
     pending: int = 0
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class MatrixOperand(Node):
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``.
 
@@ -178,7 +179,7 @@ class MatrixOperand(Node):
     held: int = 0
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class MatrixMultiply(Collective):
     """Add ``left @ right`` to what the threads of a fragment hold together; all threads of a group run it.
 
@@ -196,7 +197,7 @@ class MatrixMultiply(Collective):
     right: MatrixOperand = attrs.field(metadata=PART)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Exchange(Collective):
     """Set elements to those that another thread holds of ``source``: the one whose number differs in the bits ``mask``.
 
@@ -209,7 +210,7 @@ class Exchange(Collective):
     source: Subscript = attrs.field(metadata=_READ)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Channel(Collective):
     """Take a step of a channel: a queue of messages, each of which is some copies that a group makes to local memory.
 
@@ -222,7 +223,7 @@ class Channel(Collective):
     channel: Subscript = attrs.field(metadata=_PLACE)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class BulkCopy(Collective, Deferred):
     """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
 
@@ -248,7 +249,7 @@ class BulkCopy(Collective, Deferred):
     fold: tuple[int, int, int] = (0, 0, 0)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -264,7 +265,7 @@ Instruction: TypeAlias = (
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Param(Node):
     """An array that the caller passes: ``size`` elements of ``dtype``.
 
@@ -279,7 +280,7 @@ class Param(Node):
     no_alias: bool = True
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class KernelFunction(Whole):
     """A kernel over a launch grid.
 
@@ -302,7 +303,7 @@ class KernelFunction(Whole):
         return f"{called}: {counted(statements_in(self.body), 'statement')}"
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Buffer(Node):
     """Dense row-major memory; ``data`` holds the bytes of a constant, little-endian."""
 
@@ -318,7 +319,7 @@ class Buffer(Node):
         return prod(self.shape)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Launch(Node):
     """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
 
@@ -326,14 +327,14 @@ class Launch(Node):
     arguments: tuple[str, ...] = attrs.field(metadata=USES)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class While(Node):
     """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
 
     buffer: str = attrs.field(metadata=USES)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Loop(Node):
     """Run ``works``, in order, again and again: so many times, from 1 on, or while a condition holds, maybe never."""
 
@@ -341,7 +342,7 @@ class Loop(Node):
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Branch(Node):
     """Run ``then``, in order, where the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
 
@@ -353,7 +354,7 @@ class Branch(Node):
 Work: TypeAlias = Launch | Loop | Branch
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Program(ShownProgram, Whole):
     """Kernels, the buffers between them, and works in an order that respects all dependencies."""
 

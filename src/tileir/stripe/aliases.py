@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
@@ -33,7 +34,7 @@ class Overlap(enum.Enum):
     EXACT = "both touch the same box of elements"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Reach:
     """What a statement may touch of one piece of memory.
 
@@ -58,7 +59,7 @@ class Reach:
     writes: bool
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PlacedReach:
     """Bytes of a location that a statement may touch.
 
@@ -78,7 +79,7 @@ class PlacedReach:
 AnyReach: TypeAlias = Reach | PlacedReach
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _View:
     """A refinement in terms of the memory behind it; ``start`` is None where axes differ on the way."""
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-import attrs
-
 from tileir.core.fragments import FRAGMENTS
+from tileir.core.frozen import frozen
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.stripe.tags import Tags, TagValue
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Product(Node):
     """A product of matrices by the fragment of that name: :class:`Index.role` says what its indices move along."""
 
@@ -32,7 +31,7 @@ def _of_older_pipeline(data: dict[str, object]) -> dict[str, object]:
     return {"groups": 0, **data}
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Pipeline(Node):
     """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
 
@@ -47,7 +46,7 @@ class Pipeline(Node):
     of_older_json: ClassVar = staticmethod(_of_older_pipeline)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Copy(Node):
     """Copies ahead, in a block with :class:`Pipeline`.
 
@@ -61,7 +60,7 @@ class Copy(Node):
     strides: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Repair(Node):
     """A block that writes again what is there, unless an instruction before took terms in that constraints leave out.
 
@@ -113,7 +112,7 @@ class RoleKind(enum.Enum):
         return self in (RoleKind.LANE, RoleKind.ELEMENT)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Role(Node):
     """What an index of a product moves along; ``bit`` is 0 where none belongs to it."""
 

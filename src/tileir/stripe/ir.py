@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.stripe.blocks import (
     INSIDE as INSIDE,
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-@attrs.frozen(cache_hash=True, slots=False, repr=False)
+@frozen(cache_hash=True, slots=False, repr=False)
 class Program(ShownProgram, Whole):
     """Memory, the kernels that run on it, each once however often it is launched, and the works that launch them.
 

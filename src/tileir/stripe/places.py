@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.stripe.lower.kernel_builder import axis_index
@@ -17,7 +18,7 @@ _DEPTH: Final = 24
 """Places are computed in a few operations; longer chains are not looked through."""
 
 
-@attrs.frozen
+@frozen
 class IndirectIndex:
     """The sum of an affine in the indices of a kernel, and of the elements of a tensor, from 0 to ``high``, if any."""
 
@@ -26,7 +27,7 @@ class IndirectIndex:
     high: int = 0
 
 
-@attrs.frozen
+@frozen
 class Places:
     """What the operations of a function say about the places that they compute.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 import attrs
 
 from tileir.core import schema
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, PART, READS, USES, WRITES
 from tileir.stripe.shapes import Node
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.stripe.kernels import Kernel
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Launch(Node):
     """Run kernel number ``kernel`` on memory, one name for each of its parameters."""
 
@@ -30,7 +31,7 @@ class Launch(Node):
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Carry(Node):
     """A step of a loop leaves in ``made`` what the next one, and what follows the loop, finds in ``kept``."""
 
@@ -38,14 +39,14 @@ class Carry(Node):
     made: str = attrs.field(metadata=READS)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class While(Node):
     """As long as ``memory``, which holds one bool, is true; it is read before each step of a loop."""
 
     memory: str = attrs.field(metadata=READS)
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Loop(Node):
     """Run ``works``, in order, and then copy what is carried, one step after the other: so many times, or while.
 
@@ -61,7 +62,7 @@ class Loop(Node):
     deps: tuple[int, ...] = ()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Branch(Node):
     """Run ``then`` where memory ``condition``, which holds one bool, is true, and ``otherwise`` where it is not."""
 
@@ -79,7 +80,7 @@ MAX_LOOPS: Final = 32
 """Loops and branches inside one another that are allowed."""
 
 
-@attrs.frozen
+@frozen
 class Uses:
     """Memory that works use, by name: what they read, and what they write."""
 

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.driver.executable import Executable, compile as compile_function
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Backend, Buffer, Compiler, DeviceInfo, Event, Executor, Kernel, Library, Options
@@ -25,7 +26,7 @@ from tileir.semtree.text.parser import parse_kernel
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Subject:
     """One device, in a context of its own that keeps nothing on disk.
 

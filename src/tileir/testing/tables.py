@@ -15,6 +15,7 @@ import numpy as np
 
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import TileError
+from tileir.core.frozen import frozen
 from tileir.core.ops import OPS, Op
 from tileir.driver.jit import evaluate
 from tileir.testing.values import Array, bound, check_close, small, special, to_cast
@@ -24,7 +25,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Evaluated:
     """A program and its arguments.
 

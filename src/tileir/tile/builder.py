@@ -26,6 +26,7 @@ import numpy as np
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import methods_at_the_call
@@ -45,7 +46,7 @@ __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index"
 
 
 @methods_at_the_call
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class FunctionBuilder:
     """Records one function. Statements keep the order in which they were written."""
 

@@ -14,11 +14,12 @@ import attrs
 
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import OPS, Op
 from tileir.core.text.advice import meant, own_form
 
 
-@attrs.frozen
+@frozen
 class Builtin:
     """One function that Tile knows.
 

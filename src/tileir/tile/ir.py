@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
 from tileir.core.text.shown import ShownProgram, call_of, counted
@@ -46,7 +47,7 @@ class BinaryOperator(enum.Enum):
     BIT_XOR = "^"
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class IntLiteral(Node):
     """A non-negative integer; a negative one is a negation."""
 
@@ -54,7 +55,7 @@ class IntLiteral(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class FloatLiteral(Node):
     """A non-negative float, kept at double precision; infinity is allowed, NaN is not."""
 
@@ -62,7 +63,7 @@ class FloatLiteral(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Name(Node):
     """A tensor or a dimension, by name."""
 
@@ -70,7 +71,7 @@ class Name(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class IndexName(Node):
     """An index variable; only inside index polynomials."""
 
@@ -78,7 +79,7 @@ class IndexName(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Unary(Node):
     """``-x`` or ``~x``."""
 
@@ -87,7 +88,7 @@ class Unary(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Binary(Node):
     """``lhs operator rhs``."""
 
@@ -97,7 +98,7 @@ class Binary(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Conditional(Node):
     """``condition ? then : otherwise``; associates to the right."""
 
@@ -107,7 +108,7 @@ class Conditional(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Call(Node):
     """``function(arguments…)`` with one argument or more."""
 
@@ -120,7 +121,7 @@ Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary 
 """Expressions and index polynomials share their nodes; the verifier says which may stand where."""
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Attribute(Node):
     """``[[name(parameters…)]]`` in front of a statement."""
 
@@ -129,7 +130,7 @@ class Attribute(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Input(Node):
     """A parameter: any rank when ``dims`` is None, else one dimension name for each axis."""
 
@@ -138,7 +139,7 @@ class Input(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Output(Node):
     """A result, by the name of its tensor."""
 
@@ -146,7 +147,7 @@ class Output(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Access(Node):
     """``tensor[indices…]`` inside a contraction."""
 
@@ -155,7 +156,7 @@ class Access(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Constraint(Node):
     """``polynomial < bound``, which means ``0 <= polynomial < bound``."""
 
@@ -164,7 +165,7 @@ class Constraint(Node):
     span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Assignment(Node):
     """``name = value;`` with elementwise meaning."""
 
@@ -175,7 +176,7 @@ class Assignment(Node):
     name_span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Contraction(Node):
     """``name[indices : sizes] = aggregation(inputs), constraints default …;``.
 
@@ -196,7 +197,7 @@ class Contraction(Node):
     name_span: Span | None = span_field()
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Scan(Node):
     """``name = scan (carries; sequences; constants) count times reverse function … ;``.
 
@@ -227,7 +228,7 @@ def _bits(value: ArrayValue | bool | int | float) -> object:
     return value if isinstance(value, ArrayValue) else (type(value).__name__, repr(value))
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Constant(Node):
     """``constant name[dims…] = value;``: a tensor whose elements are part of the program.
 
@@ -251,7 +252,7 @@ class Constant(Node):
 Statement: TypeAlias = Assignment | Contraction | Scan | Constant
 
 
-@attrs.frozen(cache_hash=True, repr=False)
+@frozen(cache_hash=True, repr=False)
 class Function(ShownProgram, Whole):
     """``function (inputs) -> (outputs) { statements }``."""
 

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from tileir.core.array_value import ArrayValue
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import (
@@ -36,7 +37,7 @@ COST_OF_A_PART: Final = 16
 """What a further window of rank one costs beside its products: two pictures are written and read."""
 
 
-@attrs.frozen
+@frozen
 class Approximation:
     """A window that was replaced.
 

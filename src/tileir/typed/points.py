@@ -12,8 +12,9 @@ from fractions import Fraction
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import attrs
 import numpy as np
+
+from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ _CHUNK: Final = 1 << 17
 _SAFE: Final = 1 << 62
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Form:
     """``coefficients · point + offset``, at every valid point ``step`` times an integer in ``[0, count)``."""
 
@@ -36,7 +37,7 @@ class _Form:
     count: int
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Basis:
     """Independent forms that determine a point: ``point = rows · (values - offsets) / divisor``."""
 

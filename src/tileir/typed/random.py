@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.inference.elementwise import tensor
@@ -75,7 +74,7 @@ def stream_state(emission: Emission, stream: Stream, span: Span | None) -> Tenso
     return result
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Words:
     """Emits operations on 32-bit words, all at one place of the program."""
 

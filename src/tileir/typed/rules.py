@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from tileir.core.dtype import DType, accumulator as accumulator_of, arithmetic_type, promote, promote_all
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 
 
-@attrs.frozen
+@frozen
 class ContractionTypes:
     """The dtypes of a contraction.
 

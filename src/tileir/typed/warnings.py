@@ -16,6 +16,7 @@ import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
@@ -141,7 +142,7 @@ def _loss(given: DType, dtype: DType) -> str:
     return f"{given.value} becomes {dtype.value} here, {what}: cast one of the operands, to say what you mean"
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Accesses:
     """The accesses of one contraction, as they were written and as numbers."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.semtree.ir import MatrixOperand
 from tileir.semtree.matrices import PLAIN
 
@@ -15,7 +14,7 @@ CODES: Final = {128: 1, 64: 2, 32: 3}
 _UNIT: Final = 16
 
 
-@attrs.frozen
+@frozen
 class Matrix:
     """How an operand lies in shared memory, in bytes.
 

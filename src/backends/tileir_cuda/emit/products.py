@@ -12,6 +12,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.ir import GridLevel, MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import period
@@ -48,7 +49,7 @@ OF_WARPS: Final = tuple(_MULTIPLY)
 """The fragments of this module."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Shared:
     """Arrays in shared memory, by name: their address there, a constant of 32 bits, and its alignment."""
 
@@ -119,7 +120,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
     keep(env, stmt, 0, sums)
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Held:
     """Takes fragments of the left operand from a private array, where they lie as instructions want them.
 
@@ -204,7 +205,7 @@ def _product(env: Environment, fragment: str, left: list[str], right: list[str],
     ]
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Fragments:
     """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import llvmlite.binding as llvm
 
+from tileir.core.frozen import frozen
 from tileir_llvm.run.forking import guard_forks
 from tileir_llvm.run.modules import emitted, optimised, parsed, refusals, whole_pipeline
 from tileir_llvm.run.side_by_side import made_side_by_side
@@ -30,7 +30,7 @@ _OF_BYTES: Final = 84
 _HEADER_ENDS: Final = ".address_size 64\n"
 
 
-@attrs.frozen
+@frozen
 class Made:
     """What became of a module: PTX, and machine code for a card that is there."""
 

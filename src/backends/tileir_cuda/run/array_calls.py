@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 
 from tileir.core.errors import BackendError
+from tileir.core.frozen import frozen
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.exchange import Exchange
 from tileir_cuda.run.array_code import STRUCTURES, Call, Library, Operand
@@ -47,7 +48,7 @@ _FIELDS: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
 )
 
 
-@attrs.frozen
+@frozen
 class Program:
     """What is handed over.
 

@@ -15,6 +15,7 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 
 _RESULT: Final = driver.CUresult
 SUCCESS: Final = _RESULT.CUDA_SUCCESS
@@ -39,7 +40,7 @@ _STICKY: Final = frozenset(
 _ATTRIBUTE: Final = driver.CUdevice_attribute
 
 
-@attrs.frozen
+@frozen
 class Card:
     """One card, as the driver counts them."""
 

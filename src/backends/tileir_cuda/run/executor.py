@@ -13,6 +13,7 @@ from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import renew_in_children
+from tileir.core.frozen import frozen
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
 from tileir.runtime.events import Scheduler
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tileir_cuda.library import CudaLibrary
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Module:
     """Code that the driver has loaded on a card."""
 

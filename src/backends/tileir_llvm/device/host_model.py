@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.core.targets.generic_hardware import processor
 from tileir.core.targets.hardware import HardwareModel, MemoryUnit
 
@@ -36,7 +35,7 @@ _TWO_WIDE: Final = (
 """Processors, by LLVM's names, with two multipliers of 64 bytes; others make one such of their two of 32."""
 
 
-@attrs.frozen
+@frozen
 class Cache:
     """A data cache of the first processor.
 

@@ -8,16 +8,16 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-import attrs
 import llvmlite.binding as llvm
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 
 VARIABLE: Final = "TILEIR_LLVM_PROCESSOR"
 """Environment variable that names the processor; it is read once."""
 
 
-@attrs.frozen
+@frozen
 class Processor:
     """What LLVM may count on.
 

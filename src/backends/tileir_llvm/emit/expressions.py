@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
@@ -54,7 +55,7 @@ _OFFSET: Final = Type(DType.I64)
 """Offsets whose sums cannot overflow, in whatever order they are computed."""
 
 
-@attrs.frozen
+@frozen
 class Cell:
     """A variable that is assigned to: it lives in memory until LLVM's ``mem2reg``."""
 

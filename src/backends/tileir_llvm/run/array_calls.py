@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core.frozen import frozen
 from tileir.runtime.arrays import Array, Format
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
@@ -213,7 +213,7 @@ class _Fields(ctypes.Structure):
     )
 
 
-@attrs.frozen
+@frozen
 class Entries:
     """Launches that run one after the other, and their arguments.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from tileir.core.forking import renew_in_children
+from tileir.core.frozen import frozen
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import Addresses, HostExecutor
@@ -92,7 +93,7 @@ class LLVMExecutor(HostExecutor):
         self.pool.close()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LLVMKernel:
     """One kernel in executable memory.
 

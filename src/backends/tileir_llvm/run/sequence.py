@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.runtime.arrays import Format, addresses_of
 from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Condition, Repetition
@@ -41,7 +42,7 @@ _ADDRESS: Final = Struct("P")
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Stretch:
     """Neighbouring entries that run on the calling thread, or a kernel that is shared out to the pool.
 
@@ -59,7 +60,7 @@ class _Stretch:
     offset: int = 0
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Turns:
     """Stretches that are repeated, some of which are shared out: so often, or while a condition holds."""
 
@@ -67,7 +68,7 @@ class _Turns:
     stretches: _Stretches
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Ways:
     """Stretches of which only some run, some of which are shared out."""
 
@@ -76,7 +77,7 @@ class _Ways:
     otherwise: _Stretches
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Holds:
     """A condition; ``offset`` is where the argument that points to it is."""
 
@@ -196,7 +197,7 @@ def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
     return isinstance(stretch, _Stretch) and stretch.pooled is None
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Alone:
     """A function of arrays that runs launches on the calling thread, as long as none of them is better shared out."""
 
@@ -208,7 +209,7 @@ class _Alone:
         return self.function(*arrays) if all(preference.passes() for preference in self.preferences) else None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LLVMSequence:
     """Kernels with their buffers, of which some are given at each launch. Several threads may launch it.
 

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-import attrs
-
 from tileir.core.cancelling import checkpoint
+from tileir.core.frozen import frozen
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
 
@@ -248,7 +247,7 @@ _PYTHON: Final = _Python(
 )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Native:
     """A loaded function of entries, their number, arguments and scratch memory.
 

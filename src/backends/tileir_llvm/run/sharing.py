@@ -10,6 +10,8 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
+
 ALWAYS_SECONDS: Final = 1e-3
 """Kernels that take longer alone are shared out to all threads, whatever that costs: nothing is measured for them."""
 
@@ -62,7 +64,7 @@ _BUSY_SECONDS: Final = 1e-4
 _PAIR: Final = 2
 
 
-@attrs.frozen
+@frozen
 class Costs:
     """Seconds that a launch on several threads takes beyond the share of one.
 
@@ -83,7 +85,7 @@ class Costs:
         return self.pair + between * max(0.0, self.all - self.pair) + PYTHON_SECONDS
 
 
-@attrs.frozen
+@frozen
 class Share:
     """How a kernel is shared out.
 

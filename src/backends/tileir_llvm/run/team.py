@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Final, Protocol
 
-import attrs
-
 from tileir.core.errors import BackendError
+from tileir.core.frozen import frozen
 from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
@@ -35,7 +34,7 @@ KERNEL_TYPE: Final = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _NUMBER, _NUMBER
 """C type of the functions of :mod:`tileir_llvm.emit.emitter`; calling one releases the GIL."""
 
 
-@attrs.frozen
+@frozen
 class Job:
     """One launch: run ``groups`` groups of the function at ``function``.
 
@@ -62,7 +61,7 @@ class Team(Protocol):
         """Stop the threads and wait until they are gone."""
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Native:
     """The functions of :mod:`tileir_llvm.run.pool_code`."""
 
@@ -74,7 +73,7 @@ class _Native:
     count: int
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class NativeTeam:
     """Python threads that stay in native code, where they meet the launching thread."""
 
@@ -112,7 +111,7 @@ class NativeTeam:
             thread.join()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PythonTeam:
     """The same with Python's own means, where the system lacks POSIX threads."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import pyopencl as cl
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir_opencl.device.features import SPELT, Features
 from tileir_opencl.device.probe import has_ptx, works_with
@@ -45,7 +45,7 @@ PTX_EXTENSION: Final = "cl_nv_compiler_options"
 _CORE_EXTENSIONS: Final = "cl_khr_"
 
 
-@attrs.frozen
+@frozen
 class Capabilities:
     """One device in plain values.
 

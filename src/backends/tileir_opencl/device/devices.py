@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device.capabilities import Capabilities, capabilities
 from tileir_opencl.device.platforms import Found, scan
@@ -19,7 +18,7 @@ DLPACK_KIND: Final = 4
 """What DLPack calls devices of OpenCL."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Device:
     """One device: what others see of it, the driver's handle, and what it can do."""
 

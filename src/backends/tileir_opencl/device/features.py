@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
+from tileir.core.frozen import frozen
 
 SPELT: Final = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_f32")
 """The matrix fragments that have statements of PTX, as :mod:`tileir.core.fragments` names them."""
 
 
-@attrs.frozen
+@frozen
 class Features:
     """Facts of one device, or of what several have in common.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core import schema
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
@@ -60,7 +61,7 @@ WIDTHS: Final = (16, 8, 4, 3, 2, 1)
 """The lanes that OpenCL has."""
 
 
-@attrs.frozen
+@frozen
 class Chunk:
     """``lanes`` lanes of a vector, from number ``first`` on."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.text.writer import Writer
 from tileir_opencl.emit.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir_opencl.device.features import Features
 
 
-@attrs.frozen
+@frozen
 class Value:
     """A C expression.
 

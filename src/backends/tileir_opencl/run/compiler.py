@@ -14,6 +14,7 @@ import pyopencl as cl
 
 from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import KernelFunction
@@ -27,7 +28,7 @@ KERNELS: Final = 4
 """Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class OpenCLCompiler:
     """Compiles for one device; may be used from several threads."""
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.semtree.ir import KernelFunction
 from tileir_opencl.emit.emitter import symbol
 from tileir_opencl.run.programs import NativeProgram, binary_of
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Part:
     """The program of some kernels of a library, which may still be being built.
 
@@ -37,7 +38,7 @@ class Part:
         return self._program()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class OpenCLLibrary:
     """Kernels, their source, and the driver's programs.
 

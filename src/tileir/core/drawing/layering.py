@@ -11,12 +11,12 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-import attrs
+from tileir.core.frozen import frozen
 
 _SWEEPS: Final = 6
 
 
-@attrs.frozen
+@frozen
 class Wire:
     """One thing that another reads; ``places`` are a layer and a slot in each layer that the wire passes."""
 
@@ -25,7 +25,7 @@ class Wire:
     places: tuple[tuple[int, float], ...]
 
 
-@attrs.frozen
+@frozen
 class Drawing:
     """Where nodes and wires go.
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, get_args, get_origin, get_type_hints
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.json.encoder import field_names
 
 Decoder: TypeAlias = Callable[[object], object]
@@ -56,7 +57,7 @@ def is_shallow(document: object) -> bool:
     return False
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Choice:
     """What may stand somewhere: by the JSON type of the value, and for objects by their tag."""
 
@@ -163,7 +164,7 @@ def _record_decoder(decoders: tuple[Decoder, ...]) -> Decoder:
     return decode
 
 
-@attrs.frozen(slots=False, repr=False)
+@frozen(slots=False, repr=False)
 class _NodeDecoder:
     """Decodes the nodes of one class."""
 

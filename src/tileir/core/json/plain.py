@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from tileir.core.errors import Diagnostic, fail
+from tileir.core.frozen import frozen
 from tileir.core.json.brackets import brackets_of, misplaced
 from tileir.core.json.decoder import MAX_DEPTH, is_shallow
 from tileir.core.text.names import nearest
@@ -106,7 +107,7 @@ def _way(path: Iterable[str | int | None]) -> Path:
     return tuple(part for part in path if part is not None)
 
 
-@attrs.frozen
+@frozen
 class Reader:
     """Reads values of known shape, and collects what does not fit; what it returns then is of no use.
 

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from tileir.core.errors import TileError, fail
+from tileir.core.frozen import frozen
 from tileir.core.json.brackets import misplaced
 from tileir.core.json.plain import Path, places_of, read_json
 from tileir.core.targets.template import Filled, filled
@@ -30,7 +31,7 @@ _OTHER: Final = {"}": "]", "]": "}"}
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 
 
-@attrs.frozen
+@frozen
 class Section:
     """The value of a member as it was written: characters ``start`` to ``stop`` of ``source``."""
 

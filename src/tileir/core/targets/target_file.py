@@ -25,6 +25,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.frozen import frozen
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Path, Reader
 from tileir.core.targets.generic_hardware import generic_hardware
@@ -47,7 +48,7 @@ _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 """Attributes of targets that files have in other places, or that only back ends know."""
 
 
-@attrs.frozen
+@frozen
 class Parameter:
     """What a target leaves open; without a default it must be given."""
 
@@ -56,7 +57,7 @@ class Parameter:
     default: Scalar | None = None
 
 
-@attrs.frozen
+@frozen
 class TargetFile:
     """A target as it was written: what its sections say when they are filled in is not known yet.
 

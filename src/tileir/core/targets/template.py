@@ -19,6 +19,7 @@ from typing import Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.frozen import frozen
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,
@@ -35,7 +36,7 @@ _MOST_CHARACTERS: Final = 1 << 20
 """By how much a template may grow."""
 
 
-@attrs.frozen
+@frozen
 class Filled:
     """A text with all parts filled in.
 

@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
+
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
 
 LONGEST: Final = 400
@@ -136,7 +138,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Value], budget: Budget) -> Valu
         raise ExpressionError("this is nested too deeply") from None
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Evaluation:
     names: Mapping[str, Value]
     budget: Budget

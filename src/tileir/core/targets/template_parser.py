@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from tileir.core.errors import TileError, fail
+from tileir.core.frozen import frozen
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.span import Source, Span
 
@@ -30,14 +31,14 @@ _MOST_PARTS: Final = 10_000
 _MOST_DEPTH: Final = 16
 
 
-@attrs.frozen
+@frozen
 class Text:
     """Characters that stand as they are."""
 
     span: Span
 
 
-@attrs.frozen
+@frozen
 class Output:
     """A value that is filled in."""
 
@@ -45,7 +46,7 @@ class Output:
     value: ast.expr
 
 
-@attrs.frozen
+@frozen
 class Setting:
     """A name that has a value from here on."""
 
@@ -54,7 +55,7 @@ class Setting:
     value: ast.expr
 
 
-@attrs.frozen
+@frozen
 class Choice:
     """Parts that count if a test holds, and others if it does not."""
 
@@ -64,7 +65,7 @@ class Choice:
     other: tuple[Part, ...]
 
 
-@attrs.frozen
+@frozen
 class Loop:
     """Parts that are repeated for each item of a list."""
 

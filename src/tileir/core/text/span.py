@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
+
 _Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _Place: TypeAlias = tuple[int | None, int | None, int | None]
 
@@ -24,7 +26,7 @@ _MOST_CODE = 512
 _KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Source:
     """A text with a name to show in errors. Compared by identity: spans point into one source."""
 
@@ -42,7 +44,7 @@ class Source:
         return tuple(starts)
 
 
-@attrs.frozen
+@frozen
 class Span:
     """The characters ``start`` to ``stop`` (exclusive) of a source.
 

@@ -17,6 +17,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.driver.arguments import tensor_types
 from tileir.driver.checking.numbers import EXACT, differing, shown
@@ -169,7 +170,7 @@ def check_program(
     return check.through(program, tuple(passes), target)
 
 
-@attrs.frozen
+@frozen
 class Check:
     """Inputs, and the results that every step has to give."""
 
@@ -329,7 +330,7 @@ def _with_size(types: Types, axes: list[tuple[str, int]], size: int) -> Types:
     return result
 
 
-@attrs.frozen
+@frozen
 class Difference:
     """One element that a step changed.
 
@@ -351,7 +352,7 @@ class Difference:
         return f"{place} was {self.before} and is {self.after}"
 
 
-@attrs.frozen
+@frozen
 class Finding:
     """The first step after which a program means something else.
 

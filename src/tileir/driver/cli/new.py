@@ -9,13 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-import attrs
 import click
 
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Template:
     """What the wheels of one kind have in common.
 

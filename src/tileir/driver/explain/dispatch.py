@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-import attrs
-
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
@@ -17,7 +16,7 @@ from tileir.stripe import works as stripe
 from tileir.stripe.ir import Program as StripeProgram
 
 
-@attrs.frozen
+@frozen
 class Dispatched:
     """A launch.
 
@@ -39,7 +38,7 @@ class Dispatched:
     conditions: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class BufferLife:
     """A buffer.
 
@@ -64,7 +63,7 @@ class BufferLife:
     offset: int | None = None
 
 
-@attrs.frozen
+@frozen
 class Dispatch:
     """What one run of a program does.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 from tileir.core.text.shown import counted
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tileir.passes.cost.figures import KernelCost
 
 
-@attrs.frozen
+@frozen
 class Explanation:
     """The costs of a program; ``str`` of it is a table for people.
 

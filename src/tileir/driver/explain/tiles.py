@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
@@ -24,7 +25,7 @@ from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Block, Program, Tags
 
 
-@attrs.frozen
+@frozen
 class Tile:
     """One way to split a block.
 
@@ -49,7 +50,7 @@ class Tile:
     seconds: float
 
 
-@attrs.frozen
+@frozen
 class TileTable:
     """The cheapest tiles of a block, the cheapest first; ``str`` of it is a table for people.
 
@@ -139,7 +140,7 @@ def tile_tables(
     return tuple(tables)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Blocks:
     """A pass that changes nothing, and keeps what an autotile with the same options would look at."""
 
@@ -156,7 +157,7 @@ class _Blocks:
         return map_blocks(program, keep, self.options.reqs)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Split:
     """A pass that splits one block in a given way."""
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import check_kind, check_options, is_number
@@ -106,7 +107,7 @@ def _check_tolerance(_: object, __: object, value: object) -> None:
         )
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class CraftedFormula:
     """A formula that runs on pictures.
 

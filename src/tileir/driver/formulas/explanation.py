@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.driver.programs import function_of
@@ -31,7 +32,7 @@ _VALUE: Final = re.compile(r"[A-Za-z_]\w*")
 _PART: Final = re.compile(r"_\d+$")
 
 
-@attrs.frozen
+@frozen
 class CraftedStep:
     """A step.
 
@@ -47,7 +48,7 @@ class CraftedStep:
     kernels: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class CraftedKernel:
     """A launch.
 
@@ -87,7 +88,7 @@ class CraftedKernel:
         return tuple(name for name in self.writes if name in self.reads)
 
 
-@attrs.frozen
+@frozen
 class ApproximateStep:
     """A step whose window of weights became a sum of windows of rank one.
 
@@ -103,7 +104,7 @@ class ApproximateStep:
     error: float
 
 
-@attrs.frozen
+@frozen
 class FormulaExplanation:
     """What a formula became; ``str`` of it is tables for people.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.frozen import frozen
 from tileir.driver.arguments import tensor_types
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import Formula, Mask, Number, Repeat, Source, Step
@@ -37,7 +38,7 @@ function (Image[H, W, C]) -> (Result) {{
 """
 
 
-@attrs.frozen
+@frozen
 class Trial:
     """A formula for some pictures, of which parts are tried.
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
-import attrs
 import numpy as np
 
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.driver.cli.values import dtype_and_file, load, read_array, save
 from tileir.driver.formulas.pictures import is_picture
 from tileir.runtime.array_files import as_saved
@@ -38,7 +38,7 @@ class Frames(Protocol):
         """Return the name of a file for one of them."""
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Folder:
     paths: tuple[Path, ...]
 
@@ -52,7 +52,7 @@ class _Folder:
         return f"{self.paths[number].stem}.png"
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Stack:
     array: Array
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.driver.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, Array, in_strips
 from tileir.driver.jit import Jit
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.tile.low_rank import Approximation
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class FormulaFunction:
     """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from tileir.typed.footprint import Reach
@@ -27,7 +27,7 @@ STRIP_PIXELS: Final = 8_000_000
 """Of a strip, or a few more."""
 
 
-@attrs.frozen
+@frozen
 class Rectangle:
     """Rows and columns of a picture."""
 

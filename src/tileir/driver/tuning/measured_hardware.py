@@ -15,6 +15,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
@@ -92,7 +93,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Probe:
     """Kernels on one device."""
 

@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from tileir.core.errors import Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.targets.template_expressions import Budget, evaluate, parse
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Operand, Parameter
@@ -32,7 +33,7 @@ from tileir.tile.functions import builtin
 from tileir.tile.traversal import walk
 
 
-@attrs.frozen
+@frozen
 class Derived:
     """An input of a body that is computed from parameters, such as a radius from a standard deviation.
 
@@ -51,7 +52,7 @@ class Derived:
         return parse(self.expression)
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class Function:
     """What a step can do.
 
@@ -213,7 +214,7 @@ LONGEST_RANKED: Final = 9
 """Rows and columns of windows within which elements are ranked: networks grow faster than windows."""
 
 
-@attrs.frozen
+@frozen
 class Word:
     """A word.
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
 from tileir.formula.text.printer import value_text
 
 
-@attrs.frozen
+@frozen
 class Node:
     """A function.
 
@@ -34,7 +33,7 @@ class Node:
     conditions: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class Legend:
     """A kind of condition: where a step applies."""
 
@@ -42,7 +41,7 @@ class Legend:
     about: str
 
 
-@attrs.frozen
+@frozen
 class Diagram:
     """What steps can be made of.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.formula.ir import Argument, Formula
 from tileir.formula.text.parser import parse
 
@@ -27,7 +28,7 @@ class Change:
     text: str
 
 
-@attrs.frozen
+@frozen
 class Edited:
     """A text after an edit.
 

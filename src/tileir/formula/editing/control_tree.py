@@ -7,6 +7,7 @@ from typing import Final, TypedDict
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION, Offers, offered
 from tileir.formula.definitions.parameters import (
@@ -88,7 +89,7 @@ class _Common(TypedDict):
     span: Extent | None
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Building:
     formula: Formula
     functions: Mapping[str, Function]

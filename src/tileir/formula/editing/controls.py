@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.formula.text.layout import Extent
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Control:
     """What all controls have.
 
@@ -38,7 +37,7 @@ class _Control:
     span: Extent | None
 
 
-@attrs.frozen
+@frozen
 class NumberControl(_Control):
     """A number: a slider where it has both bounds, else a field.
 
@@ -56,7 +55,7 @@ class NumberControl(_Control):
     whole: bool
 
 
-@attrs.frozen
+@frozen
 class ChoiceControl(_Control):
     """One of some words.
 
@@ -68,17 +67,17 @@ class ChoiceControl(_Control):
     words: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class FlagControl(_Control):
     """``yes`` or ``no``."""
 
 
-@attrs.frozen
+@frozen
 class ColourControl(_Control):
     """A colour, ``#rrggbb``."""
 
 
-@attrs.frozen
+@frozen
 class WeightsControl(_Control):
     """The weights of a window.
 
@@ -92,7 +91,7 @@ class WeightsControl(_Control):
     most: int
 
 
-@attrs.frozen
+@frozen
 class NameControl(_Control):
     """The name of a step, or nothing."""
 
@@ -100,7 +99,7 @@ class NameControl(_Control):
 Control: TypeAlias = NumberControl | ChoiceControl | FlagControl | ColourControl | WeightsControl | NameControl
 
 
-@attrs.frozen
+@frozen
 class ConditionControls:
     """Where a step applies: everywhere where the kind is ``none``.
 
@@ -114,7 +113,7 @@ class ConditionControls:
     parts: tuple[Control, ...]
 
 
-@attrs.frozen
+@frozen
 class MergeControls:
     """What the result of a step is merged with: nothing where the function is ``none``.
 
@@ -128,7 +127,7 @@ class MergeControls:
     parts: tuple[Control, ...]
 
 
-@attrs.frozen
+@frozen
 class StepControls:
     """A step.
 
@@ -160,7 +159,7 @@ class StepControls:
     merge: MergeControls
 
 
-@attrs.frozen
+@frozen
 class GroupControls:
     """A group of steps that is repeated.
 
@@ -182,7 +181,7 @@ class GroupControls:
     steps: tuple[StepControls | GroupControls, ...]
 
 
-@attrs.frozen
+@frozen
 class FormulaControls:
     """A formula.
 

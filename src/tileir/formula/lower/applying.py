@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from tileir.core.errors import VerifyError
+from tileir.core.frozen import frozen
 from tileir.formula.definitions.functions import Function
 from tileir.formula.editing.changes import Edited, composed, edited
 from tileir.formula.editing.control_edits import ControlEdits
@@ -21,7 +22,7 @@ from tileir.formula.text.parser import parse
 from tileir.formula.verifier import faults_of
 
 
-@attrs.frozen
+@frozen
 class Applied:
     """What a control did.
 

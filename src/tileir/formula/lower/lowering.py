@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core.frozen import frozen
 from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.formula.definitions.parameters import Operand as Value
 from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
@@ -28,7 +29,7 @@ _WHITE: Final[Mapping[DType, float]] = {DType.U8: 255, DType.U16: 65535, DType.U
 """The pixels of integers that are 1 in a formula."""
 
 
-@attrs.frozen
+@frozen
 class Crafted:
     """A formula as a Tile function.
 
@@ -97,7 +98,7 @@ class _Scope:
         return self.names[source.name] if isinstance(source.name, str) else self.lines[source.name - 1]
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Crafting:
     """The formula that is being written as Tile."""
 

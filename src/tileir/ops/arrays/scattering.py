@@ -19,6 +19,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -41,7 +42,7 @@ MODES: Final = ("add", "mul", "max", "min", "set")
 BOUNDS: Final = ("clamp", "drop", "wrap")
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Options:
     mode: str
     bounds: str
@@ -155,7 +156,7 @@ def scatter_nd(
     return tf.reshape(update.put(rows, flat), *dims)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Update:
     """What is put where.
 

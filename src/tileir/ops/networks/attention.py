@@ -10,8 +10,7 @@ import math
 from contextlib import nullcontext
 from typing import Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.ops.arithmetic import reductions
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -194,7 +193,7 @@ def rotary_embedding(
     return aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Heads:
     """Queries, keys and values, and how heads of queries share those of keys.
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
@@ -35,7 +36,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class Accumulate:
     """Replace every aggregation scope (an OUT refinement that aggregates) by an accumulator.
 
@@ -127,7 +128,7 @@ def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
     return _explicit(statement, lambda _: False)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Split:
     """A flat block, and which of its indices and constraints go where."""
 

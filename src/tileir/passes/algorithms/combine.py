@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
 from tileir.passes.algorithms.extrema import extremum_and_position
@@ -18,7 +19,7 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 
-@attrs.frozen
+@frozen
 class Combine:
     """Take the elements of tuple reductions in another grouping than one after the other.
 

@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels.replacement import Replacement, replaced
@@ -27,7 +28,7 @@ from tileir.stripe.ir import Program
 _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 
 
-@attrs.frozen
+@frozen
 class CountOrder:
     """Replace kernels that order rows by two that count: ranks, and the elements that have them."""
 
@@ -58,7 +59,7 @@ def _order(kernel: stripe.Block) -> stripe.Special | None:
             return None
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Counted:
     """A kernel that orders rows, and the memory for ranks.
 

@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import TupleReduction
@@ -51,7 +52,7 @@ def extremum_and_position(
     return blocks, added
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Temporary:
     """Memory with an element for each point of some indices."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.scans import Part, ScanKernels
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.passes.schedules.groups.scan import GroupPlan
 
 
-@attrs.frozen
+@frozen
 class Scan:
     """Turn contractions whose elements are the one before and one more term into scans.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Running
@@ -17,7 +18,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen
+@frozen
 class Part:
     """Some steps of a scan.
 
@@ -37,7 +38,7 @@ class Part:
     known: int = 0
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Lanes:
     """Where the lanes of an index beside the scan are: a stretch of neighbours, vectors of it, and lanes of these."""
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.product_parts import is_whole, product_parts
@@ -28,7 +29,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 
 
-@attrs.frozen
+@frozen
 class SplitReduction:
     """Cut the outermost reduction index of flat contractions into parts that run at the same time.
 

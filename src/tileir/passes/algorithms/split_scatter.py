@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
@@ -23,7 +24,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 
 
-@attrs.frozen
+@frozen
 class SplitScatter:
     """Cut sums into places that data choose into parts that run at the same time.
 
@@ -157,7 +158,7 @@ def _partial(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Inde
     )
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Tables:
     """A temporary with a table for each part, of which each has neighbouring elements.
 

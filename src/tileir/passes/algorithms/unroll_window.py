@@ -11,6 +11,7 @@ from typing import ClassVar
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
@@ -35,7 +36,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class UnrollWindow:
     """Write out the points of small windows that slide over a tensor: their aggregate is a chain of scalar operations.
 
@@ -98,7 +99,7 @@ def _aggregate(kernel: Block) -> Refinement | None:
     return result if merges and result.direction is Direction.OUT else None
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Walk:
     """Which elements of a tensor an aggregate takes: steps and ranges of the indices of its window, and of others."""
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.running import Terms, running, terms_of
 from tileir.passes.base import at_least
@@ -17,7 +18,7 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 
-@attrs.frozen
+@frozen
 class Window:
     """Turn contractions over windows of constant width into scans of blocks as wide, by the scheme of van Herk.
 

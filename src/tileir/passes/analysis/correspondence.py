@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 
 
-@attrs.frozen
+@frozen
 class Correspondence:
     """One box of new indices, and the old indices of two boxes as affines of them.
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.stripe.check.scope import Scope
 from tileir.stripe.dependences import dependences
@@ -46,7 +47,7 @@ class DependenceScan:
         return found - {number}
 
 
-@attrs.frozen
+@frozen
 class ComputeDeps:
     """Fill in the dependencies of all statements of the selected blocks; minimal, and exact for affine accesses.
 

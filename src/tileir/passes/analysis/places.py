@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.stripe.check.views import same_axes
@@ -115,7 +116,7 @@ class Level:
         return Affine.index(name)
 
 
-@attrs.frozen
+@frozen
 class Origin:
     """Where a view begins along each axis of a tensor, in counters, and how large that tensor is."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import floor, prod
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.rewrites.decided import bounds_of_scalars
 from tileir.poly.affine import Affine
@@ -14,7 +13,7 @@ from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Special, Statement, Store
 
 
-@attrs.frozen
+@frozen
 class Rows:
     """A kernel that writes rows of tensors, from ``first`` on, one for each value of ``index``."""
 

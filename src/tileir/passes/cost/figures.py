@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.stripe import works as stripe
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ ITERATION_CYCLES: Final = 1.0
 """What counting, comparing and jumping take of an iteration that is not unrolled, beside its body."""
 
 
-@attrs.frozen
+@frozen
 class Cycles:
     """What one unit does in one iteration of a block's own statements, in cycles.
 
@@ -54,7 +55,7 @@ class Cycles:
     overhead: float = 0.0
 
 
-@attrs.frozen
+@frozen
 class Moved:
     """Bytes that go into a cache, and out of it."""
 
@@ -69,7 +70,7 @@ class Moved:
         return Moved(self.read * count, self.written * count)
 
 
-@attrs.frozen
+@frozen
 class Operations:
     """Operations of one dtype and kind."""
 
@@ -78,7 +79,7 @@ class Operations:
     count: int
 
 
-@attrs.frozen
+@frozen
 class BlockCost:
     """What a block and all blocks inside it cost, over the whole run of the kernel.
 
@@ -118,7 +119,7 @@ class BlockCost:
         return self.accessed_bytes / self.footprint_bytes if self.footprint_bytes else 0.0
 
 
-@attrs.frozen
+@frozen
 class LevelCost:
     """Bytes that move between a level of memory and the one inside it, and the seconds that takes."""
 
@@ -128,7 +129,7 @@ class LevelCost:
     seconds: float
 
 
-@attrs.frozen
+@frozen
 class KernelCost:
     """A kernel.
 
@@ -174,7 +175,7 @@ class KernelCost:
         return self.whole.total_operations / (moved or max(1, self.whole.footprint_bytes))
 
 
-@attrs.frozen
+@frozen
 class ProgramCost:
     """A program.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-import attrs
-
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import LOCAL, ExecutionUnit, HardwareModel, MemoryUnit
 from tileir.core.targets.target import Target
 
@@ -22,7 +21,7 @@ MATRIX_SPEEDUP: Final = 8
 """How much faster matrix instructions are than others on narrow floats, where the model has no unit for them."""
 
 
-@attrs.frozen
+@frozen
 class Storage:
     """A cache, or the memory behind all caches.
 
@@ -44,7 +43,7 @@ class Storage:
     total_rate: float
 
 
-@attrs.frozen
+@frozen
 class Machine:
     """A device.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.cost.figures import KernelCost, ProgramCost
@@ -32,7 +33,7 @@ NOWHERE: Final = ""
 """The unit of blocks for which nobody said where they run: they take no unit's time."""
 
 
-@attrs.frozen
+@frozen
 class Time:
     """How long something takes.
 
@@ -88,7 +89,7 @@ def _kernel_cost(plain: KernelCost, nest: _Nest, time: Time) -> KernelCost:
     )
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Nest:
     """One block and all inside it, on the units of a model.
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
+
+from tileir.core.frozen import frozen
 
 Terms: TypeAlias = tuple[tuple[int, int], ...]
 """(index, coefficient) pairs; indices are numbers."""
@@ -20,7 +21,7 @@ Terms: TypeAlias = tuple[tuple[int, int], ...]
 MOST_STEPS: Final = 1 << 18
 
 
-@attrs.frozen
+@frozen
 class Constraint:
     """``offset + Σ coefficient·index >= 0``."""
 
@@ -28,7 +29,7 @@ class Constraint:
     offset: int
 
 
-@attrs.frozen
+@frozen
 class Count:
     """A number of points, and whether it is exact; otherwise there are at most so many."""
 

@@ -17,6 +17,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
+
 Dims: TypeAlias = tuple[tuple[int, int], ...]
 """(stride, count) pairs by growing stride, all strides positive and all counts above 1."""
 
@@ -25,7 +27,7 @@ MOST_REGIONS: Final = 32
 """Of more regions the union is only bounded."""
 
 
-@attrs.frozen(cache_hash=True)
+@frozen(cache_hash=True)
 class Region:
     """A set of addresses; see the module text. ``elements`` is a bound where it is not ``exact``."""
 

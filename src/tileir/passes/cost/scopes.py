@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.passes.cost.points import Constraint, Terms
 from tileir.poly.affine import Affine
@@ -18,7 +19,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen
+@frozen
 class Loop:
     """An index of some block, with the number that stands for it."""
 
@@ -33,7 +34,7 @@ class Loop:
         return self.binding in (None, Binding.DOT)
 
 
-@attrs.frozen
+@frozen
 class Root:
     """Memory that accesses lead to.
 
@@ -53,7 +54,7 @@ class Root:
     inside: bool = False
 
 
-@attrs.frozen
+@frozen
 class Access:
     """How one block sees a root.
 
@@ -85,7 +86,7 @@ class Access:
         return next((step for number, step in self.terms if number == loop), 0)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Scope:
     """A block.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.figures import Moved
 from tileir.passes.cost.regions import Region, distinct, lines_of, region_of
@@ -31,7 +32,7 @@ APART: Final = frozenset({REGISTER, LOCAL})
 """Locations that no cache serves."""
 
 
-@attrs.frozen
+@frozen
 class Footprint:
     """What is touched of one root, in bytes of the lines that are read, written, and touched at all."""
 
@@ -40,7 +41,7 @@ class Footprint:
     bytes: float
 
 
-@attrs.frozen
+@frozen
 class Different:
     """Bytes of different elements; at most so many where that is not exact."""
 

@@ -14,6 +14,7 @@ import attrs
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
@@ -29,7 +30,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND, Attending
 
 
-@attrs.frozen
+@frozen
 class FuseAttention:
     """Compute attention in one kernel, where instructions multiply matrices: scores stay in registers, in f32.
 
@@ -219,7 +220,7 @@ _MERGES: Final = (
 """What a part adds to a result: its own, by its share."""
 
 
-@attrs.frozen
+@frozen
 class _Tensors:
     """Allocates temporaries in f32, by letters for their last axes."""
 

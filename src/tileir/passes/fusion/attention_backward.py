@@ -13,6 +13,7 @@ from typing import Protocol
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_gradients import Gradients
@@ -32,7 +33,7 @@ class Device(Options, Protocol):
         """Width of a copy of one thread."""
 
 
-@attrs.frozen
+@frozen
 class Kernels:
     """Kernels by where they stand, and what they allocate."""
 
@@ -40,7 +41,7 @@ class Kernels:
     memory: tuple[stripe.Refinement, ...]
 
 
-@attrs.frozen
+@frozen
 class MatrixViews:
     """Makes views of whole matrices of views of one element.
 
@@ -113,7 +114,7 @@ def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Kern
     return Kernels({found.number: tuple(made)}, tuple(memory))
 
 
-@attrs.frozen
+@frozen
 class _Builder:
     """Makes the kernels of one attention.
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_match import (
@@ -30,7 +31,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 
-@attrs.frozen
+@frozen
 class Gradients:
     """The gradients of one attention, by views of one element in the indices of ``kernel``, which makes its scores.
 
@@ -76,7 +77,7 @@ class Gradients:
     kernels: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class _Part:
     """A kernel that adds up products of weights, or of changes, and something else.
 
@@ -210,7 +211,7 @@ def _given(share: Element, total: Element) -> Sum | None:
     return next((left for left, right in _factors(share) if isinstance(left, Sum) and right == inverse), None)
 
 
-@attrs.frozen
+@frozen
 class _Joined:
     """Puts the parts of one attention together, in the indices of the kernel that makes its scores.
 

@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Where, usable
+from tileir.core.frozen import frozen
 from tileir.passes.fusion.attention_match import Scores
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.poly.affine import Affine
@@ -80,7 +81,7 @@ class Options(Protocol):
         """So many groups keep the device busy."""
 
 
-@attrs.frozen
+@frozen
 class Asked:
     """What is to be computed.
 

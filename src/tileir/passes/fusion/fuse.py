@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import NOT_MEANT, at_least, free_tags, selected, selected_kernel, with_kernels
 from tileir.passes.fusion.scan import FusionScan
@@ -24,7 +25,7 @@ from tileir.stripe.ir import (
 from tileir.stripe.tags import KERNEL
 
 
-@attrs.frozen
+@frozen
 class Fuse:
     """Join kernels over corresponding boxes, in one scan with an index of last writers.
 
@@ -144,7 +145,7 @@ def _but_kernel(reqs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in reqs if name != KERNEL)
 
 
-@attrs.frozen
+@frozen
 class Fusion(Fuse):
     """The pass :class:`Fuse` with other defaults: blocks are joined wherever they share indices."""
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -35,7 +36,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class InlineStencil:
     """Put the statements of a cheap elementwise kernel into the elementwise kernels that read its result.
 

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address
@@ -17,21 +18,21 @@ ALONG: Final = "%along"
 """Stands for the index along which rows are aggregated; no index of a block can have this name."""
 
 
-@attrs.frozen
+@frozen
 class Number:
     """A constant."""
 
     value: float = attrs.field(eq=repr)
 
 
-@attrs.frozen
+@frozen
 class Coordinate:
     """A coordinate."""
 
     affine: Affine
 
 
-@attrs.frozen
+@frozen
 class Call:
     """An operation, conversions between floats left out."""
 
@@ -39,7 +40,7 @@ class Call:
     args: tuple[Element, ...]
 
 
-@attrs.frozen
+@frozen
 class Reduced:
     """An aggregate of ``body`` over :data:`ALONG`."""
 
@@ -47,7 +48,7 @@ class Reduced:
     body: Element
 
 
-@attrs.frozen
+@frozen
 class Sum:
     """A sum of products that kernel ``number`` makes, with the values of its indices that are not reduced."""
 
@@ -55,7 +56,7 @@ class Sum:
     values: tuple[tuple[str, Affine], ...]
 
 
-@attrs.frozen
+@frozen
 class Unknown:
     """Anything else: an element of memory."""
 

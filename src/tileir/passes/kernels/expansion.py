@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.schedule.remarks import Done, Refused, Remarks, listener, refused, remark
 from tileir.stripe.ir import Block, Direction, Launch, Program, Refinement, Statement
@@ -86,7 +87,7 @@ def _tell(remarks: Remarks, program: Program, outcomes: Mapping[int, Outcome]) -
         remarks.add(names[number][0], refusal, facts, tuple(names[number]), number)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Expansion:
     """Launches that replace one launch of a kernel, and so those that replace any other."""
 

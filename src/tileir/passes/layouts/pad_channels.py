@@ -12,6 +12,7 @@ from typing import ClassVar
 import attrs
 
 from tileir.core.fragments import usable
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
@@ -34,7 +35,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class PadChannels:
     """Copy factors of products that matrix instructions take, so that their few channels are a power of two.
 
@@ -133,7 +134,7 @@ def _is_product(kernel: Block) -> bool:
     return sums and isinstance(store, Store) and store.source == multiplied[0].into
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Copy:
     """A tensor with its channels last, and zeros behind them; ``axes`` are those of ``source`` in that order."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import TileError
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.passes.base import Pass, applied
 from tileir.passes.cost.prediction import predict
@@ -62,7 +63,7 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
 """Values to try, by pass and option."""
 
 
-@attrs.frozen
+@frozen
 class Candidate:
     """A pipeline, what it makes of a program, the time that the model expects of that, and the pass that differs."""
 
@@ -72,7 +73,7 @@ class Candidate:
     knob: str = ""
 
 
-@attrs.frozen
+@frozen
 class Failed:
     """A pipeline that a pass refused, and why."""
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import attrs
 
 from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.frozen import frozen
 from tileir.core.protocols import mistakes
 from tileir.core.targets.target import Target
 from tileir.passes.base import Named, Pass, for_target
@@ -16,7 +17,7 @@ from tileir.passes.pipelines import pipeline
 from tileir.stripe.ir import Program
 
 
-@attrs.frozen
+@frozen
 class Schedule:
     """A step that an entry point names: without options, since whoever wrote it has set them."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
@@ -70,7 +71,7 @@ def refitted(statement: Statement, parents: Mapping[str, Refinement]) -> Stateme
     return attrs.evolve(statement, refinements=views, statements=inner)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Copies:
     """The copy blocks of one view.
 
@@ -184,7 +185,7 @@ class Copies:
         return tuple(tests)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Handed:
     """The indices of a copy block that hand on those of the block around it."""
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 import attrs
 
 from tileir.core.errors import ParseError, fail
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import MemoryUnit
 from tileir.core.targets.target import Target
@@ -41,7 +42,7 @@ def _are_units(_: object, __: attrs.Attribute[tuple[int | str, ...]], units: tup
                 raise ValueError(f"a unit is a number, #tag of an index, or an affine, not {unit!r}") from error
 
 
-@attrs.frozen
+@frozen
 class Place:
     """One device of a location.
 
@@ -108,7 +109,7 @@ def memory_of(places: Sequence[Place], target: Target) -> MemoryUnit | None:
     return next((unit for unit in hardware_of(target).memory_units if unit.name == places[-1].name), None)
 
 
-@attrs.frozen
+@frozen
 class LocateBlock:
     """Name the device that runs the selected blocks.
 
@@ -137,7 +138,7 @@ class LocateBlock:
         return rewrite_blocks(program, partial(_located, self), self.reqs, skip_tags=self.skip_tags)
 
 
-@attrs.frozen
+@frozen
 class LocateInnerBlock:
     """Name the device that runs blocks directly inside the selected ones.
 
@@ -176,7 +177,7 @@ def _located(naming: LocateBlock | LocateInnerBlock, scope: Scope) -> Block:
     return block if new == block.location else attrs.evolve(block, location=new)
 
 
-@attrs.frozen
+@frozen
 class LocateMemory:
     """Name the memory in which allocations of the selected blocks are; views of them, at any depth, follow.
 
@@ -254,7 +255,7 @@ def _fixed_device(device: Device) -> Device:
     return device if all(unit.is_constant for unit in device.units) else attrs.evolve(device, units=())
 
 
-@attrs.frozen
+@frozen
 class RewriteLocations:
     """Replace the beginning of locations, of blocks and of memory.
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.target import Target
@@ -24,7 +25,7 @@ from tileir.stripe.tags import PROGRAM
 from tileir.stripe.text.printer import location_text
 
 
-@attrs.frozen
+@frozen
 class Limit:
     """How large a memory is.
 
@@ -44,7 +45,7 @@ _MOST_BY_DEPS: Final = 1024
 """With more allocations than this, statements count as run in order: all pairs are too many to look at."""
 
 
-@attrs.frozen
+@frozen
 class MemoryPlacement:
     """Place what the selected blocks, and blocks inside them, allocate: a byte offset in each location.
 

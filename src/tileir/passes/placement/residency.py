@@ -18,10 +18,11 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 
 
-@attrs.frozen
+@frozen
 class Use:
     """How one statement uses an item.
 
@@ -37,7 +38,7 @@ class Use:
     inside: bool = True
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Item:
     """Something that statements use in the inner memory.
 
@@ -123,7 +124,7 @@ class LiveRange:
         return self.uses[-1] if self.load_before is None else self.load_before
 
 
-@attrs.frozen
+@frozen
 class Shortage:
     """A statement whose data do not fit: how many bytes it needs, and what the largest item is."""
 
@@ -294,7 +295,7 @@ ALL_BANKS: Final = -1
 """The bank of what is spread over all of them, the same bytes in each."""
 
 
-@attrs.frozen
+@frozen
 class Slot:
     """Bytes ``offset`` to ``offset + size`` of one bank, or of each."""
 
@@ -313,7 +314,7 @@ class Slot:
         return banks and self.offset < other.end and other.offset < self.end
 
 
-@attrs.frozen
+@frozen
 class Memory:
     """A memory of equal banks.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
@@ -20,7 +19,7 @@ _NEAR = frozenset({LOCAL, REGISTER, SCRATCH})
 """Memories that are nearer than any that data are scheduled for."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Resident:
     """A view that is to be in the inner memory.
 

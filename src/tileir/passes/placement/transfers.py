@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.stored import edges, overhangs
@@ -51,7 +52,7 @@ def _keeps_axes(block: Block, view: Refinement) -> bool:
     )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Transfers:
     """Makes the blocks that move data into and out of slots for one block.
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.base import with_temporaries
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.passes.kernels import schedule as sch
@@ -26,7 +27,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class JoinStrips:
     """Let the kernels that the pass strips has made of one chain run as one, a strip of rows for each group.
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import SCHEDULED
@@ -27,7 +28,7 @@ _LANES: Final = 8
 """Fewest values of an index that vector lanes take instead of one that is cut."""
 
 
-@attrs.frozen
+@frozen
 class Separate:
     """Peel borders off kernels: values of an index for which no constraint on it ever fails are a kernel of their own.
 
@@ -108,7 +109,7 @@ class Separate:
         return best
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Cut:
     """The values ``low`` to ``high``, exclusive, of an index are inside; as many are outside at each end, or none."""
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
@@ -39,7 +40,7 @@ from tileir.stripe.ir import (
 _FINITE: Final = "finite"
 
 
-@attrs.frozen
+@frozen
 class SkipZeros:
     """Give contractions whose factors are 0, but for where coordinates satisfy affine tests, these as constraints.
 
@@ -100,7 +101,7 @@ class SkipZeros:
         return attrs.evolve(kernel, constraints=(*kernel.constraints, *tests), deps=())
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Zeros:
     """What is ``number``, which is 0 or minus infinity, or NaN, wherever some of ``tests`` is negative."""
 

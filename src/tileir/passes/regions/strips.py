@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -44,7 +45,7 @@ STRIP: Final = "strip"
 """The tag of the index that counts strips, and of kernels over strips, whose value tells chains of them apart."""
 
 
-@attrs.frozen
+@frozen
 class Strips:
     """Cut elementwise kernels, one of which reads what another one writes, into strips of rows.
 
@@ -76,7 +77,7 @@ class Strips:
         return scan.program_of_strips()
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Stage:
     """Tensors that the same kernels write, these, and the halo of rows that a strip needs of them.
 
@@ -105,7 +106,7 @@ class _Stage:
         return sum(rows.work for rows in self.kernels.values())
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Cut:
     """How the rows of a group are cut: ``count`` strips of ``rows`` rows, from ``first`` on."""
 
@@ -339,7 +340,7 @@ def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
     return (low, high) if found else None
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _StripKernels:
     """Builds the kernels of one group over its strips."""
 

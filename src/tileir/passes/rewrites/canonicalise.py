@@ -7,6 +7,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.analysis.accesses import address, is_element, observed_indices
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.layouts.own_axes import with_own_axes
@@ -32,7 +33,7 @@ Bounds: TypeAlias = dict[str, tuple[int, int]]
 """Least and greatest value of each index."""
 
 
-@attrs.frozen
+@frozen
 class Canonicalise:
     """Simplify the index boxes of all blocks.
 

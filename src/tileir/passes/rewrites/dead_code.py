@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
@@ -27,7 +28,7 @@ from tileir.stripe.ir import (
 from tileir.stripe.works import launches
 
 
-@attrs.frozen
+@frozen
 class DeadCode:
     """Drop kernels, blocks, stores, scalars, refinements and temporaries that have no effect on the results.
 

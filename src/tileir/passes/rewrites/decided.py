@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.rewrites.dead_code import pruned
@@ -39,7 +40,7 @@ _COMPARISONS: Final = {
 """A sign and an offset: ``x op y`` where ``sign * (x - y) + offset >= 0``; MAX and MIN are ``x`` there."""
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Value:
     """An integer or truth value that depends on coordinates only: from ``low`` to ``high``, and an affine if known."""
 

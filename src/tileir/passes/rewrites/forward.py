@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
@@ -27,7 +28,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class Forward:
     """Let elementwise kernels read a tensor's pieces where these come from, so that copies need not be made.
 

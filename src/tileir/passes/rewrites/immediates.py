@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import attrs
 
 from tileir.core import arithmetic
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
@@ -44,7 +45,7 @@ REMARK: Final = "written out: "
 """What the comment begins with that a kernel gets for each window that was written out."""
 
 
-@attrs.frozen
+@frozen
 class Immediates:
     """Write out reductions over windows whose weights are known when compiling.
 
@@ -102,7 +103,7 @@ class Immediates:
         return window.written_out(terms)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Window:
     """A flat reduction over what is known when compiling.
 

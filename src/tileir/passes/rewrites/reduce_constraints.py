@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import expand_kernels
 from tileir.passes.regions.narrowing import narrowed
@@ -22,7 +23,7 @@ from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Index, Program, Statement
 
 
-@attrs.frozen
+@frozen
 class ReduceConstraints:
     """Drop constraints that follow from the others, shorten index ranges, and drop blocks that never run.
 
@@ -103,7 +104,7 @@ class ReduceConstraints:
         return block, inner, own
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Surroundings:
     """What is known where a block runs: variables with their spans, and constraints that hold.
 

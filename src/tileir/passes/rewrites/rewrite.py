@@ -10,6 +10,7 @@ import attrs
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes, Law, Scalar
 from tileir.core.rewrite import rewritten
@@ -42,7 +43,7 @@ def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str,
             raise ValueError(f"{text!r} is no law: {error.diagnostics[0].message}") from None
 
 
-@attrs.frozen
+@frozen
 class Rewrite:
     """Put operations on scalars in the place of others, as laws say: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 

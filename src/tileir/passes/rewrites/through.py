@@ -8,6 +8,7 @@ from functools import cache
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.pieces import Pieces
@@ -27,7 +28,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Run:
     """From ``start`` on places are ``step`` elements apart; that of coordinate 0 would be ``first``."""
 
@@ -40,7 +41,7 @@ class _Run:
         return coordinate * self.step + self.first
 
 
-@attrs.frozen
+@frozen
 class Axis:
     """What one axis of a view adds to the place of an element, from ``least`` to ``most``, by runs of coordinates.
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_temporaries
@@ -15,7 +16,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, Statement, Store
 
 
-@attrs.frozen
+@frozen
 class WriteThrough:
     """Let kernels that make a temporary write to a part of an output that it is copied to, and drop the copy.
 
@@ -54,7 +55,7 @@ class WriteThrough:
         return with_temporaries(program, [scan.redirected(s) for s in kept], (), frozenset(scan.moved))
 
 
-@attrs.frozen
+@frozen
 class _Part:
     """Where in an output a temporary lies."""
 
@@ -62,7 +63,7 @@ class _Part:
     offsets: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class _Scan:
     """Copies that were found so far.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.core.targets.quantities import facts
 from tileir.passes.analysis.dependences import roots
@@ -43,7 +44,7 @@ SCHEDULES: Final = "tileir.passes.schedules."
 """The rooms of the passes before which scripts have their turn."""
 
 
-@attrs.frozen
+@frozen
 class Scripted:
     """Schedule kernels by a script (:mod:`tileir.schedule.script`).
 
@@ -132,7 +133,7 @@ def expanded_with_makers(
     return program if kernels == program.main.statements else DeadCode()(with_kernels(program, kernels))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Makers:
     """The kernels of a program that make tensors.
 

@@ -12,12 +12,13 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks
 from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
 
 
-@attrs.frozen
+@frozen
 class OrderLoops:
     """Order the indices of blocks so that the innermost ones stay within cache lines.
 

@@ -11,13 +11,14 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels, selected, selected_kernel
 from tileir.stripe.ir import Block, Direction, Index, Program, Special, Statement
 
 
-@attrs.frozen
+@frozen
 class Prefetch:
     """Let innermost loops over blocks ask for the elements of their inputs that a later iteration reads.
 

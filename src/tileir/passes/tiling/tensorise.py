@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.tiling.tile import tiled
@@ -36,7 +37,7 @@ def _rules(_: object, attribute: attrs.Attribute[tuple[int, ...]], rules: tuple[
         raise ValueError(f"{attribute.name} of a stencil's index must be strides, or -1 for any but 0")
 
 
-@attrs.frozen
+@frozen
 class StencilIndex:
     """One loop of a micro-kernel.
 
@@ -59,7 +60,7 @@ def _few(_: object, __: attrs.Attribute[tuple[StencilIndex, ...]], idxs: tuple[S
         raise ValueError(f"a stencil has at most {MOST_INDICES} idxs")
 
 
-@attrs.frozen
+@frozen
 class Stencil:
     """A micro-kernel's loops.
 
@@ -74,7 +75,7 @@ class Stencil:
     startup_cost: int = -1
 
 
-@attrs.frozen
+@frozen
 class Match:
     """Which index of a block plays which part of a stencil, and how many points of it a micro-kernel covers."""
 
@@ -121,7 +122,7 @@ def _cost(block: Block, sizes: Mapping[str, int], startup_cost: int) -> int:
     return points + startup_cost * tiles
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Strides:
     """How far each index of a block moves through its results and its inputs."""
 
@@ -166,7 +167,7 @@ MATRIX_MULTIPLY: Final = Stencil(
 """An outer product for each value of ``k``: rows of the first input, columns of the second."""
 
 
-@attrs.frozen
+@frozen
 class Tensorise:
     """Split blocks by the sizes of the cheapest stencil that matches.
 

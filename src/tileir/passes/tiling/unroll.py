@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_blocks, unordered
@@ -18,7 +19,7 @@ _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
 """Indices with these tags have a meaning of their own."""
 
 
-@attrs.frozen
+@frozen
 class Unroll:
     """Write out indices of blocks; their points then run one after the other.
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.runtime.caches.cache_entry import BrokenEntryError, decode, encode, table_of
 from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
 
@@ -109,7 +110,7 @@ def _absolute(directory: str | os.PathLike[str]) -> Path:
     return Path(directory).absolute()
 
 
-@attrs.frozen
+@frozen
 class Entry:
     """What is known of an entry without reading all of it.
 
@@ -131,7 +132,7 @@ class Entry:
     about: Mapping[str, str]
 
 
-@attrs.frozen
+@frozen
 class DiskCache:
     """Entries in one directory, which is made when the first one is stored. Any number of threads and processes.
 

@@ -12,10 +12,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
 from tileir.core.dtype import FORMATS, DType
+from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,7 +118,7 @@ class _Versioned(ctypes.Structure):
 _DELETER: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Given:
     """A capsule that was asked for already, as NumPy takes it."""
 
@@ -253,7 +253,7 @@ def exported(array: Array, place: Place, *, version: object = None, copied: bool
     return capsule
 
 
-@attrs.frozen(eq=False, slots=False, repr=False)
+@frozen(eq=False, slots=False, repr=False)
 class _Addressed:
     """Memory at an address, as NumPy takes it; ``owner`` is kept alive."""
 

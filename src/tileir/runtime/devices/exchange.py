@@ -12,8 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakKeyDictionary
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.runtime.devices.dlpack import (
     VERSION,
     Place,
@@ -69,7 +68,7 @@ _WORDS: Final = Struct("P16sPPQ")
 """A :class:`Tensor`: where its data is, then its device, rank and dtype, extents, strides, and an offset in bytes."""
 
 
-@attrs.frozen
+@frozen
 class Format:
     """What an array of some dtype, shape and device is, without gaps, as :class:`Tensor` has it.
 
@@ -109,7 +108,7 @@ class Format:
         return found
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Exchange:
     """The functions of one type of arrays.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
 from tileir.runtime.host_memory import allocate as fresh_on_host
 from tileir.runtime.offers import QueueingExecutor, SharingExecutor, StreamingExecutor
@@ -26,7 +27,7 @@ OPAQUE: Final = (4, 7, 8)
 """Kinds of devices of DLPack whose memory has handles and no addresses: OpenCL, Vulkan, Metal."""
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Home:
     """A device with its memory.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core.frozen import frozen
 from tileir.runtime.devices.home import OPAQUE
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tileir.runtime.devices.array import DeviceArray
 
 
-@attrs.frozen
+@frozen
 class Region:
     """Memory that the host does not see.
 

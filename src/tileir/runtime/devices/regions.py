@@ -10,6 +10,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.text.advice import dtype_meant
 from tileir.core.tracebacks import at_the_call
 from tileir.runtime.context import Context, owner_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _NAMES: Final = frozenset(dtype.value for dtype in DType)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class DeviceRegion:
     """The memory that kernels of a device work on.
 
@@ -59,7 +60,7 @@ class DeviceRegion:
         return DeviceArray.of(self.home.allocated(kind, sizes), self.home, kind, sizes)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class SharedRegion:
     """Memory of the host from and to which the device copies the fastest: page-locked, where it is a card.
 
@@ -95,7 +96,7 @@ class SharedRegion:
         return found
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class MemoryRegions:
     """The memory that a device works with; copies go between its two regions.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.forking import renew_in_children
+from tileir.core.frozen import frozen
 from tileir.runtime.devices.overlap import Footprint, overlap
 from tileir.runtime.events import PendingEvent, all_ended, ended_in_queue
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import Event
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Call:
     """A call, and the memory that it uses."""
 

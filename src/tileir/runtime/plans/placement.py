@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole, Program
@@ -20,7 +21,7 @@ SORTED_TEMPORARIES: Final = 1024
 """More temporaries than this are placed in the order of launches instead of by size, which compares all pairs."""
 
 
-@attrs.frozen
+@frozen
 class Offset:
     """Where a temporary lies: ``offset`` bytes into a block."""
 
@@ -29,7 +30,7 @@ class Offset:
     nbytes: int
 
 
-@attrs.frozen
+@frozen
 class Placement:
     """Blocks of memory, and where each temporary lies.
 
@@ -50,7 +51,7 @@ class Placement:
         return sum(self.sizes)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Life:
     """From when to when a temporary holds a value.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
 import attrs
 import numpy as np
 
+from tileir.core.frozen import frozen
 from tileir.runtime.arrays import Array, Format, fit_as_they_are, formats_of
 from tileir.runtime.events import Failure, PendingEvent, all_ended, ends_of
 from tileir.runtime.interface import Condition, Event, Kernel, Library, PartingExecutor, SequencingExecutor
@@ -47,7 +48,7 @@ SHORT_OPERATIONS: Final = 100_000
 """A submitted program that estimates no more runs in the calling thread, in less time than it takes to wake another."""
 
 
-@attrs.frozen
+@frozen
 class MemoryUse:
     """How many bytes a call takes.
 
@@ -67,7 +68,7 @@ class MemoryUse:
     peak: int
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Plan:
     """Launches with their memory. Several threads may run one plan at a time: each gets temporaries of its own.
 

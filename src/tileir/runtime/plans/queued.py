@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.runtime.offers import ArrayQueue, Queue, QueueingExecutor
 from tileir.runtime.plans.workspace import Layout, unrolled
 
@@ -24,7 +25,7 @@ MOST_LAUNCHES: Final = 4096
 """Programs of more launches, loops unrolled, are handed over in pieces, as others are."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class QueuedOperand:
     """What an array of one place must be.
 
@@ -70,7 +71,7 @@ class _QueuedWorkspace:
         return cls(layout.nbytes, executor.queue(works, len(slots)))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class QueuedRuns:
     """Runs of one plan through the queue of its device. Several threads may launch at a time.
 

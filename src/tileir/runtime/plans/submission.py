@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from tileir.core.frozen import frozen
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel, BoundKernel, Buffer as Memory, Event, Executor
 from tileir.runtime.plans.workspace import Layout, Operand, Slot, Step, all_of_host, executed, unrolled
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Submission:
     """Work that was handed over.
 
@@ -40,7 +41,7 @@ class Submission:
         return sum(known) if len(known) == len(measured) else None
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Batch:
     """A run as one call of the device: the staging memory of each array, and all launches in order."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.schedule.script import Pattern, Script
 from tileir.schedule.search.sketches import LANES, Sketch, Sketched, inner_of, outputs_of
 from tileir.schedule.tree import Loop, Tail, Tree, leaves, own_memory
@@ -23,7 +24,7 @@ _PARTS: Final = (1, 2, 2, 4, 4, 8)
 _UNROLLED: Final = (1, 1, 2, 4, 8)
 
 
-@attrs.frozen
+@frozen
 class Room:
     """Where sketches for a kernel are drawn from.
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Parameter, Step, applied, known_values
 from tileir.schedule.sizes import Known, Size
@@ -30,7 +31,7 @@ MOST_UNROLLED: Final = 700
 """Of so many statements code may consist: more take longer to compile than a search may wait, and fill no registers."""
 
 
-@attrs.frozen
+@frozen
 class Sketch:
     """A schedule in a few numbers.
 
@@ -84,7 +85,7 @@ def inner_of(tree: Tree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(loop.name for loop in tree.loops() if loop.name not in outputs))
 
 
-@attrs.frozen
+@frozen
 class Sketched:
     """The steps that a sketch stands for, the numbers that they name, and the tree that they make."""
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
@@ -26,7 +27,7 @@ from tileir.schedule.tree import (
 from tileir.stripe.bindings import Binding
 
 
-@attrs.frozen
+@frozen
 class Fuse:
     """Make one loop of two neighbours of one size, where no iteration needs another one of the other loop.
 
@@ -114,7 +115,7 @@ def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator
             yield one, other
 
 
-@attrs.frozen
+@frozen
 class Distribute:
     """Make two loops in turn of one: over the first things in its body, and over the others.
 
@@ -156,7 +157,7 @@ class Distribute:
         )
 
 
-@attrs.frozen
+@frozen
 class Skew:
     """Let the iterations of an inner loop begin later by some steps in each iteration of the outer one.
 
@@ -196,7 +197,7 @@ class Skew:
         return Replaced((attrs.evolve(outer, body=(skewed,), last=None),))
 
 
-@attrs.frozen
+@frozen
 class Persist:
     """Let a fixed number of groups of the grid take the iterations of a loop in turns.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Use
 
 
-@attrs.frozen
+@frozen
 class Split:
     """Make two loops of one: ``i`` of 100 by 32 is ``i_outer`` of 4 around ``i_inner`` of 32.
 
@@ -90,7 +91,7 @@ class Split:
         return Replaced((Loop(outer, -(-loop.size // by), (within,), reduces=loop.reduces, peels=peels, last=last),))
 
 
-@attrs.frozen
+@frozen
 class Reorder:
     """Put loops that stand in one another, with nothing between them, in another order.
 
@@ -147,7 +148,7 @@ def nested(
     return body
 
 
-@attrs.frozen
+@frozen
 class Join:
     """Make one loop of two, of which the second alone is the body of the first, where accesses stay affine.
 
@@ -183,7 +184,7 @@ class Join:
         return Replaced((attrs.evolve(inner, name=self.into, size=outer.size * inner.size, body=body, last=None),))
 
 
-@attrs.frozen
+@frozen
 class Jam:
     """Move loops inwards to each statement below them: unroll-and-jam, and loop distribution.
 
@@ -247,7 +248,7 @@ def in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement
     return attrs.evolve(use, access=(*places, *use.access), strides=arrays[use.root].shape.strides, sizes=sizes)
 
 
-@attrs.frozen
+@frozen
 class Cut:
     """Make loops in turn of one: the iterations before a place, or between several, and the others.
 
@@ -281,7 +282,7 @@ class Cut:
         return _in_turn(loop, self.into, (0, *ends))
 
 
-@attrs.frozen
+@frozen
 class Specialise:
     """Make three loops in turn of one: iterations before, where, and after all tests pass that it takes part in.
 
@@ -336,7 +337,7 @@ def _in_turn(loop: Loop, names: tuple[str, ...], places: tuple[int, ...]) -> Rep
     )
 
 
-@attrs.frozen
+@frozen
 class Bind:
     """Run the iterations of a loop as groups of a grid, as threads of a group, unrolled, or as lanes of a vector.
 

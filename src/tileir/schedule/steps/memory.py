@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of
@@ -35,7 +36,7 @@ class Level(enum.Enum):
         return (stripe.Device(names[self]),)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Footprint:
     """The part of a tensor that the uses below a loop touch in one iteration of it.
 
@@ -75,7 +76,7 @@ def _inner(items: tuple[Item, ...]) -> dict[str, int]:
     return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
 
 
-@attrs.frozen
+@frozen
 class Stage:
     """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
 
@@ -160,7 +161,7 @@ class Stage:
         return _around(first, clear), _around(loops, leaf)
 
 
-@attrs.frozen
+@frozen
 class Accumulate:
     """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
 
@@ -246,7 +247,7 @@ class Accumulate:
         return _around(loops, start), _around(loops, end)
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Say where memory of the kernel lies.
 
@@ -341,7 +342,7 @@ def _around(loops: list[tuple[str, int]], leaf: Leaf) -> Item:
     return item
 
 
-@attrs.frozen
+@frozen
 class Pipeline:
     """Let what an iteration of a loop stages be copied while iterations before it compute.
 

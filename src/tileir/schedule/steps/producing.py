@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
@@ -36,7 +37,7 @@ from tileir.schedule.tree import (
 from tileir.stripe import ir as stripe
 
 
-@attrs.frozen
+@frozen
 class Inline:
     """Compute the elements of a tensor where they are read, instead of reading what another kernel stored.
 
@@ -64,7 +65,7 @@ class Inline:
         return attrs.evolve(tree, body=_with_leaves(tree.body, computed).items)
 
 
-@attrs.frozen
+@frozen
 class ComputeAt:
     """Compute the part of a tensor that one iteration of a loop reads, in memory of its own.
 
@@ -101,7 +102,7 @@ class ComputeAt:
         return attrs.evolve(staged, body=new.items, allocations=(*staged.allocations, *new.allocations))
 
 
-@attrs.frozen
+@frozen
 class JoinKernel:
     """Put the kernel that makes a tensor to the beginning of this one; the tensor is stored as before.
 
@@ -214,7 +215,7 @@ def _with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Replaced]) 
     return Replaced(tuple(done), tuple(memory))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Producer:
     """A kernel that makes a tensor.
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known
@@ -14,7 +15,7 @@ from tileir.schedule.steps.memory import Accumulate, Level
 from tileir.schedule.tree import Item, Loop, Replaced, Tree, map_leaves, map_uses, with_loops_replaced
 
 
-@attrs.frozen
+@frozen
 class RFactor:
     """Split a reduction into one for each iteration of a loop, and merge their results behind it.
 

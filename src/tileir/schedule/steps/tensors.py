@@ -8,6 +8,7 @@ from typing import ClassVar
 import attrs
 
 from tileir.core.fragments import FRAGMENTS, Fragment
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
@@ -20,7 +21,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 
-@attrs.frozen
+@frozen
 class Tensorise:
     """Run the points of two loops as one instruction: each lane adds the products of a few terms.
 
@@ -78,7 +79,7 @@ class Tensorise:
         return None
 
 
-@attrs.frozen
+@frozen
 class Interleave:
     """Let neighbours along an axis of memory stand together, a few at a time: as the last axis.
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
@@ -27,7 +28,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 
-@attrs.frozen
+@frozen
 class Transpose:
     """Load tiles of what lies along the outer of two loops by vectors along it, and turn them in registers.
 

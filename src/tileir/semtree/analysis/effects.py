@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from tileir.core import schema
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.dots import fragment_of
 from tileir.semtree.ir import (
@@ -87,7 +86,7 @@ def is_plain(stmt: Stmt) -> bool:
     return not isinstance(stmt, Collective | Deferred)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Census:
     """What there is in a kernel, each kind once.
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from tileir.core import schema
+from tileir.core.frozen import frozen
 from tileir.semtree.ir import Const, Declare, DeclareArray, Expr, For, KernelFunction, Param, Stmt, Subscript, Var
 from tileir.semtree.rewrite import statements
 
@@ -18,7 +19,7 @@ Use: TypeAlias = tuple[Var | Subscript, Declared | None]
 """A variable or subscript, and what its name means where it stands; None where it is not visible."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Scoped:
     """A statement, and what is visible right before it.
 
@@ -38,7 +39,7 @@ class Scoped:
         return next((known for node, known in self.uses if node is of), None)
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Survey:
     """A kernel, and what is found in it when a rule asks for it first."""
 

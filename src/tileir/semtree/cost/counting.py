@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from tileir.core.dtype import DType, accumulator
 from tileir.core.fragments import FRAGMENTS
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 _VALUES: Final = (Apply, Cast, Reduce, Dot, Shuffle)
 
 
-@attrs.frozen
+@frozen
 class Work:
     """Operations that one run of a statement stands for.
 
@@ -65,7 +64,7 @@ class Work:
     depends: frozenset[int]
 
 
-@attrs.frozen
+@frozen
 class Transfer:
     """Elements that one run of a statement moves.
 
@@ -91,7 +90,7 @@ class Transfer:
     depends: frozenset[int]
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Counter:
     """Counts what statements of one kernel do on a machine."""
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import (
     Declare,
@@ -65,7 +66,7 @@ class Loop:
             yield from loop.walk()
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Nest:
     """The loops of one kernel.
 

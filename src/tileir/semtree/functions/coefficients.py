@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 
 
-@attrs.frozen
+@frozen
 class Coefficients:
     """One approximation for each of the two types that functions are computed in."""
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Expr, Stmt, Type, Var
@@ -149,7 +150,7 @@ class Draft:
         return Draft(self.names)
 
 
-@attrs.frozen
+@frozen
 class Expansion:
     """How a function is written in other operations.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
+from tileir.core.frozen import frozen
 from tileir.core.number_system import REAL, NumberSystem
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -25,7 +26,7 @@ COPIER: Final = -3
 """Who writes what the first channel of a kernel copies; further channels count down from there."""
 
 
-@attrs.frozen
+@frozen
 class Checks:
     """What to watch beyond bounds, at the cost of speed.
 

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.kinds import Hint
 
@@ -26,7 +27,7 @@ class Support(enum.Enum):
     __hash__ = object.__hash__
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Capabilities:
     """The operations of a back end; what is missing is expressed by others, or refused.
 

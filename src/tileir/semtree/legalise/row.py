@@ -8,6 +8,7 @@ from typing import Protocol
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.semtree.analysis.ranges import Range
 from tileir.semtree.functions.draft import Term
 
@@ -25,7 +26,7 @@ class Drafting(Protocol):
         """Return what is known about an integer."""
 
 
-@attrs.frozen
+@frozen
 class Row:
     """A law, and the function that writes its right side.
 

@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 
 from tileir.core import schema
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import reads, writes
@@ -251,7 +252,7 @@ _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Access:
     """Elements of one array that the lanes of a statement touch.
 

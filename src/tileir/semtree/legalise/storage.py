@@ -11,6 +11,7 @@ import attrs
 
 from tileir.core.arithmetic import constant
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.ir import Bitcast, Const, Hint, KernelFunction, Type
@@ -58,7 +59,7 @@ def as_bits(kernel: KernelFunction, dtypes: frozenset[DType]) -> KernelFunction:
     return made
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Bits:
     """Replaces types in the parts of one kernel."""
 

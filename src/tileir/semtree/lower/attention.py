@@ -18,6 +18,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -59,7 +60,7 @@ def attention_kernel(
     return grid, (*start, *kind.of(blocks, plan, matrices, first, part).statements())
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Warps(Softmax):
     """Builds the body of one kernel."""
 

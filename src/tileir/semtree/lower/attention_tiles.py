@@ -12,6 +12,7 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -24,7 +25,7 @@ _COPIED: Final = 16
 _LINE: Final = 128
 
 
-@attrs.frozen
+@frozen
 class Matrix:
     """A view of memory: rows, one after the other, of neighbours.
 
@@ -60,7 +61,7 @@ class Matrix:
         return attrs.evolve(self, offset=self.offset + head * self.heads[1], heads=(1, 0))
 
 
-@attrs.frozen
+@frozen
 class Panel:
     """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks.
 
@@ -159,7 +160,7 @@ EIGHT = 8
 """How far the rows are apart of which a thread holds elements."""
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Threads:
     """The threads of a group.
 

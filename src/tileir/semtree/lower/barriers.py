@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.semtree import ir as sem
 
@@ -19,7 +20,7 @@ THREAD: Final = "%thread"
 """Stands for the number of a thread in :attr:`Touch.own`; no variable can have this name."""
 
 
-@attrs.frozen
+@frozen
 class Touch:
     """One access of a phase to an array that several threads see.
 
@@ -48,7 +49,7 @@ class Touch:
         return self if self.fixed or self.own is None else attrs.evolve(self, own=None)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Phase:
     """Statements that threads run without waiting for each other."""
 
@@ -56,7 +57,7 @@ class Phase:
     touches: tuple[Touch, ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Ordered:
     """Steps in order, inside loops or conditions that are alike for all threads.
 
@@ -83,7 +84,7 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
     return _placed(step, ()).statements
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Placed:
     """Statements with their barriers.
 

@@ -10,6 +10,7 @@ import attrs
 
 from tileir.core.errors import fail
 from tileir.core.evolving import evolved
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op, merges
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
@@ -50,7 +51,7 @@ _REGISTER_BYTES = 16 * 1024
 """Allocations without a location go to private arrays up to this size, else to scratch memory."""
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Scope:
     """What the statements of one block see."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, zero
@@ -25,7 +26,7 @@ Guard: TypeAlias = Affine
 """An affine over kernel variables that must be >= 0."""
 
 
-@attrs.frozen
+@frozen
 class Loop:
     """One loop; ``lower`` and ``upper`` (exclusive) are bounds beside 0 and ``range``."""
 
@@ -37,7 +38,7 @@ class Loop:
     guards: tuple[Guard, ...]  # tested once, before the loop
 
 
-@attrs.frozen
+@frozen
 class LoopPlan:
     """Loops from outermost to innermost, and the guards that only the innermost body can test; those of each lane."""
 

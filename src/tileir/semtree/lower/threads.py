@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import attrs
 
 from tileir.core.errors import fail
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -25,7 +26,7 @@ from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Team:
     """The threads that run a phase.
 

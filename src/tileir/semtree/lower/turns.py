@@ -11,6 +11,7 @@ from math import prod
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -19,7 +20,7 @@ from tileir.semtree.lower.loops import grid_indices
 from tileir.stripe import ir as stripe
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Turns:
     """Which points a group takes.
 

@@ -16,13 +16,14 @@ from typing import Final, TypeAlias, get_args, get_type_hints
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.semtree.ir import Expr, Stmt
 from tileir.semtree.text.lexer import words_of
 
 _PIECES: Final = re.compile(r"\{(?P<field>\w+)\}|\[(?P<option>[^\]]*)\]|(?P<literal>[^{}\[\]]+)")
 
 
-@attrs.frozen
+@frozen
 class Literal:
     """Text that is always the same, and the signs and words of it."""
 
@@ -30,7 +31,7 @@ class Literal:
     signs: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class Field:
     """The text of a field, or of a property of type int; ``hint`` is its type."""
 
@@ -39,7 +40,7 @@ class Field:
     is_property: bool
 
 
-@attrs.frozen
+@frozen
 class Option:
     """Text that is left out where all of its fields have their defaults."""
 

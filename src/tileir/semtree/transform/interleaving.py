@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import assigns, is_plain, reads, writes
@@ -53,7 +54,7 @@ def interleave(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, body)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Access:
     """An access to an array: the place of a statement, and the distance of its first element from others."""
 
@@ -61,7 +62,7 @@ class _Access:
     distance: int
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Group:
     """Accesses to one array whose first elements are known distances apart.
 
@@ -95,7 +96,7 @@ class _Group:
         return not again and max(*others, distance) - min(*others, distance) < key[2]
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Bodies:
     """Rewrites the bodies of one kernel; ``shared`` are the arrays that may overlap each other."""
 

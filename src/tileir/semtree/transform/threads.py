@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import meets
@@ -54,7 +55,7 @@ def one_thread(kernel: KernelFunction, *, masks: bool = True) -> KernelFunction:
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Copies:
     """The array that holds a variable, or a private array, of every thread: ``stride`` elements for each."""
 
@@ -62,7 +63,7 @@ class _Copies:
     stride: int
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Threads:
     """The threads of one kernel: ``counters`` run over ``extents``, and ``number`` numbers the threads."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.stripe.ir import Block, Refinement
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine, Rational
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Scope:
     """A block, the scope of the block that it is a statement of, and facts derived from both.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import numpy as np
 
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Refinement, Special, Store, views_read
 
@@ -29,7 +30,7 @@ CHUNK: Final = 1 << 18
 """At most so many points are computed at once."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Linear:
     """``constant + Σ coefficient · value[position]``."""
 
@@ -90,7 +91,7 @@ class Linear:
         )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ViewPlan:
     """One refinement: displacement in elements and along each axis, and whether its axes are those of its source.
 
@@ -107,7 +108,7 @@ class ViewPlan:
     axis_bounds: tuple[tuple[int, int], ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Grid:
     """Some points of the box with all indices counted from 0, and what follows from them alone."""
 

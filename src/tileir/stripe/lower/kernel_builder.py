@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.arithmetic import rounded
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Shape
 
 
-@attrs.frozen
+@frozen
 class Scalar:
     """A scalar of the body, by name, with its dtype."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
@@ -23,7 +24,7 @@ ZERO: Final = Affine()
 NO_TAGS: Final = Tags()
 
 
-@attrs.frozen
+@frozen
 class Tensor:
     """A value in memory: the dense ``shape`` from the start of the allocation ``buffer`` of the program."""
 

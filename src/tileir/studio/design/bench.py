@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
+from tileir.core.frozen import frozen
 from tileir.driver.formulas.crafting import CraftedFormula, craft
 from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.serve.uploads import read
@@ -24,7 +25,7 @@ _FORMULAS: Final = 12
 _RANKS: Final = (2, 3)
 
 
-@attrs.frozen
+@frozen
 class Assignment:
     """A formula, the pictures that it reads, and where it runs.
 

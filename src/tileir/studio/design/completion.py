@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import attrs
-
 from tileir.core.errors import TileError
+from tileir.core.frozen import frozen
 from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import offered
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter
@@ -42,7 +41,7 @@ _LINES: Final = ("repeat", "results")
 _TILE_WORDS: Final = ("function", "scan", "times", "reverse", "default", "no_defract")
 
 
-@attrs.frozen
+@frozen
 class Option:
     """One way to go on.
 
@@ -58,7 +57,7 @@ class Option:
     about: str = ""
 
 
-@attrs.frozen
+@frozen
 class Completions:
     """How a text can go on.
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
 import orjson
 
 from tileir.core.errors import TileError, fail
+from tileir.core.frozen import frozen
 from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.definitions.catalogue import default_catalogue
 from tileir.formula.definitions.functions import Function
@@ -203,7 +203,7 @@ _ACTIONS: Final[Mapping[str, Callable[[str, str, Mapping[str, Any], Functions], 
 _NUMBER: Final = re.compile(r"\[(\d+)\]")
 
 
-@attrs.frozen
+@frozen
 class PlaceName:
     """A place where a step can go.
 
@@ -217,7 +217,7 @@ class PlaceName:
     label: str
 
 
-@attrs.frozen
+@frozen
 class OffersView:
     """What fits at a place.
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ _HEADERS: Final = tuple(
 )
 
 
-@attrs.frozen
+@frozen
 class Guard:
     """Refuses what does not come from the page of this server, before anything of it is read.
 

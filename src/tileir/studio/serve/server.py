@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tileir.core.errors import TileError, fail
+from tileir.core.frozen import frozen
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import JOBS, faults_event
 from tileir.studio.serve.security import Guard
@@ -48,7 +49,7 @@ _TYPES: Final = {
 }
 
 
-@attrs.frozen
+@frozen
 class Start:
     """What the page begins with.
 
@@ -249,7 +250,7 @@ def as_event(name: str, view: Any) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(view) + b"\n\n"
 
 
-@attrs.frozen
+@frozen
 class EventStream:
     """An answer of events that are sent as they come; where the page goes away, no more are made.
 

@@ -9,10 +9,11 @@ import attrs
 
 from tileir.core.drawing.layering import Wire
 from tileir.core.errors import Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.text.span import Source
 
 
-@attrs.frozen
+@frozen
 class Fault:
     """A diagnostic with its place in the edited text: characters ``start`` to ``stop``, or None where it has none."""
 
@@ -25,7 +26,7 @@ class Fault:
     column: int | None = None
 
 
-@attrs.frozen
+@frozen
 class InputView:
     """An input of the program, and a type for it that somebody may begin with."""
 
@@ -34,7 +35,7 @@ class InputView:
     guess: str
 
 
-@attrs.frozen
+@frozen
 class Checked:
     """What a text is: its faults, or its inputs, results, and the place of each statement."""
 
@@ -44,7 +45,7 @@ class Checked:
     statements: tuple[tuple[int, int], ...] = ()
 
 
-@attrs.frozen
+@frozen
 class StageEntry:
     """A stage that can be asked for; ``changed`` is false for a pass that left the program as it was."""
 
@@ -54,7 +55,7 @@ class StageEntry:
     changed: bool = True
 
 
-@attrs.frozen
+@frozen
 class Region:
     """Lines ``first`` to ``last`` (exclusive, from 0) of a stage came of these statements of the program."""
 
@@ -63,7 +64,7 @@ class Region:
     statements: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class StageView:
     """The text of one stage, and which of its lines the stage before does not have."""
 
@@ -74,7 +75,7 @@ class StageView:
     changes: tuple[tuple[int, int], ...] = ()
 
 
-@attrs.frozen
+@frozen
 class NodeView:
     """A value of the data flow, with its place in a layered drawing: layers go down, slots to the right."""
 
@@ -87,7 +88,7 @@ class NodeView:
     statement: int | None = None
 
 
-@attrs.frozen
+@frozen
 class GraphView:
     """The data flow of a typed function; ``omitted`` values were too many to be drawn."""
 
@@ -98,7 +99,7 @@ class GraphView:
     omitted: int = 0
 
 
-@attrs.frozen
+@frozen
 class KernelView:
     """What one kernel costs; times are in seconds, ``intensity`` in operations for each byte moved.
 
@@ -118,7 +119,7 @@ class KernelView:
     measured: float | None = None
 
 
-@attrs.frozen
+@frozen
 class Roof:
     """A limit of a machine: operations in a second, or bytes in a second from a memory."""
 
@@ -127,7 +128,7 @@ class Roof:
     per_byte: bool
 
 
-@attrs.frozen
+@frozen
 class CostView:
     """The costs of a program on a target, what these take for granted, and the roofs above its kernels."""
 
@@ -139,7 +140,7 @@ class CostView:
     roofs: tuple[Roof, ...]
 
 
-@attrs.frozen
+@frozen
 class ResultView:
     """A result of a run; ``picture`` names a PNG among what the reply carries, where it can be seen as one."""
 
@@ -152,7 +153,7 @@ class ResultView:
     picture: str | None = None
 
 
-@attrs.frozen
+@frozen
 class RunView:
     """The results of a run, and the median of the seconds that it took."""
 

@@ -21,6 +21,7 @@ from typing import IO, Any, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.testing.fuzz.areas import AREAS
 from tileir.testing.fuzz.recording import Recorded, save
 from tileir.testing.fuzz.worker import SHRINKING, kind_of, seed_of
@@ -33,7 +34,7 @@ _COMPLAINT: Final = 2000
 """So many bytes of what a process complained of before it crashed are told."""
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _EndedError(Exception):
     """A process is gone, or says nothing any more, in the middle of a case."""
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Domain, Op
 from tileir.testing.generated.exact import rough_values
 from tileir.testing.values import bound
@@ -52,7 +53,7 @@ def differences(function: typed.Function, inputs: Mapping[str, Array]) -> dict[s
     return {name: 2.0 * analysis.of(name) for name in function.outputs}
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Analysis:
     """The values of a program, and the errors of those that are inexact."""
 

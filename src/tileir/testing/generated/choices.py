@@ -8,6 +8,8 @@ from typing import Protocol, TypeVar
 
 import attrs
 
+from tileir.core.frozen import frozen
+
 T = TypeVar("T")
 
 
@@ -21,7 +23,7 @@ class Choices(Protocol):
         """Choose one of some options, of which there is at least one."""
 
 
-@attrs.frozen
+@frozen
 class Seeded:
     """Choices that depend on a seed alone: the same on every machine and in every version of Python from 3.11 on."""
 

@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.interpret.memory import ALL_CHECKS
@@ -51,7 +52,7 @@ from tileir.testing.values import check_close
 LANES: Final = (1, 1, 2, 4, 8, 16)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class KernelCase:
     """A kernel, and what its parameters hold before it runs."""
 

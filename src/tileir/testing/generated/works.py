@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, KernelFunction, Launch, Loop, Program, While, Work
@@ -56,7 +57,7 @@ _ROLES: Final = {
 }  # fmt: skip
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class WorksCase:
     """A program, and its inputs by name."""
 

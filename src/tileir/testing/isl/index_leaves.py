@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 import islpy as isl
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Special, Store, scalar_inputs, scalar_output
@@ -15,7 +16,7 @@ from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Specia
 _COPYING: Final = ("copy", "transpose")
 
 
-@attrs.frozen
+@frozen
 class Element:
     """An element of some memory: what ``main`` and its blocks allocate is another one at each point around it."""
 
@@ -23,7 +24,7 @@ class Element:
     place: tuple[Affine, ...]
 
 
-@attrs.frozen
+@frozen
 class Leaf:
     """One store, with the loads that its value depends on.
 
@@ -62,7 +63,7 @@ class Leaf:
         return isl.Map(f"{{ [{', '.join(self.indices)}] -> [{places}] : {self.points} }}")
 
 
-@attrs.frozen
+@frozen
 class Stores:
     """The stores of a program.
 
@@ -84,7 +85,7 @@ def stores(program: Program) -> Stores:
     return Stores(tuple(walk.found), frozenset(walk.unclear))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Points:
     """The points of a block and of those around it, as a leaf has them."""
 
@@ -108,7 +109,7 @@ class _Points:
         )
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _View:
     """Where a refinement lies: the memory, the indices around its allocation, and the first element that it shows."""
 

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from tileir.core.arithmetic import dtype_of
+from tileir.core.frozen import frozen
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def _arrays(given: Mapping[str, ArrayLike]) -> dict[str, Array]:
     return {name: np.asarray(value) for name, value in given.items()}
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Conformance:
     """A program, its arguments and its results; ``tolerance`` is relative to the largest result, 0 means equal."""
 

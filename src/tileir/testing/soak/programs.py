@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core.frozen import frozen
 from tileir.driver.jit import jit
 from tileir.runtime.context import Context
 
@@ -22,7 +22,7 @@ function (A[M, K], B[K, N]) -> (C) {
 """
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Program:
     """A function of two matrices of small whole numbers, so that results are exact.
 

@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.integers import quotient, remainder
 from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
@@ -33,7 +34,7 @@ _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
 _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Dim(Recorded):
     """A size that is known when compiling: a dimension of an input, or arithmetic over such.
 
@@ -225,7 +226,7 @@ def size_of(recorder: Recorder, value: object) -> Expr:
     return _placed(expr)
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class Polynomial(Recorded):
     """An affine expression over index variables, at least one of them.
 
@@ -321,7 +322,7 @@ class Polynomial(Recorded):
 _CONSTRAINT: Final = "a constraint is 'polynomial < bound' and means 0 <= polynomial < bound"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Index(Polynomial):
     """One index variable of contractions."""
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.building.assembly import substitute
@@ -30,7 +31,7 @@ from tileir.tile.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class Expansion:
     """What a statement ``name = word(operands…);`` becomes.
 

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
+from tileir.core.frozen import frozen
 from tileir.core.text.advice import ELSEWHERE
 from tileir.core.text.names import NameScope
 from tileir.core.text.span import Span, call_site
@@ -58,7 +59,7 @@ class Step:
     span: Span | None
 
 
-@attrs.frozen
+@frozen
 class Target:
     """What was declared of a tensor that its contraction has still to define."""
 

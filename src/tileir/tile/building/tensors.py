@@ -6,6 +6,7 @@ from typing import NoReturn, TypeAlias
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
@@ -20,7 +21,7 @@ from tileir.tile.ir import BinaryOperator, Expr, UnaryOperator
 Key: TypeAlias = Polynomial | Dim | int | tuple[Polynomial | Dim | int, ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Tensor(Recorded):
     """A tensor of the function that is being built.
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import attrs
 
 from tileir.core.errors import Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.text.span import Span
 from tileir.tile.ir import Call, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.traversal import Role, expressions, walk_with_depth
 
 
-@attrs.frozen
+@frozen
 class Nodes:
     """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
 

@@ -6,8 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import assert_never
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.core.text.span import Span
 from tileir.tile.functions import builtin
 from tileir.tile.ir import (
@@ -41,7 +40,7 @@ class Kind(enum.Enum):
     __hash__ = object.__hash__
 
 
-@attrs.frozen
+@frozen
 class Definition:
     """Where a name is defined.
 
@@ -54,7 +53,7 @@ class Definition:
     span: Span | None
 
 
-@attrs.frozen
+@frozen
 class Scope:
     """The first definition of each name, in program order."""
 

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from tileir.core.errors import MAX_FAULTS, Diagnostic, VerifyError
+from tileir.core.frozen import frozen
 from tileir.core.text.advice import meant, own_form
 from tileir.core.text.span import Span
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
@@ -22,7 +23,7 @@ from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_t
 from tileir.tile.traversal import Role, dimensions, expressions, index_names
 
 
-@attrs.frozen
+@frozen
 class Checked:
     """A function with what every check asks of it.
 

@@ -12,6 +12,7 @@ import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic
+from tileir.core.frozen import frozen
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.core.text.span import Span
@@ -150,7 +151,7 @@ def _read(
     return everything(lambda faults: Cursor.at_start(source, faults), whole, more)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor."""
 

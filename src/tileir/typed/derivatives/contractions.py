@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 import attrs
 
 from tileir.core.dtype import DType, accumulator, arithmetic_type
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tileir.typed.derivatives.reverse import Sweep
 
 
-@attrs.frozen
+@frozen
 class ContractionSite:
     """A contraction, and where its derivatives go.
 
@@ -225,7 +226,7 @@ class ContractionSite:
         return ContractionSite(self.algebra, operation, operands, True, points)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Terms:
     """The values that a contraction combines, as a tensor.
 

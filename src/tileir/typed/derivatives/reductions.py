@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.combines import Combine
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Coordinate, Reduce, Shape
@@ -47,7 +48,7 @@ def pushforward(algebra: Algebra, operation: Reduce, tangent: Tensor) -> Tensor 
     return algebra.reshaped(total, operation.shape)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Site:
     """A component of a state, and what its derivative reads."""
 

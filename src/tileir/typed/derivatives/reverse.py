@@ -13,6 +13,7 @@ from typing import TypeAlias
 import attrs
 
 from tileir.core.dtype import arithmetic_type
+from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.typed.derivatives.algebra import Algebra
@@ -77,7 +78,7 @@ SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
 """What is differentiated, the cotangents that come in, and whether ties are split evenly."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Path:
     """The float operations that some results depend on, in program order, and the positions of those that read a value.
 

@@ -12,6 +12,7 @@ import attrs
 
 from tileir.core import arithmetic
 from tileir.core.dtype import accumulator, arithmetic_type, promote_all
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     """A polynomial and the size of the axis that it indexes: it is an integer and ``0 <= polynomial < size``."""
 
 
-@attrs.frozen
+@frozen
 class Reading:
     """``tensor[indices…]``."""
 
@@ -44,7 +45,7 @@ class Reading:
         return tuple(zip(self.indices, self.tensor.shape, strict=True))
 
 
-@attrs.frozen
+@frozen
 class Destination:
     """Where an aggregate goes: one polynomial for each axis of ``shape``."""
 
@@ -64,7 +65,7 @@ class Destination:
         return len(names) == len(long) and 0 not in self.shape
 
 
-@attrs.frozen
+@frozen
 class Points:
     """The valid index points of a contraction: conditions of all its tensors, its constraints, and what it promises."""
 

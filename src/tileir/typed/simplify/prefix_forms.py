@@ -17,8 +17,7 @@ from fractions import Fraction
 from math import gcd, prod
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -36,7 +35,7 @@ SHORTEST: Final = 16
 """So are the terms of fewer ends."""
 
 
-@attrs.frozen
+@frozen
 class Prefix:
     """A contraction whose terms have an end that moves, or two that move alike.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core import arithmetic
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rule
 from tileir.typed.dims import read_constant
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-@attrs.frozen
+@frozen
 class Site:
     """An operation together with the definitions that come before it.
 

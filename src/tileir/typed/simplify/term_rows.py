@@ -11,13 +11,14 @@ from math import prod
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
 from tileir.poly.coverage import eliminated
 
 
-@attrs.frozen
+@frozen
 class Points:
     """The points of a contraction, as in :class:`tileir.poly.bounds.Domain`, in indices that may be others.
 
@@ -41,7 +42,7 @@ class Points:
         return Points(ranges, accesses, constraints)
 
 
-@attrs.frozen
+@frozen
 class Rows:
     """The points of an aggregation, and its terms in rows.
 

@@ -8,6 +8,7 @@ import attrs
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
@@ -61,7 +62,7 @@ class _Body:
     steps: dict[str, Function | None] = attrs.field(factory=dict)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor; ``depth`` counts the loops around."""
 

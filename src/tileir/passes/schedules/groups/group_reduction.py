@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -22,7 +23,7 @@ from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, 
 from tileir.stripe import ir as stripe
 
 
-@attrs.frozen
+@frozen
 class GroupReduction:
     """Schedule reductions that use no element of their inputs for many outputs.
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
@@ -24,7 +25,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen
+@frozen
 class GroupTranspose:
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 
@@ -110,7 +111,7 @@ class GroupTranspose:
         return _Points(thread, more)
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Points:
     """The points of one axis of a tile: those of a thread lie as far apart as there are threads."""
 

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from tileir.core.fragments import Run
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix_plan import (
@@ -43,7 +44,7 @@ def build(nest: Nest, plan: MatrixTiling) -> Node:
     return _MatrixKernel.of(nest, plan).kernel()
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _MatrixKernel:
     """Builds one kernel.
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
 from tileir.stripe.instructions import Copy
 
@@ -27,7 +26,7 @@ _ROWS: Final = (128, 64, 32)
 """Bytes of the rows that are swizzled as matrix instructions read them."""
 
 
-@attrs.frozen
+@frozen
 class _Axis:
     """An axis of a tensor: what moves along it, the distance of elements, how many there are, and those of the box."""
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 import attrs
 
 from tileir.core.fragments import Fragment, Where, usable
+from tileir.core.frozen import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -37,7 +38,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.instructions import Copy
 
 
-@attrs.frozen
+@frozen
 class MatrixContraction:
     """Schedule products of matrices for which a device has instructions.
 

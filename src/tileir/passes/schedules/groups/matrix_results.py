@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.fragments import Where
+from tileir.core.frozen import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use
@@ -59,7 +60,7 @@ def staged_bytes(nest: Nest, plan: MatrixTiling) -> int:
     return plan.rows * _LINE if plan.rows % rows == 0 and not plan.masks else 0
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Results:
     """Some columns of the results of a tile in local memory.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import Staging, TileShape
@@ -16,7 +17,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Plan:
     """How the threads of a group share a reduction.
 
@@ -65,7 +66,7 @@ def build(nest: Nest, plan: Plan, elements: Mapping[str, int]) -> Node:
     return _Builder.of(nest, plan, elements).kernel()
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Accumulator:
     """Where one result of the reduction is kept.
 
@@ -79,7 +80,7 @@ class _Accumulator:
     shared: stripe.Refinement
 
 
-@attrs.frozen(eq=False, repr=False)
+@frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel."""
 

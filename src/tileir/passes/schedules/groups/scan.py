@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.kernels import schedule as sch
@@ -20,7 +21,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen
+@frozen
 class GroupPlan:
     """So many threads take so many terms each."""
 

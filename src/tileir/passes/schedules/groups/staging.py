@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
@@ -20,7 +21,7 @@ from tileir.stripe.blocks import Binding
 from tileir.stripe.tags import PADDED
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
@@ -75,7 +76,7 @@ class TileShape:
         return product(layout) * use.dtype.itemsize if layout else 0
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Staging:
     """Fills tiles of one kernel.
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe.ir import Index
@@ -25,7 +24,7 @@ _LEAST_STEPS: Final = 32
 """Fewest steps of a panel: between two visits of a tile its sums are loaded and stored."""
 
 
-@attrs.frozen
+@frozen
 class Visit:
     """What a group does before it goes on to the next block.
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
@@ -53,7 +54,7 @@ def nested(nest: Nest, plan: Tiling, names: NameScope) -> tuple[Node, ...]:
     return tuple(builder.serial(piece) for piece in column_pieces(plan))
 
 
-@attrs.frozen
+@frozen
 class Piece:
     """A run of columns: ``count`` panels of ``columns`` vectors of ``lanes`` elements from ``start`` on."""
 
@@ -83,7 +84,7 @@ def column_pieces(plan: Tiling) -> Iterator[Piece]:
         start, left = start + lanes, left - lanes
 
 
-@attrs.frozen
+@frozen
 class Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
@@ -102,7 +103,7 @@ class Split:
     tests: tuple[Affine, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Chunk:
     """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
 
@@ -112,7 +113,7 @@ class Chunk:
     rows: int
 
 
-@attrs.frozen
+@frozen
 class TileBlocks:
     """Builds the blocks of one plan."""
 

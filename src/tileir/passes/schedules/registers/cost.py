@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import dearness, is_dense, whole_uses
@@ -45,7 +44,7 @@ _LEAST_BOUNDED: Final = 2
 """The same where indices bound the reduction, as at the corners of a convolution: there lanes cannot run along it."""
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """What a processor offers; the fields are options of the pass ``register_tile``."""
 
@@ -59,7 +58,7 @@ class Limits:
     columns: int
 
 
-@attrs.frozen
+@frozen
 class Rows:
     """An outer index of which a tile has ``height`` values."""
 
@@ -67,7 +66,7 @@ class Rows:
     height: int
 
 
-@attrs.frozen
+@frozen
 class Tiling:
     """How to tile one kernel.
 
@@ -183,7 +182,7 @@ def _reach(nest: Nest, index: Index) -> int:
     return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Candidate:
     """A vector index, and what depends on it."""
 

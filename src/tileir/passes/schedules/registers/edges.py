@@ -12,6 +12,7 @@ from itertools import groupby, product as combinations
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels.schedule import constrained_indices, part, present, reads_of
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
@@ -65,7 +66,7 @@ def bears_edges(nest: Nest, plan: Tiling, limits: Limits, percent: int) -> bool:
     return 100 * plan.cost <= (100 + percent) * inside.cost * (1.5 * points - 0.5 * free) / free
 
 
-@attrs.frozen
+@frozen
 class Edges:
     """The constraints of a reduction over one kind of tile.
 
@@ -126,7 +127,7 @@ class Edges:
             yield _Run(row, first, 1 + len(others), tests)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Run:
     """The rows ``first`` to ``first + count - 1``, of which ``tests`` may fail."""
 

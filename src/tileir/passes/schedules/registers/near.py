@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core.frozen import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import row_pieces
 from tileir.passes.schedules.registers.steps import Step
@@ -27,7 +26,7 @@ _LEAST_SHARE: Final = 1 / 32
 """Waiting for less than this share of all work is not worth that loops over rows begin more often."""
 
 
-@attrs.frozen
+@frozen
 class Pieces:
     """The index that is cut, and into how many pieces."""
 

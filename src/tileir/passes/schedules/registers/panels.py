@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
@@ -30,7 +31,7 @@ _MOST_TILE: Final = 8
 for them takes LLVM a fifth of the time to compile a convolution."""
 
 
-@attrs.frozen
+@frozen
 class Columns:
     """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and how many there are."""
 
@@ -40,7 +41,7 @@ class Columns:
     width: int
 
 
-@attrs.frozen
+@frozen
 class Panel:
     """A packed panel: the use of it by reductions, its memory, and what fills it."""
 
@@ -151,7 +152,7 @@ def _tiles(count: int, most: int) -> Iterator[tuple[int, int]]:
         size = min(size, sch.power_of_two_below(max(1, count)))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Rows:
     """Some tiles of ``size`` values each of an index, from ``start`` on."""
 

@@ -19,6 +19,7 @@ from typing import ClassVar
 import attrs
 
 from tileir.core.fragments import usable
+from tileir.core.frozen import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_reading, against_scalars
@@ -37,7 +38,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen
+@frozen
 class RegisterTile:
     """Schedule kernels that reduce along indices which do not carry the vector lanes.
 

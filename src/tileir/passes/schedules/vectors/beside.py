@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.fusion.inline import CHEAP
@@ -87,7 +88,7 @@ def _place(use: Use) -> Affine:
     return total(access * stride for access, stride in zip(use.access, use.strides, strict=True))
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Vectors:
     """The loops below the grid: a loop ``inner`` of rows, if any, around the vectors of a run, or ``beside`` each.
 
@@ -143,7 +144,7 @@ class Vectors:
             yield count - whole, lanes, 1
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Rows:
     """Puts what rows compute at once in place of the loop over them inside of a run; or unrolls it for None."""
 
@@ -163,7 +164,7 @@ class _Rows:
         return (every.substitute({self.vector: Affine.index(run.name)}),)
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class _Jam:
     """Moves a loop over vectors into the body of their lanes; or unrolls it where they would share nothing."""
 

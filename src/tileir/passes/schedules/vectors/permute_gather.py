@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.arithmetic import Array
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import elements_of
@@ -42,7 +43,7 @@ from tileir.stripe.ir import (
 )
 
 
-@attrs.frozen
+@frozen
 class PermuteGather:
     """Load what the lanes of a vector gather at once, where constants choose elements that are as near as lanes are.
 

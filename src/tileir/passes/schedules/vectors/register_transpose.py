@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
@@ -29,7 +30,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen
+@frozen
 class RegisterTranspose:
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
@@ -19,7 +20,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@attrs.frozen
+@frozen
 class Thread:
     """Turn the outermost parallel indices of a kernel into grid axes, at most three.
 
@@ -70,7 +71,7 @@ def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     return frozenset(name for name in usable if all(_has_its_own(view, name) for view in merging))
 
 
-@attrs.frozen
+@frozen
 class Shares:
     """Independent indices of a kernel, shared out to the threads of a group.
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
@@ -16,7 +17,7 @@ from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, Index, Load, Program, Special, Statement, Store
 
 
-@attrs.frozen
+@frozen
 class VectoriseShort:
     """Compute all values of a short index side by side where data choose the rows that it runs along.
 

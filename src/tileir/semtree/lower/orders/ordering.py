@@ -28,6 +28,7 @@ from typing import Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.integers import network_comparisons
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
@@ -179,7 +180,7 @@ def count_bytes(digits: int) -> int:
     return digits * _VALUES * DType.I32.itemsize
 
 
-@attrs.frozen
+@frozen
 class Radix(Words):
     """Sorts elements by the digits of their first word.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.semtree.lower.orders.words import Body, Words
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Row:
     """A row of keys, and the words that they become.
 

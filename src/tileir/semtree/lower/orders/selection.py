@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType
+from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -49,7 +50,7 @@ def is_inserted(kept: int, lanes: int) -> bool:
     return kept <= _VECTORS * lanes
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Selection:
     """Finds the first elements of a row.
 

@@ -1,0 +1,64 @@
+"""Frozen attrs classes that share the methods by which they are shown, compared and hashed.
+
+attrs writes such methods for each class and compiles them, which takes most of the time in which a module with many
+classes is loaded. What they do is the same for all, but for the names of the fields.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from attrs import frozen as frozen
+else:
+
+    def frozen(cls=None, *, repr=True, eq=None, cache_hash=False, **options):  # noqa: A002  the names of attrs
+        """Make a class what :func:`attrs.frozen` makes of it, by methods of its own only where hashes are kept."""
+        if cls is None:
+            return partial(frozen, repr=repr, eq=eq, cache_hash=cache_hash, **options)
+        own = vars(cls)
+        if repr and "__repr__" not in own:
+            cls.__repr__ = _shown
+        shares = eq is not False and not cache_hash and "__eq__" not in own
+        if shares:
+            cls.__eq__ = _equal
+            cls.__hash__ = own.get("__hash__", _hash)
+        made = attrs.frozen(cls, repr=False, eq=None if shares else eq, cache_hash=cache_hash, **options)
+        if shares:
+            made.__compared__ = staticmethod(_compared(made))
+        return made
+
+
+def _shown(node: Any) -> str:
+    shown = ((field, getattr(node, field.name)) for field in attrs.fields(type(node)) if field.repr)
+    texts = (f"{each.name}={each.repr(value) if callable(each.repr) else repr(value)}" for each, value in shown)
+    return f"{type(node).__qualname__.rpartition('>.')[2]}({', '.join(texts)})"
+
+
+def _equal(node: Any, other: Any) -> Any:
+    if other.__class__ is not node.__class__:
+        return NotImplemented
+    return node.__compared__(node) == other.__compared__(other)
+
+
+def _hash(node: Any) -> int:
+    return hash(node.__compared__(node))
+
+
+def _compared(cls: type[attrs.AttrsInstance]) -> Any:
+    """Return the function that gives what is compared of an instance."""
+    fields = [field for field in attrs.fields(cls) if field.eq]
+    if not fields:
+        return type
+    if any(field.eq_key for field in fields):
+        keys = [(field.name, field.eq_key or _itself) for field in fields]
+        return lambda node: tuple([key(getattr(node, name)) for name, key in keys])
+    return attrgetter(*(field.name for field in fields))
+
+
+def _itself(value: object) -> object:
+    return value
