@@ -25,29 +25,28 @@ def expanded(program: Program, function: Callable[[Block], Outcome]) -> Program:
 
     What replaces that launch replaces the others in their names. Whoever listens is told the outcomes.
     """
-    memory = {each.name: each for each in program.memory}
-    table = KernelTable()
-    made: dict[int, _Expansion | None] = {}
     outcomes: dict[int, Outcome] = {}
-
-    def expand(launch: Launch) -> tuple[Launch, ...]:
-        kernel = program.kernels[launch.kernel]
-        if launch.kernel not in made:
-            block = launched(kernel, launch)
-            outcome = _outcome(function, block)
-            outcomes[launch.kernel] = outcome
-            made[launch.kernel] = _Expansion.of(outcome, launch, table, memory)
-        expansion = made[launch.kernel]
-        if expansion is not None:
-            return expansion.launches(launch)
-        return (table.relaunch(kernel, launch),)
-
-    works = map_launches(program.works, expand)
+    for launch in launches(program.works):
+        if launch.kernel not in outcomes:
+            outcomes[launch.kernel] = _outcome(function, launched(program.kernels[launch.kernel], launch))
     if (remarks := listener()) is not None:
         _tell(remarks, program, outcomes)
-    if all(expansion is None for expansion in made.values()):
+    if all(isinstance(outcome, Refused) for outcome in outcomes.values()):
         return program
-    return attrs.evolve(program, kernels=tuple(table.kernels), works=in_order(works))
+    memory = {each.name: each for each in program.memory}
+    table = KernelTable()
+    made: dict[int, _Expansion] = {}
+
+    def expand(launch: Launch) -> tuple[Launch, ...]:
+        outcome = outcomes[launch.kernel]
+        if isinstance(outcome, Refused):
+            return (table.relaunch(program.kernels[launch.kernel], launch),)
+        if launch.kernel not in made:
+            made[launch.kernel] = _Expansion.of(outcome, launch, table, memory)
+        return made[launch.kernel].launches(launch)
+
+    works = in_order(map_launches(program.works, expand))
+    return attrs.evolve(program, kernels=tuple(table.kernels), works=works)
 
 
 def _outcome(function: Callable[[Block], Outcome], block: Block) -> Outcome:
@@ -96,11 +95,9 @@ class _Expansion:
 
     @classmethod
     def of(
-        cls, outcome: Outcome, first: Launch, table: KernelTable, memory: Mapping[str, Refinement]
-    ) -> _Expansion | None:
-        """Return what an outcome puts in place of a launch; None where the kernel stays."""
-        if isinstance(outcome, Refused):
-            return None
+        cls, outcome: Done | tuple[Statement, ...], first: Launch, table: KernelTable, memory: Mapping[str, Refinement]
+    ) -> _Expansion:
+        """Return what an outcome puts in place of a launch."""
         blocks = outcome.blocks if isinstance(outcome, Done) else outcome
         return cls(first, tuple(table.launch(each, memory) for each in blocks if isinstance(each, Block)))
 
