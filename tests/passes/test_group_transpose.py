@@ -34,8 +34,8 @@ def shapes(text: str, size: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     return {"A": size, "B": size[::-1]} if text == TRANSPOSE else {"A": size}
 
 
-def kernel(text: str, size: tuple[int, ...], step: GroupTranspose) -> KernelFunction:
-    types = {name: TensorType(DType.F32, shape) for name, shape in shapes(text, size).items()}
+def kernel(text: str, size: tuple[int, ...], step: GroupTranspose, dtype: DType = DType.F32) -> KernelFunction:
+    types = {name: TensorType(dtype, shape) for name, shape in shapes(text, size).items()}
     (found,) = compile_stages(text, types, TARGET, passes=(*fused(TARGET), step)).sem.kernels
     return found
 
@@ -55,6 +55,30 @@ def test_small_kernels_are_left_alone(text: str, size: tuple[int, ...]) -> None:
     assert kernel(text, size, GroupTranspose()).group == (1,)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size", "grid", "stage", "store"),
+    [
+        (DType.F16, (128, 192), (2, 3), "local f16 A_stage[4224]", "f16x2"),  # 64 rows of 66
+        (DType.I8, (128, 256), (2,), "local i8 A_stage[16896]", "i8x4"),  # 128 rows of 132
+        (DType.F16, (127, 192), (2, 3), "local f16 A_stage[4160]", None),  # rows of results begin in mid-word
+        (DType.F16, (48, 40), (2, 2), "local f16 A_stage[1088]", "f16x2"),  # too few rows for wider tiles
+    ],
+)
+def test_narrow_elements_have_wider_tiles(
+    dtype: DType, size: tuple[int, int], grid: tuple[int, int], stage: str, store: str | None
+) -> None:
+    found = kernel("function (A[M, N]) -> (O) { O[j, i : N, M] = =(A[i, j]); }", size, GroupTranspose(), dtype)
+    text = to_text(found)
+    assert found.grid == grid
+    assert stage in text
+    assert store is None or f"{store} " in text.split("barrier();")[1]
+
+
+def test_wider_tiles_give_way_to_local_memory() -> None:
+    text = "function (A[M, N]) -> (O) { O[j, i : N, M] = =(A[i, j]); }"
+    assert "A_stage[1056]" in to_text(kernel(text, (128, 128), GroupTranspose(local_bytes=4096), DType.F16))
+
+
 def test_local_memory_must_hold_the_tiles() -> None:
     assert kernel(TRANSPOSE, (64, 64), GroupTranspose(local_bytes=1024)).group == (1,)
 
@@ -70,14 +94,15 @@ def test_local_memory_must_hold_the_tiles() -> None:
         (PADDED, (12, 17)),
     ],
 )
-def test_all_sizes(text: str, size: tuple[int, ...], threads: int) -> None:
-    types = {name: TensorType(DType.I32, shape) for name, shape in shapes(text, size).items()}
+@pytest.mark.parametrize("dtype", [DType.I32, DType.I16, DType.U8])
+def test_all_sizes(text: str, size: tuple[int, ...], threads: int, dtype: DType) -> None:
+    types = {name: TensorType(dtype, shape) for name, shape in shapes(text, size).items()}
     for tile in (4, 6):
         step = GroupTranspose(threads, tile=tile)
         stages = compile_stages(text, types, TARGET, passes=(*fused(TARGET), step))
         assert "_stage" in to_text(stages.sem)
         random = np.random.default_rng(1)
-        values = {name: random.integers(-9, 9, t.shape, np.int32) for name, t in types.items()}
+        values = {name: random.integers(0, 9, t.shape).astype(t.dtype.numpy) for name, t in types.items()}
         found = run_program(stages.sem, values, ALL_CHECKS)["O"]
         np.testing.assert_array_equal(found, interpret(stages.stripe, values)["O"])
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
 import attrs
 
@@ -37,7 +38,8 @@ class GroupTranspose:
         vector_bytes: Width of the loads of one thread.
         max_lanes: Most lanes of a load; 0 for as many as fit.
         local_bytes: Memory that the threads of a group share.
-        tile: Rows and columns of a tile; kernels that are smaller than one are left alone.
+        tile: Rows and columns of a tile of elements as wide as a bank, 4 bytes; there are more of narrower ones, whose
+            rows would fill a part of a cache line otherwise. Kernels of fewer rows or columns are left alone.
 
     """
 
@@ -59,13 +61,34 @@ class GroupTranspose:
         rule_out(against_plain_places(nest) or against_parallel(nest))
         nest = merged(nest)
         row, column = accepted(crossing_indices(nest, self.tile))
-        shape = TileShape({row.name: self.tile, column.name: self.tile})
         crossing = tuple(use for use in sch.read_uses(nest) if use.crosses(row.name, column.name))
-        needed = sum(shape.local_bytes(use) for use in crossing)
-        if needed > self.local_bytes:
+        for row_bytes in (_BANK_BYTES, 1):
+            shape = self._shape(nest, row, column, crossing, row_bytes)
+            needed = sum(shape.local_bytes(use) for use in crossing)
+            if needed <= self.local_bytes:
+                break
+        else:
             return refused("TR406", bytes=needed, local_bytes=self.local_bytes)
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
         return emit(self._node(nest, row, column, shape, crossing, elements), kernel)
+
+    def _shape(
+        self, nest: Nest, row: stripe.Index, column: stripe.Index, crossing: Sequence[Use], width: int
+    ) -> TileShape:
+        """Return the tile whose rows are ``width`` bytes for each of ``tile`` threads, which access them as vectors."""
+        written, constrained = sch.written_uses(nest), sch.constrained_indices(nest)
+        direct = [use for use in (*sch.read_uses(nest), *written) if use not in crossing]
+        lanes = sch.aligned_lanes(direct, column.name, sch.vector_lanes(width, _widest(direct), self.max_lanes))
+        extents = {row.name: self._extent(crossing, row, width), column.name: self._extent(written, column, width)}
+        whole = column.range % lanes == 0 == extents[column.name] % lanes
+        return TileShape(extents, column.name, lanes if whole and column.name not in constrained else 1)
+
+    def _extent(self, uses: Sequence[Use], index: stripe.Index, width: int) -> int:
+        """Return the extent of a tile along the index that uses are contiguous along."""
+        extent = self.tile * max(1, width // _widest(uses))
+        while extent > max(self.tile, index.range):
+            extent //= 2
+        return extent
 
     def _node(
         self,
@@ -78,8 +101,9 @@ class GroupTranspose:
     ) -> Node:
         """Return the tree of a kernel."""
         names = nest.taken_names()
-        across = sch.power_of_two_below(min(self.tile, self.threads))
-        down = sch.power_of_two_below(min(self.tile, self.threads // across))
+        height, width = shape.extents[row.name], shape.extents[column.name] // shape.lanes
+        across = sch.power_of_two_below(min(width, self.threads))
+        down = sch.power_of_two_below(min(height, self.threads // across))
         starts, grid = {}, []
         for index in nest.indices:
             extent = shape.extents.get(index.name, 1)
@@ -91,34 +115,54 @@ class GroupTranspose:
         staging = Staging(shape, nest.indices, tested, across * down, *lanes, elements, names)
         stages = {use: staging.memory(use) for use in crossing}
         fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
-        points = [self._points(index, size, names) for index, size in ((row, down), (column, across))]
+        points = [
+            _Points.of(row, down, height, 1, names),
+            _Points.of(column, across, width, shape.lanes, names),
+        ]
         places = {row.name: points[0].place, column.name: points[1].place}
         values = {**starts, **{name: starts[name] + place for name, place in places.items()}}
-        ends = [index.range - 1 - values[index.name] for index in (row, column) if index.range % self.tile]
-        ends += [self.tile - 1 - point.place for point in points if self.tile % point.thread.range]
+        ends = [i.range - 1 - values[i.name] for i in (row, column) if i.range % shape.extents[i.name]]
+        ends += [point.vectors - 1 - point.number for point in points if point.vectors % point.thread.range]
         (segment,) = nest.segments
-        inside = leaf(segment, values, sch.present(point.more for point in points))
+        inside = leaf(segment, values, sch.present((*(point.more for point in points), points[1].lane)))
         staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
         uses = tuple(staged.get(use) or use.substitute(values) for use in segment.uses)
         elements_of_tile = attrs.evolve(inside, uses=uses, constraints=(*ends, *inside.constraints))
         store = Node(sch.present(point.thread for point in points), children=(elements_of_tile,))
         return Node(sch.present(grid), tuple(stages.values()), (*fills, store))
 
-    def _points(self, index: stripe.Index, threads: int, names: NameScope) -> _Points:
-        """Share one axis of a tile out to threads."""
-        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, Binding.THREAD)
-        more = sch.index(names.fresh(f"{index.name}_more"), -(-self.tile // threads), Binding.UNROLL)
-        return _Points(thread, more)
-
 
 @frozen(eq=False, repr=False)
 class _Points:
-    """The points of one axis of a tile: those of a thread lie as far apart as there are threads."""
+    """The points of one axis of a tile, in vectors: those of a thread lie as far apart as there are threads."""
 
     thread: stripe.Index
     more: stripe.Index
+    lane: stripe.Index
+    vectors: int
+
+    @staticmethod
+    def of(index: stripe.Index, threads: int, vectors: int, lanes: int, names: NameScope) -> _Points:
+        """Share the vectors of one axis of a tile out to threads."""
+        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, Binding.THREAD)
+        more = sch.index(names.fresh(f"{index.name}_more"), -(-vectors // threads), Binding.UNROLL)
+        return _Points(thread, more, sch.index(names.fresh(f"{index.name}_lane"), lanes, Binding.LANE), vectors)
+
+    @property
+    def number(self) -> Affine:
+        """The vector, counted from the start of the tile."""
+        return sch.part(self.more, self.thread.range) + sch.part(self.thread)
 
     @property
     def place(self) -> Affine:
         """The point, counted from the start of the tile."""
-        return sch.part(self.more, self.thread.range) + sch.part(self.thread)
+        return self.number * self.lane.range + sch.part(self.lane)
+
+
+def _widest(uses: Sequence[Use]) -> int:
+    """Return the bytes of the widest element of some uses."""
+    return max(use.dtype.itemsize for use in uses)
+
+
+_BANK_BYTES: Final = 4
+"""Width of a bank of local memory: threads side by side access such words at a time, and fill cache lines with them."""
