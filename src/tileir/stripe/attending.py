@@ -59,6 +59,8 @@ class Attending:
         finite: Whether values are finite, so that those that nobody sees need not be read.
         parts: Of ``attend``: into how many parts the tiles of keys are split, each with its own result and logarithms,
             which are relative to the sum of the weights of the part; None where they are not.
+        stages: Of ``attend`` by instructions of one warp: tiles of keys and of values in local memory at a time, a
+            power of two; None for :data:`STAGES`.
 
     """
 
@@ -72,6 +74,12 @@ class Attending:
     zeros: bool = attrs.field(default=False, kw_only=True)
     finite: bool = attrs.field(default=False, kw_only=True)
     parts: int | None = attrs.field(default=None, kw_only=True)
+    stages: int | None = attrs.field(default=None, kw_only=True)
+
+    @property
+    def depth(self) -> int:
+        """Tiles of keys and of values that are in local memory at a time."""
+        return self.stages or STAGES
 
     @property
     def threads(self) -> int:
@@ -85,7 +93,7 @@ class Attending:
 
     def local_bytes(self, dtype: DType, features: int, columns: int) -> int:
         """Return how much local memory a group needs."""
-        tiles = self.rows * features + STAGES * self.keys * (features + columns)
+        tiles = self.rows * features + self.depth * self.keys * (features + columns)
         if FRAGMENTS[self.fragment].is_async:  # threads share nothing else
             return tiles * dtype.itemsize
         return (tiles + 1) * dtype.itemsize + self.rows * QUAD * 4
@@ -113,7 +121,7 @@ class Attending:
         """
         found = dict(special.parameters)
         flags = {name: bool(found.pop(name)) for name in ("zeros", "finite") if name in found}
-        sizes = [found.get(name, 0) for name in ("rows", "tall", "keys", "before", "after", "parts")]
+        sizes = [found.get(name, 0) for name in ("rows", "tall", "keys", "before", "after", "parts", "stages")]
         if any(type(size) is not int for size in sizes) or found.get("fragment") not in FRAGMENTS:
             raise ValueError("attend takes the name of a fragment, and sizes that are integers")
         scale = found.get("scale")
@@ -124,6 +132,12 @@ class Attending:
         least = min(result.rows, result.tall, result.keys)
         if result.parts is not None and result.parts < 2:
             raise ValueError("the keys of attend are split into two parts or more")
+        if (
+            result.depth < STAGES
+            or result.depth & (result.depth - 1)
+            or (result.stages and FRAGMENTS[result.fragment].is_async)
+        ):
+            raise ValueError("attend has a power of two of stages, and two by instructions of several warps")
         if least < 1 or result.rows % result.tall or result.tall % rows or result.keys % max(columns, depth):
             raise ValueError(f"tiles of attend are multiples of those of {result.fragment}")
         return result

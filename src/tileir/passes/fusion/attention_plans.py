@@ -61,6 +61,9 @@ _QUADS: Final = FRAGMENTS["mma_m16n8k16_f16"].sums
 _BESIDE: Final = 3
 """So many groups share a processor, where each needs a third of its memory."""
 
+_DEEP: Final = 4
+"""So many tiles are in local memory if it has room, where groups share keys: what they wait for is memory."""
+
 _LEAST_TILES: Final = 4
 """So many tiles of keys a group has at least that shares them with others."""
 
@@ -151,7 +154,9 @@ def split(options: Options, asked: Asked, plan: Attending) -> Attending:
     if 2 * groups > options.groups or parts < 2 or asked.band != (None, None):
         return plan
     parts = -(-tiles // -(-tiles // parts))  # none is empty
-    return attrs.evolve(plan, parts=parts)
+    deep = attrs.evolve(plan, parts=parts, stages=_DEEP)
+    fits = _BESIDE * deep.local_bytes(asked.dtypes[0], *asked.widths) <= options.local_bytes
+    return deep if fits and not FRAGMENTS[plan.fragment].is_async else attrs.evolve(deep, stages=None)
 
 
 @refusing

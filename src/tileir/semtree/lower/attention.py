@@ -34,6 +34,9 @@ from tileir.stripe.blocks import Binding
 
 _WIDE: Final = sem.Type(DType.F32)
 
+_OF_KEYS: Final = (1, 2)
+"""The matrices of which tiles are copied again and again, each by a group of copies: keys and values."""
+
 
 def attention_kernel(
     blocks: BlockLowering, block: stripe.Block, buffers: dict[str, View], special: stripe.Special, plan: Attending
@@ -77,6 +80,7 @@ class _Warps(Softmax):
             sem.Declare(end, highest),
             *self._copies(0, self.first, Affine()),
             *self._copies_of_keys(begin, 0),
+            *(self._copies_before(end, begin, ahead) for ahead in range(1, plan.depth - 1)),
             sem.For(step, begin, end, 1, self._step(step, end)),
             *self._finish(),
         )
@@ -108,12 +112,11 @@ class _Warps(Softmax):
         """Return what is done for a tile of keys."""
         place = Affine.index(step.name) * self.plan.keys
         stage = self.blocks.counter("stage")
-        more = self._op(Op.CMP_LT, self.blocks.offsets.scalar(Affine.index(step.name) + 1), end)
         return (
-            sem.Declare(stage, self._op(Op.BIT_AND, step, self._number(STAGES - 1))),
-            sem.AsyncWait(0),
+            sem.Declare(stage, self._op(Op.BIT_AND, step, self._number(self.plan.depth - 1))),
+            sem.AsyncWait(len(_OF_KEYS) * (self.plan.depth - STAGES)),
             sem.Barrier(),  # keys and values are there, and nobody reads those before any more
-            sem.If(more, self._copies_of_keys(step, 1)),
+            self._copies_before(end, step, self.plan.depth - 1),
             self._zeros(self.names["scores"], self.scores),
             *self._products_of_keys(stage),
             *self._masked(place),
@@ -157,12 +160,19 @@ class _Warps(Softmax):
             for (name, _), (width, right) in zip(self._sums(), [(SUMS, ones), *values], strict=True)
         )
 
+    def _copies_before(self, end: sem.Var, step: sem.Var, ahead: int) -> sem.Stmt:
+        """Return the copies of a tile if it is before the last one; there are as many groups of copies if it is not."""
+        more = self._op(Op.CMP_LT, self.blocks.offsets.scalar(Affine.index(step.name) + ahead), end)
+        none = () if self.plan.depth == STAGES else tuple(sem.AsyncCommit() for _ in _OF_KEYS)
+        return sem.If(more, self._copies_of_keys(step, ahead), none)
+
     def _copies_of_keys(self, step: sem.Var, ahead: int) -> tuple[sem.Stmt, ...]:
         """Return what begins to copy the keys and values of a tile, which is ``ahead`` of the one with a number."""
         number, stage = Affine.index(step.name) + ahead, self.blocks.counter("next_stage")
-        place = self._op(Op.BIT_AND, self.blocks.offsets.scalar(number), self._number(STAGES - 1))
+        place = self._op(Op.BIT_AND, self.blocks.offsets.scalar(number), self._number(self.plan.depth - 1))
         first, there = number * self.plan.keys, Affine.index(stage.name)
-        return (sem.Declare(stage, place), *self._copies(1, first, there), *self._copies(2, first, there))
+        copied = (statement for matrix in _OF_KEYS for statement in self._copies(matrix, first, there))
+        return (sem.Declare(stage, place), *copied)
 
     def _copies(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
         staged = self.stages[matrix]

@@ -13,7 +13,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_tiles import Matrix, Panel, Threads, tile
 from tileir.semtree.lower.block import BlockLowering
-from tileir.stripe.attending import QUAD, STAGES, Attending
+from tileir.stripe.attending import QUAD, Attending
 
 _WIDE: Final = sem.Type(DType.F32)
 
@@ -56,8 +56,8 @@ class Softmax(Threads):
         dtype = queries.dtype
         stages = (
             tile(blocks, "queries", dtype, plan.rows, queries.columns),
-            tile(blocks, "keys", dtype, plan.keys, keys.columns, STAGES),
-            tile(blocks, "values", dtype, plan.keys, values.columns, STAGES),
+            tile(blocks, "keys", dtype, plan.keys, keys.columns, plan.depth),
+            tile(blocks, "values", dtype, plan.keys, values.columns, plan.depth),
         )
         thread, team, row, quad = (blocks.counter(word) for word in ("tid", "team", "own_row", "quad"))
         return cls(
