@@ -216,6 +216,8 @@ def attend_back_fault(special: Special, inputs: list[Refinement], outputs: list[
     if (fault := _parameters_fault(special)) is not None:
         return fault
     two = len(special.outputs) == 2
+    if {name for name, _ in special.parameters} & {"parts", "stages"}:
+        return "attend_back has neither parts nor stages"
     if len(special.inputs) != 6 or len(special.outputs) not in (1, 2):
         return "attend_back takes two matrices of rows, two of columns, logarithms and dots, and has one or two outputs"
     if len(inputs) != 6 or len(outputs) != len(special.outputs):
