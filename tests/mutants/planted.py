@@ -60,9 +60,23 @@ IN_PASSES: Final = (
     Mutant(
         "one table for all parts of a scatter",
         "passes.algorithms.split_scatter",
-        "access=(*of.access, Affine.index(self.part.name))",
+        "access=(*of.access, part)",
         "access=(*of.access, Affine())",
         tests="passes/test_split_scatter.py",
+    ),
+    Mutant(
+        "last updates of a scatter one too early",
+        "passes.algorithms.split_scatter",
+        "Affine.index(index.name) + part.range * size",
+        "Affine.index(index.name) + (part.range * size - 1)",
+        tests="passes/test_split_scatter.py",
+    ),
+    Mutant(
+        "lanes that merge where the first one does",
+        "semtree.lower.lanes",
+        "sem.Shuffle((v,), (lane,)) for v in (place, *values)",
+        "sem.Shuffle((v,), (0,)) for v in (place, *values)",
+        tests="passes/test_vectorise_scatter.py",
     ),
     Mutant(
         "result read before it is written",

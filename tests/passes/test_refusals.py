@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from strategies.passes import program_of
+from strategies.scatters import scattering
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
@@ -171,23 +172,16 @@ def test_what_is_read_must_not_need_more_memory_than_what_is_saved() -> None:
     assert "TR657" in [remark.code for remark in said], list(map(str, said))
 
 
-def scattering(updates: tuple[int, ...], rest: tuple[int, ...], size: int) -> Program:
-    """Return a program that adds ``[*updates, *rest]`` into ``[size, *rest]``."""
-    shapes = {"D": (*updates, *rest), "I": updates, "T": (size, *rest)}
-    inputs = ", ".join(f"{name}[{', '.join(f'{name}{n}' for n in range(len(s)))}]" for name, s in shapes.items())
-    types = {name: TensorType(DType.I32 if name == "I" else DType.F32, shape) for name, shape in shapes.items()}
-    return lower(infer(parse(f"function ({inputs}) -> (R) {{ R = scatter(D, I, T); }}"), types))
-
-
 @pytest.mark.parametrize(
     ("code", "program"),
     [
         ("TR666", scattering((), (3,), 4)),
         ("TR667", scattering((100,), (40,), 3)),
+        ("TR611", scattering((50,), (), 3)),
     ],
 )
 def test_scatters_are_told_why_they_stay_whole(code: str, program: Program) -> None:
-    after, said = told(program, SplitScatter(parts=64))
+    after, said = told(program, SplitScatter(parts=64, points=100))
     assert after is program
     assert code in [remark.code for remark in said], list(map(str, said))
 

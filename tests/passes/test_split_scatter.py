@@ -1,53 +1,30 @@
 from __future__ import annotations
 
-import numpy as np
+import attrs
 import pytest
 
 from strategies.passes import assert_same_meaning
+from strategies.scatters import scattering, values
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.split_scatter import SplitScatter
 from tileir.passes.base import run
 from tileir.stripe.ir import Program
-from tileir.stripe.lower.lowering import lower
-from tileir.tile.text.parser import parse
-from tileir.typed.inference.inference import infer
-from tileir.typed.ir import TensorType
 
 SPLIT = SplitScatter(parts=64)
+RUNS = SplitScatter(parts=64, runs=True)
 
 
-def scattering(updates: tuple[int, ...], rest: tuple[int, ...], size: int, dtype: DType = DType.F32) -> Program:
-    """Return a program that adds ``[*updates, *rest]`` into ``[size, *rest]``."""
-    shapes = {"D": (*updates, *rest), "I": updates, "T": (size, *rest)}
-    dtypes = {"D": dtype, "I": DType.I32, "T": dtype}
-    inputs = ", ".join(f"{name}[{', '.join(f'{name}{n}' for n in range(len(s)))}]" for name, s in shapes.items())
-    function = parse(f"function ({inputs}) -> (R) {{ R = scatter(D, I, T); }}")
-    return lower(infer(function, {name: TensorType(dtypes[name], shape) for name, shape in shapes.items()}))
-
-
-def values(program: Program) -> dict[str, np.ndarray]:
-    """Return small integers, whose sums are exact, and places of which some are outside."""
-    found: dict[str, np.ndarray] = {}
-    random = np.random.default_rng(0)
-    for view in program.entry.refinements:
-        if view.name in ("D", "I", "T"):
-            sizes = view.shape.sizes
-            size = next(r.shape.sizes[0] for r in program.entry.refinements if r.name == "T")
-            drawn = random.integers(-2, size + 2, sizes) if view.name == "I" else random.integers(0, 4, sizes)
-            found[view.name] = drawn.astype(view.shape.dtype.numpy)
-    return found
-
-
+@pytest.mark.parametrize("split", [SPLIT, RUNS])
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F16, DType.I32])
 @pytest.mark.parametrize(
     ("updates", "rest", "size"),
     [((96,), (), 3), ((97,), (), 5), ((1,), (), 1), ((12, 9), (), 4), ((50,), (3,), 2), ((31,), (2, 3), 1)],
 )
 def test_parts_and_their_sum_keep_the_meaning(
-    updates: tuple[int, ...], rest: tuple[int, ...], size: int, dtype: DType
+    updates: tuple[int, ...], rest: tuple[int, ...], size: int, dtype: DType, split: SplitScatter
 ) -> None:
     program = scattering(updates, rest, size, dtype)
-    assert_same_meaning(program, run((SPLIT,), program), values(program))
+    assert_same_meaning(program, run((split,), program), values(program))
 
 
 def test_each_part_has_a_table_of_its_own() -> None:
@@ -61,6 +38,23 @@ def test_each_part_has_a_table_of_its_own() -> None:
     assert merge.name.endswith("_merge")
 
 
+def test_each_part_takes_a_run_of_updates_and_the_first_what_is_left() -> None:
+    program = run((attrs.evolve(RUNS, parts=7),), scattering((103,), (40,), 3))
+    _, partial, rest, _ = program.main.blocks
+    assert [(i.name, i.range) for i in partial.indices] == [("i1_part", 7), ("i1", 14), ("i2", 40)]
+    assert [(i.name, i.range) for i in rest.indices] == [("i1", 5), ("i2", 40)]
+    assert not partial.constraints
+    assert [str(r.access[0]) for r in (*partial.refinements, *rest.refinements) if r.source == "I"] == [
+        "i1 + 14*i1_part",
+        "98 + i1",
+    ]
+
+
+def test_runs_are_of_equal_length_where_some_number_of_parts_near_the_most_makes_them_so() -> None:
+    program = run((attrs.evolve(RUNS, parts=7),), scattering((102,), (), 3))
+    assert [(i.name, i.range) for i in program.main.blocks[1].indices] == [("i1_part", 6), ("i1", 17)]
+
+
 @pytest.mark.parametrize(
     ("program", "split"),
     [
@@ -68,6 +62,7 @@ def test_each_part_has_a_table_of_its_own() -> None:
         (scattering((100,), (), 13), SPLIT),  # a second table would take as long as it saves
         (scattering((100,), (40,), 3), SPLIT),  # columns enough for all threads
         (scattering((1,), (), 1), SPLIT),
+        (scattering((100,), (), 3), attrs.evolve(RUNS, points=101)),
     ],
 )
 def test_others_stay_whole(program: Program, split: SplitScatter) -> None:

@@ -5,6 +5,7 @@ How many parts there are depends on sizes and options, never on how many threads
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import attrs
@@ -34,11 +35,17 @@ class SplitScatter:
     Attributes:
         parts: At most so many parts are made, a power of two; 1 makes none.
         updates: For each element of a table a part adds at least so many.
+        runs: Whether a part takes updates one behind the other, and all elements of a row of the target, as threads of
+            processors do, which have vectors for these. Otherwise neighbouring parts take neighbouring updates, and
+            elements of a row count as parts, as threads of cards do.
+        points: Kernels with fewer points than this stay whole.
     """
 
     name: ClassVar[str] = "split_scatter"
     parts: int = attrs.field(default=1, validator=at_least(1))
     updates: int = attrs.field(default=4, validator=at_least(1))
+    runs: bool = False
+    points: int = attrs.field(default=1, validator=at_least(1))
 
     def __call__(self, program: Program) -> Program:
         """Return the program with such sums split."""
@@ -57,15 +64,17 @@ class SplitScatter:
             if why is not None or not isinstance(clear, stripe.Block):
                 statements.append(kernel)
                 continue
-            split = _split(clear, kernel, *self._parts(kernel), names)
-            statements[-1:] = split[:3]
-            added.append(split[3])
+            split, tables = self._split(clear, kernel, names)
+            statements[-1:] = split
+            added.append(tables)
         return with_temporaries(program, statements, added) if added else program
 
     def _against_parts(self, kernel: stripe.Block) -> Refused | None:
         """Return why tables for several parts would not pay."""
         if not _free(kernel):
             return refused("TR666")
+        if kernel.points < self.points:
+            return refused("TR611", points=kernel.points, least=self.points)
         index, parts = self._parts(kernel)
         return refused("TR667", index=index.name, range=index.range) if parts < 2 else None
 
@@ -73,10 +82,46 @@ class SplitScatter:
         """Return the index to cut, and into how many parts."""
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         free = _free(kernel)
-        beside = product(index.range for index in kernel.indices if index not in free)
+        beside = 1 if self.runs else product(index.range for index in kernel.indices if index not in free)
         index = max(free, key=lambda each: each.range)
         updates = product(each.range for each in free) // (self.updates * output.shape.dims[0].size)
-        return index, power_of_two_below(max(1, min(self.parts // max(1, beside), updates, index.range)))
+        most = max(1, min(self.parts // max(1, beside), updates, index.range))
+        if not self.runs:
+            return index, power_of_two_below(most)
+        return index, next((each for each in range(most, most // 2, -1) if index.range % each == 0), most)
+
+    def _split(
+        self, clear: stripe.Block, kernel: stripe.Block, names: NameScope
+    ) -> tuple[tuple[stripe.Block, ...], stripe.Refinement]:
+        """Return the kernels that clear the tables, fill them, and add them up, and the tables."""
+        index, parts = self._parts(kernel)
+        (output,) = (r for r in kernel.refinements if r.direction.writes)
+        (cleared,) = (r for r in clear.refinements if r.direction.writes)
+        part = stripe.Index(NameScope.of(i.name for i in kernel.indices).fresh(f"{index.name}_part"), parts)
+        tables = _Tables.of(names.fresh(f"{output.source}_parts"), output, _sizes(clear, cleared), part)
+        own = Affine.index(part.name)
+        empty = attrs.evolve(
+            clear,
+            indices=(*clear.indices, part),
+            refinements=tuple(tables.view(r, own) if r is cleared else r for r in clear.refinements),
+            deps=(),
+        )
+        filling = _runs(kernel, output, index, tables) if self.runs else (_turns(kernel, output, index, tables),)
+        source = attrs.evolve(
+            tables.view(cleared, own), name=tables.name, direction=stripe.Direction.IN, aggregation=None
+        )
+        total = attrs.evolve(cleared, direction=stripe.Direction.OUT, aggregation=Aggregation.SUM)
+        merge = attrs.evolve(
+            clear,
+            name=f"{kernel.name}_merge" if kernel.name else "",
+            indices=(*clear.indices, part),
+            refinements=(source, total),
+            statements=(stripe.Load(tables.name, "part"), stripe.Store("part", total.name)),
+            comments=kernel.comments,
+            tags=stripe.Tags.of("contraction", "agg_op_add", "comb_op_none"),
+            deps=(),
+        )
+        return (empty, *filling, merge), tables.allocation
 
 
 @refusing
@@ -109,48 +154,40 @@ def _free(kernel: stripe.Block) -> list[stripe.Index]:
     return [index for index in kernel.indices if all(index.name not in access.indices for access in output.access)]
 
 
-def _split(
-    clear: stripe.Block, kernel: stripe.Block, index: stripe.Index, parts: int, names: NameScope
-) -> tuple[stripe.Block, stripe.Block, stripe.Block, stripe.Refinement]:
-    """Return the kernels that clear the tables, fill them, and add them up, and the tables."""
-    (output,) = (r for r in kernel.refinements if r.direction.writes)
-    (cleared,) = (r for r in clear.refinements if r.direction.writes)
-    part = stripe.Index(NameScope.of(i.name for i in kernel.indices).fresh(f"{index.name}_part"), parts)
-    tables = _Tables.of(names.fresh(f"{output.source}_parts"), output, _sizes(clear, cleared), part)
-    empty = attrs.evolve(
-        clear,
-        indices=(*clear.indices, part),
-        refinements=tuple(tables.view(r) if r is cleared else r for r in clear.refinements),
-        deps=(),
-    )
-    source = attrs.evolve(tables.view(cleared), name=tables.name, direction=stripe.Direction.IN, aggregation=None)
-    total = attrs.evolve(cleared, direction=stripe.Direction.OUT, aggregation=Aggregation.SUM)
-    merge = attrs.evolve(
-        clear,
-        name=f"{kernel.name}_merge" if kernel.name else "",
-        indices=(*clear.indices, part),
-        refinements=(source, total),
-        statements=(stripe.Load(tables.name, "part"), stripe.Store("part", total.name)),
-        comments=kernel.comments,
-        tags=stripe.Tags.of("contraction", "agg_op_add", "comb_op_none"),
-        deps=(),
-    )
-    return empty, _partial(kernel, output, index, tables), merge, tables.allocation
-
-
-def _partial(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, tables: _Tables) -> stripe.Block:
+def _turns(kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, tables: _Tables) -> stripe.Block:
     """Return the kernel that fills the tables: neighbouring parts read neighbouring updates."""
     part = tables.part
-    within = attrs.evolve(index, range=-(-index.range // part.range))
     value = Affine.of({part.name: 1, index.name: part.range})
-    moved = {index.name: value}
+    within = attrs.evolve(index, range=-(-index.range // part.range))
     end = () if index.range % part.range == 0 else (index.range - 1 - value,)
+    filling = _filling(kernel, output, {index.name: value}, tables.view(output, Affine.index(part.name)))
+    indices = (part, *(within if i is index else i for i in kernel.indices))
+    return attrs.evolve(filling, indices=indices, constraints=end)
+
+
+def _runs(
+    kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, tables: _Tables
+) -> Iterator[stripe.Block]:
+    """Yield the kernel that fills the tables with a run of updates each, and that of what is left, for the first."""
+    part = tables.part
+    size, left = divmod(index.range, part.range)
+    value = Affine.of({part.name: size, index.name: 1})
+    run, rest = (tuple(attrs.evolve(i, range=r) if i is index else i for i in kernel.indices) for r in (size, left))
+    filling = _filling(kernel, output, {index.name: value}, tables.view(output, Affine.index(part.name)))
+    yield attrs.evolve(filling, indices=(part, *run))
+    if left:
+        end = {index.name: Affine.index(index.name) + part.range * size}
+        yield attrs.evolve(_filling(kernel, output, end, tables.view(output, Affine())), indices=rest)
+
+
+def _filling(
+    kernel: stripe.Block, output: stripe.Refinement, moved: Mapping[str, Affine], table: stripe.Refinement
+) -> stripe.Block:
+    """Return the kernel with an index moved and a table in place of the output."""
     return attrs.evolve(
         kernel,
-        indices=(part, *(within if i is index else i for i in kernel.indices)),
-        constraints=end,
         refinements=tuple(
-            tables.view(r) if r is output else attrs.evolve(r, access=tuple(a.substitute(moved) for a in r.access))
+            table if r is output else attrs.evolve(r, access=tuple(a.substitute(moved) for a in r.access))
             for r in kernel.refinements
         ),
         statements=tuple(with_values(s, moved) for s in kernel.statements),
@@ -174,12 +211,12 @@ class _Tables:
         dense = stripe.TensorShape.dense(output.shape.dtype, (part.range, *sizes))
         return cls(name, part, stripe.TensorShape(output.shape.dtype, (*dense.dims[1:], dense.dims[0])))
 
-    def view(self, of: stripe.Refinement) -> stripe.Refinement:
+    def view(self, of: stripe.Refinement, part: Affine) -> stripe.Refinement:
         """Return a view of the table of a part, in place of one of the result."""
         sizes = (*of.shape.sizes, 1)
         dims = tuple(stripe.Dim(size, dim.stride) for size, dim in zip(sizes, self.shape.dims, strict=True))
         shape = stripe.TensorShape(of.shape.dtype, dims)
-        return attrs.evolve(of, source=self.name, access=(*of.access, Affine.index(self.part.name)), shape=shape)
+        return attrs.evolve(of, source=self.name, access=(*of.access, part), shape=shape)
 
     @property
     def allocation(self) -> stripe.Refinement:

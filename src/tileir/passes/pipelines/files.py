@@ -77,6 +77,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "vectorise": "schedules.vectors.vectorise",
         "vectorise_inner": "tiling.vectorise_inner",
         "vectorise_reduction": "schedules.vectors.vectorise_reduction",
+        "vectorise_scatter": "schedules.vectors.vectorise_scatter",
         "vectorise_short": "schedules.vectors.vectorise_short",
         "window": "algorithms.window",
         "write_through": "rewrites.write_through",

@@ -13,7 +13,8 @@ from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
-from tileir.schedule.steps.loops import chain_of, expanded, in_array, shared_merge
+from tileir.schedule.steps.legality import shared_merge
+from tileir.schedule.steps.loops import chain_of, expanded, in_array
 from tileir.schedule.tree import (
     Item,
     Loop,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -18,6 +18,7 @@ from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
+from tileir.schedule.steps.legality import no_vector, shared_merge
 from tileir.schedule.steps.memory import Level
 from tileir.schedule.tree import (
     Item,
@@ -30,7 +31,6 @@ from tileir.schedule.tree import (
     leaves,
     map_leaves,
     map_uses,
-    own_memory,
     taken,
     updated,
     walk,
@@ -367,28 +367,3 @@ class Bind:
         if self.to is Binding.LANE and (refusal := no_vector(loop)) is not None:
             return refusal
         return Replaced((attrs.evolve(loop, binding=self.to),))
-
-
-def shared_merge(loop: Loop) -> str | None:
-    """Return memory from outside of a loop that several of its iterations may merge into; None where there is none."""
-    own = own_memory(loop)
-    for leaf in leaves(loop.body):
-        for use in leaf.uses:
-            alone = any(affine.indices == (loop.name,) for affine in use.access)
-            if use.root not in own and use.direction.writes and use.merges and not alone:
-                return use.root
-    return None
-
-
-_MOST_CHANNELS: Final = 4
-"""Lanes may be so many elements apart where they write: those of pixels whose channels are written in turn."""
-
-
-def no_vector(loop: Loop) -> Refused | None:
-    """Return why the iterations of a loop cannot be the lanes of a vector; None where they can."""
-    for leaf in leaves(loop.body):
-        for use in leaf.uses:
-            stride = use.stride(loop.name)
-            if use.direction.writes and not 1 <= stride <= _MOST_CHANNELS:
-                return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
-    return None

@@ -16,7 +16,7 @@ from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Touch
-from tileir.semtree.lower.lanes import SomeLanes, fused_products, of_some_lanes, some_lanes
+from tileir.semtree.lower.lanes import SomeLanes, fused_products, merged_in_turn, of_some_lanes, some_lanes
 from tileir.semtree.lower.loops import Guard, LoopPlan, grid_indices, plan_loops, with_zeros
 from tileir.semtree.lower.product import dot_index, dot_product, fragment_of
 from tileir.semtree.lower.repair import under_test
@@ -362,9 +362,10 @@ class BlockLowering:
         target = self._element(scope, statement.into, statement.index, writes=True)
         aggregation, run = view.aggregation, backward_run(target)
         op = None if aggregation is None else aggregation.op
-        scattered = isinstance(target, sem.Subscript) and target.offset.type.lanes > 1
-        if op is not None and run is None and scattered and statement.index is not None:
-            raise fail("TIL502", f"lanes that scatter into {statement.into} may meet; do not vectorise this block")
+        scattered = statement.index is not None and run is None
+        if op is not None and scattered and isinstance(target, sem.Subscript) and target.offset.type.lanes > 1:
+            values = [scope.scalars[name] for name in fused.get(statement.source, (statement.source,))]
+            return merged_in_turn(target, op, values, scope.some, self.names)
         some, run = scope.some if target.type.lanes > 1 else None, run if scope.some is None else None
         target = target if run is None else run
 

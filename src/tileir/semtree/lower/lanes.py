@@ -11,6 +11,8 @@ from tileir.semtree.lower.views import LANE
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tileir.core.text.names import NameScope
     from tileir.semtree.lower.loops import Guard
     from tileir.semtree.lower.views import OffsetBuilder
@@ -43,6 +45,26 @@ def of_some_lanes(some: SomeLanes, value: sem.Expr, other: float, names: NameSco
     variable = sem.Var(names.fresh("some"), value.type)
     result += [sem.Declare(variable, sem.Const.of(other, value.type)), sem.AssignLanes(*some, variable, value)]
     return variable
+
+
+def merged_in_turn(
+    target: sem.Subscript, op: Op, values: Sequence[sem.Expr], some: SomeLanes | None, names: NameScope
+) -> list[sem.Stmt]:
+    """Return what merges the lanes of a value, or of the product of two, one after the other: they may meet."""
+    place = sem.Var(names.fresh("places"), target.offset.type)
+    result: list[sem.Stmt] = [sem.Declare(place, target.offset)]
+    for lane in range(place.type.lanes):
+        one, *factors = (v if v.type.lanes == 1 else sem.Shuffle((v,), (lane,)) for v in (place, *values))
+        element = sem.Subscript(target.array, one, sem.Type(target.type.dtype))
+        fused = len(factors) == 2
+        merged = sem.Apply(Op.FMA, (*factors, element)) if fused else sem.Apply(op, (element, *factors))
+        put: sem.Stmt = sem.Assign(element, merged)
+        if some is not None:
+            number = sem.Const(lane, some[0].type)
+            runs = sem.Apply(Op.CMP_LE, (some[0], number)), sem.Apply(Op.CMP_LT, (number, some[1]))
+            put = sem.If(sem.Apply(Op.BIT_AND, runs), (put,))
+        result.append(put)
+    return result
 
 
 def fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:

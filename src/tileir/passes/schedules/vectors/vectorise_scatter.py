@@ -1,0 +1,111 @@
+"""Vector lanes and a grid for kernels that merge into places that data choose, such as histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import attrs
+
+from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import elementwise_nest
+from tileir.passes.schedules.vectors.beside import Vectors
+from tileir.schedule.nest import Nest, chosen_by_data
+from tileir.schedule.rearranging import Rearrangement, in_turn
+from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing
+from tileir.schedule.steps.loops import Bind, Reorder, Split
+from tileir.schedule.tree import Tail
+from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
+
+
+@attrs.frozen
+class VectoriseScatter:
+    """Compute what is merged, and where, in vectors.
+
+    Rows of the target have lanes along them, and a grid of parts of a row where nothing else makes one. Where a row has
+    no elements for that, lanes run along the updates: their places and values are computed side by side, and then
+    merged one after the other, as lanes may meet in one element.
+
+    Attributes:
+        vector_bytes: Width of a vector register.
+        max_lanes: Most lanes of a vector; 0 for as many as fit.
+        part_bytes: Fewest bytes of the parts of a row: those that memory hands out at a time.
+        threads: How many parts of a row to make, if these are not too small.
+    """
+
+    name: ClassVar[str] = "vectorise_scatter"
+    vector_bytes: int = attrs.field(default=32, validator=at_least(1))
+    max_lanes: int = attrs.field(default=0, validator=at_least(0))
+    part_bytes: int = attrs.field(default=128, validator=at_least(1))
+    threads: int = attrs.field(default=1, validator=at_least(1))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with lanes and a grid for such kernels."""
+        return expand_kernels(program, self._kernel)
+
+    @refusing
+    def _kernel(self, kernel: stripe.Block) -> Done | Refused:
+        nest = accepted(elementwise_nest(kernel))
+        (segment,) = nest.segments
+        if not any(use.merges and use.name in chosen_by_data(segment.statements) for use in sch.written_uses(nest)):
+            return refused("TR664")
+        along = accepted(self._along(nest))
+        lanes = min(
+            sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
+            sch.power_of_two_below(along.range),
+        )
+        return done(in_turn([(nest, self._steps(nest, along, lanes))]), index=along.name, lanes=lanes)
+
+    def _along(self, nest: Nest) -> stripe.Index | Refused:
+        """Return the index of the lanes: that of a row, or the innermost of updates that reads are contiguous along."""
+        (segment,) = nest.segments
+        constrained = sch.constrained_indices(nest)
+        free = [i for i in nest.indices if i.name not in constrained and i.range >= _LEAST]
+        written = sch.written_uses(nest)
+        rows = [i for i in free if not sch.scatters(segment, i.name) and all(u.stride(i.name) == 1 for u in written)]
+        plain = [use for use in written if not use.merges]
+        updates = [
+            i
+            for i in reversed(free)
+            if sch.scatters(segment, i.name)
+            and all(use.stride(i.name) == 1 for use in plain)
+            and all(use.stride(i.name) in (0, 1) for use in (*sch.read_uses(nest), *written))
+        ]
+        if not rows and not updates:
+            return refused("TR302", outputs=len(written))
+        return (rows or updates)[0]
+
+    def _steps(self, nest: Nest, along: stripe.Index, lanes: int) -> Iterator[Rearrangement]:
+        """Yield what makes lanes and a grid."""
+        names, name = nest.taken_names(), along.name
+        grid = [i.name for i in sch.parallel_indices(nest) if i is not along and i.range > 1][:_AXES]
+        loops = [i.name for i in nest.indices if i is not along and i.name not in grid]
+        (segment,) = nest.segments
+        part, size = name, along.range
+        if not grid and not sch.scatters(segment, name):
+            size = self._part(along, lanes, sch.widest_itemsize(nest))
+            chunk, part = (names.fresh(f"{name}_{what}") for what in ("chunk", "part"))
+            yield Split(name, size, (chunk, part), Tail.EVEN)
+            grid = [chunk]
+        yield Reorder((*grid, *loops, part))
+        yield from (Bind(index, Binding.GRID) for index in grid)
+        vectors, left = divmod(size, lanes)
+        sources = {r.name: r.source for r in nest.kernel.refinements}
+        runs = [(vectors, lanes), (left, 1)] if left else [(vectors, lanes)]
+        yield from Vectors(name, lanes, names, sources).steps(part, runs)
+
+    def _part(self, row: stripe.Index, lanes: int, itemsize: int) -> int:
+        """Return the elements of a part of a row: whole vectors, of which parts of equal size are made."""
+        least = max(lanes, self.part_bytes // itemsize, -(-row.range // self.threads))
+        return next(
+            (size for size in range(least, row.range) if row.range % size == 0 and size % lanes == 0), row.range
+        )
+
+
+_LEAST = 4
+"""Fewer values of an index are not worth the lanes."""
+
+_AXES = 2
+"""Axes of the grid."""

@@ -1,0 +1,55 @@
+"""Which loops can be a grid, threads or the lanes of a vector, by what their iterations write."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from tileir.schedule.nest import chosen_by_data
+from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.tree import Loop, leaves, own_memory, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tileir.poly.affine import Affine
+
+
+def shared_merge(loop: Loop) -> str | None:
+    """Return memory from outside of a loop that several of its iterations may merge into; None where there is none."""
+    own = own_memory(loop)
+    sizes = {each.name: each.size for each in walk(loop.body) if isinstance(each, Loop)}
+    for leaf in leaves(loop.body):
+        chosen = chosen_by_data(leaf.statements)
+        for use in leaf.uses:
+            axes = use.access[1:] if use.name in chosen else use.access
+            apart = any(_moves_apart(axis, loop.name, sizes) for axis in axes)
+            if use.root not in own and use.direction.writes and use.merges and not apart:
+                return use.root
+    return None
+
+
+def _moves_apart(axis: Affine, loop: str, sizes: Mapping[str, int]) -> bool:
+    """Return whether a step of a loop moves a place beyond those that the loops inside, of these sizes, move it to."""
+    others = ((sizes.get(name, inf) - 1) * abs(int(each)) for name, each in axis.terms if name != loop)
+    return abs(int(axis.coefficient(loop))) > sum(others)
+
+
+_MOST_CHANNELS: Final = 4
+"""Lanes may be so many elements apart where they write: those of pixels whose channels are written in turn."""
+
+
+def no_vector(loop: Loop) -> Refused | None:
+    """Return why the iterations of a loop cannot be the lanes of a vector; None where they can.
+
+    Lanes that merge into places that data choose do so one after the other.
+    """
+    for leaf in leaves(loop.body):
+        in_turn = chosen_by_data(leaf.statements)
+        for use in leaf.uses:
+            stride = use.stride(loop.name)
+            if use.merges and use.name in in_turn:
+                continue
+            if use.direction.writes and not 1 <= stride <= _MOST_CHANNELS:
+                return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
+    return None
