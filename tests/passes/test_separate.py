@@ -65,6 +65,19 @@ def test_narrow_ends_stay_whole_beside_lanes_without_tests() -> None:
     assert len(run((attrs.evolve(ALWAYS, narrow=3),), wide).main.blocks) == 3
 
 
+@pytest.mark.parametrize(("stride", "tests"), [(1, [2, 4]), (2, [2, 1, 0])])
+def test_all_borders_are_peeled_off_where_no_lanes_lie_along_memory(stride: int, tests: list[int]) -> None:
+    """Back ends have vectors for loops of which all bounds are constants; with lanes, tests of rows cost nothing."""
+    size = 16 // stride
+    text = f"O[c, y, x : 8, {size}, {size}] = >(X[c, {stride}*y + i - 1, {stride}*x + j - 1]), i < 3, j < 3;"
+    case = Case(f"function (X[C, H, W]) -> (O) {{ {text} }}", DType.F32, {"X": (8, 16, 16)})
+    program = run((Accumulate(),), case.program())
+    after = run((Separate(operations=0),), program)
+    assert [shape(kernel)[1] for kernel in after.main.blocks] == tests
+    x = np.random.default_rng(1).standard_normal((8, 16, 16), np.float32)
+    assert_same_meaning(program, after, {"X": x})
+
+
 def test_both_ends_count_as_many_values_as_the_longer_one() -> None:
     inside, *_ = run((Separate(least=1, share=0, operations=0, most=1),), image(9, 12, stride=2, padding=1)).main.blocks
     assert inside.ranges["x"] == 5  # of 6: the last window ends inside

@@ -35,8 +35,9 @@ class Separate:
     The others, at both ends, are one kernel again, which is split further along other indices: for an image that means
     its inside, the middles of its sides, and its corners. Narrow ends stay whole where vector lanes find an index
     without constraints: their tests are bounds of loops, and a kernel for the corners takes longer to compile than it
-    saves. Kernels that open aggregation scopes or have a schedule stay as they are, and so do those without constraints
-    inside of blocks: where whole points do not run, there is nothing to gain.
+    saves. Where no index has lanes along memory, the inside is split further instead: back ends find vectors in loops
+    whose bounds are constants. Kernels that open aggregation scopes or have a schedule stay as they are, and so do
+    those without constraints inside of blocks: where whole points do not run, there is nothing to gain.
 
     Attributes:
         reqs: Tags of the kernels to split.
@@ -68,17 +69,20 @@ class Separate:
             return refused("TR611", operations=operations, least=self.operations)
         parts: list[stripe.Block] = []
         left, ends = kernel, 0
+        untested = _untested(kernel)
+        inwards = not any(reads_neighbours(kernel, i.name) for i in untested)
         for _ in range(self.most):
             cut = self._cut(left, kernel.ranges)
             if isinstance(cut, Refused):
                 if not parts:
                     return cut
                 break
-            ends = max(ends, cut.ends)
-            if parts and ends <= self.narrow and _has_lanes(kernel):
+            ends, inwards = max(ends, cut.ends), inwards and not cut.contiguous
+            if parts and ends <= self.narrow and not inwards and any(i.range >= _LANES for i in untested):
                 break
-            within, left = divided(left, cut.index, cut.low, cut.high)
-            parts.append(within)
+            within, outside = divided(left, cut.index, cut.low, cut.high)
+            part, left = (outside, within) if inwards else (within, outside)
+            parts.append(part)
         if not parts:
             return refused("TR614")
         made = tuple(s for part in (*parts, left) if (s := simplified(part)) is not None)
@@ -129,11 +133,11 @@ class _Cut:
         return self.index.range - (self.high - self.low)
 
 
-def _has_lanes(kernel: stripe.Block) -> bool:
-    """Return whether an index of a kernel fills a vector and is in no constraint."""
+def _untested(kernel: stripe.Block) -> list[stripe.Index]:
+    """Return the indices of a kernel that are in no constraint."""
     tests = _tests(kernel, {i.name: Affine.index(i.name) for i in kernel.indices}, {})
     tested = {name for test in tests for name in test.indices}
-    return any(i.affine is None and i.range >= _LANES and i.name not in tested for i in kernel.indices)
+    return [i for i in kernel.indices if i.affine is None and i.name not in tested]
 
 
 def _operations(block: stripe.Block) -> int:
