@@ -68,10 +68,11 @@ class BlockSums:
         inner = rewritten(block.statements, lambda s: (self._below(s, local) if isinstance(s, stripe.Block) else s,))
         if inner is not block.statements:
             block = attrs.evolve(block, statements=unordered(inner))
-        sums = [r for r in block.refinements if r.source in around and _adds(r)]
-        found = [_Sum.of(block, r) for r in sums]
+        if not _is_loop(block):
+            return block
+        found = [_Sum.of(block, r) for r in block.refinements if r.source in around and _adds(r)]
         known = tuple(each for each in found if each is not None)
-        if not known or len(known) < len(found) or not _is_loop(block):
+        if not known or len(known) < len(found):
             return block
         most = self.coarse if all(each.is_coarse for each in known) else self.terms
         while (sizes := _sizes(block, known, most)) is not None:
