@@ -5,11 +5,11 @@ import gc
 import attrs
 
 from strategies.processes import in_forked_child
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 
 
 @attrs.define(eq=False)
-class Counter:
+class Counter(Renewable):
     renewed: int = 0
 
     def renew(self) -> None:
@@ -18,7 +18,6 @@ class Counter:
 
 def test_what_lives_is_renewed_in_the_child_alone() -> None:
     counter = Counter()
-    renew_in_children(counter)
     assert in_forked_child(lambda: counter.renewed == 1)
     assert counter.renewed == 0
 
@@ -27,10 +26,10 @@ def test_what_is_dead_is_forgotten() -> None:
     renewed: list[int] = []
 
     @attrs.define(eq=False)
-    class Noted:
+    class Noted(Renewable):
         def renew(self) -> None:
             renewed.append(1)
 
-    renew_in_children(Noted())
+    Noted()
     gc.collect()
     assert in_forked_child(lambda: renewed == [])

@@ -15,7 +15,7 @@ import attrs
 
 from tileir.core.distributions import distribution_of
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +51,7 @@ def installed(kind: Kind) -> tuple[EntryPoint, ...]:
 
 
 @attrs.define(eq=False)
-class Extensions:
+class Extensions(Renewable):
     """What is installed of each kind, found when it is first asked for. Thread safe.
 
     Attributes:
@@ -63,9 +63,6 @@ class Extensions:
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     _found: dict[Kind, Found] = attrs.field(factory=dict, init=False)
     _loaded: dict[tuple[Kind, str], object] = attrs.field(factory=dict, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""

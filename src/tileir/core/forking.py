@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Final, Protocol
+from typing import Final
 
 
-class Renewable(Protocol):
-    """Something with locks, or with work that another thread is doing."""
+class Renewable:
+    """Something with locks, or with work that another thread is doing, which each child that is forked starts anew."""
+
+    __slots__ = ()
+
+    def __attrs_post_init__(self) -> None:
+        _alive.add(self)
 
     def renew(self) -> None:
         """Replace the locks, and drop what only a thread of the parent could finish."""
+        raise NotImplementedError
 
 
 _alive: Final[weakref.WeakSet[Renewable]] = weakref.WeakSet()
-
-
-def renew_in_children(item: Renewable) -> None:
-    """Call ``item.renew()`` in each child that is forked while ``item`` lives."""
-    _alive.add(item)
 
 
 def _renew_all() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
 from tileir.runtime.caches.cache import Cache
@@ -35,7 +35,7 @@ PROGRAMS: Final = 256
 
 @made_at_the_call
 @attrs.define(eq=False)
-class Context:
+class Context(Renewable):
     """Devices and what runs on them. Thread safe.
 
     Attributes:
@@ -58,9 +58,6 @@ class Context:
     _resources: dict[tuple[str, Options], Resources] = attrs.field(factory=dict, init=False, repr=False)
     _homes: dict[str, tuple[Options, Home]] = attrs.field(factory=dict, init=False, repr=False)
     _calls: Calls = attrs.field(factory=Calls, init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     @disk_cache.validator
     def _check_disk_cache(self, _: attrs.Attribute[DiskCache | None], value: object) -> None:

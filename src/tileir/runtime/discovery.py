@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core.distributions import distribution_of, name_of
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.core.grouping import grouped
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
 
@@ -37,7 +37,7 @@ def installed() -> tuple[EntryPoint, ...]:
 
 
 @attrs.define(eq=False)
-class Registry:
+class Registry(Renewable):
     """The back ends of one context, each loaded when it is first asked for. Thread safe.
 
     What was registered comes before what is installed under the same name. A back end that cannot be loaded, or fails
@@ -128,9 +128,6 @@ class Registry:
                 if rank <= 0 and self._offered(name):
                     return self._offered(name)[0]
         return None
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""

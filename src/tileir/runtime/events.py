@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import attrs
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.core.frozen import frozen
 from tileir.runtime.offers import NotifyingEvent
 
@@ -213,7 +213,7 @@ class _Task:
 
 
 @attrs.define(eq=False)
-class Scheduler:
+class Scheduler(Renewable):
     """Runs tasks in up to ``threads`` threads of its own, each as soon as all its events have completed.
 
     Threads start when there are tasks, and end after :data:`IDLE_SECONDS` without one. A task never holds a thread
@@ -230,9 +230,6 @@ class Scheduler:
     _workers: set[threading.Thread] = attrs.field(factory=set, init=False)
     _idle: int = attrs.field(default=0, init=False)
     _closed: bool = attrs.field(default=False, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     @_condition.default
     def _condition_of_lock(self) -> threading.Condition:

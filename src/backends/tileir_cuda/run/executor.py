@@ -12,7 +12,7 @@ import numpy as np
 from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.core.frozen import frozen
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
@@ -61,7 +61,7 @@ def _unload(native: Any, card: int) -> None:
 
 
 @attrs.define(eq=False)
-class CudaExecutor:
+class CudaExecutor(Renewable):
     """Owns a stream and memory of one card; may be used from several threads.
 
     Attributes:
@@ -84,9 +84,6 @@ class CudaExecutor:
     _modules: weakref.WeakKeyDictionary[CudaLibrary, dict[int, Module]] = attrs.field(
         factory=weakref.WeakKeyDictionary, init=False, repr=False
     )
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     @classmethod
     def of(cls, device: DeviceInfo, card: int, options: Options) -> CudaExecutor:

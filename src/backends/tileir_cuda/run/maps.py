@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 from cuda.bindings import driver
 
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.semtree.ir import KernelFunction
 from tileir_cuda.emit.boxes import MAP_BYTES, TensorMap, tensor_maps
 from tileir_cuda.run.driver import checked
@@ -37,7 +37,7 @@ _SWIZZLES: Final = {
 
 
 @attrs.define(eq=False)
-class Maps:
+class Maps(Renewable):
     """The tensor maps of one kernel; may be used from several threads."""
 
     kernel: KernelFunction
@@ -48,7 +48,7 @@ class Maps:
 
     def __attrs_post_init__(self) -> None:
         self._places = {param.name: number for number, param in enumerate(self.kernel.params)}
-        renew_in_children(self)
+        super().__attrs_post_init__()
 
     @classmethod
     def of(cls, kernel: KernelFunction) -> Maps:

@@ -15,7 +15,7 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.runtime.events import Failure, failure_of
 from tileir.runtime.interface import Event
 from tileir.runtime.postponed import Postponed, Watchers, failed
@@ -129,7 +129,7 @@ class CudaEvent:
 
 
 @attrs.define(eq=False)
-class Stream:
+class Stream(Renewable):
     """One stream of one card. Thread safe.
 
     Attributes:
@@ -150,9 +150,6 @@ class Stream:
     _in_flight: deque[CudaEvent] = attrs.field(factory=deque, init=False)
     _spare: list[Any] = attrs.field(factory=list, init=False)
     _postponed: Postponed = attrs.field(factory=Postponed, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     @classmethod
     def of(cls, card: int, *, measures: bool) -> Stream:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.core.frozen import frozen
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @attrs.define(eq=False)
-class LLVMExecutor(HostExecutor):
+class LLVMExecutor(Renewable, HostExecutor):
     """Runs kernels in the calling thread and, where they are large, in a pool of threads beside it.
 
     It may be used from several threads, and what is submitted runs in as many as the pool has: independent work at the
@@ -50,9 +50,6 @@ class LLVMExecutor(HostExecutor):
     decides: ClassVar[bool] = True
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _codes: weakref.WeakKeyDictionary[LLVMLibrary, Code] = attrs.field(factory=weakref.WeakKeyDictionary, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import attrs
 import pyopencl as cl
 
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.runtime.postponed import Postponed, failed
 from tileir_opencl.run.events import InFlight, OpenCLEvent, sorted_out
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
@@ -27,7 +27,7 @@ BATCH: Final = 32
 
 
 @attrs.define(eq=False)
-class Commands:
+class Commands(Renewable):
     """Commands of one device. Thread safe.
 
     The queue is out of order where the driver can do that. A command never enters it before all events of others
@@ -48,9 +48,6 @@ class Commands:
     _entering: dict[object, object] = attrs.field(factory=dict, init=False)
     _unflushed: int = attrs.field(default=0, init=False)
     _postponed: Postponed = attrs.field(factory=Postponed, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     @classmethod
     def of(cls, context: cl.Context, device: cl.Device, *, profile: bool = False) -> Commands:

@@ -11,7 +11,7 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
 STEP: Final = 256
@@ -25,7 +25,7 @@ SHARE: Final = 8
 
 
 @attrs.define(eq=False)
-class Pool:
+class Pool(Renewable):
     """Allocates memory of one context, and keeps what comes back, within a bound.
 
     Attributes:
@@ -44,9 +44,6 @@ class Pool:
     _spare: dict[int, list[cl.Buffer]] = attrs.field(factory=dict, init=False)
     _returned: deque[tuple[int, cl.Buffer]] = attrs.field(factory=deque, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     def take(self, nbytes: int) -> tuple[cl.Buffer, int]:
         """Return memory of at least ``nbytes`` bytes and its size, with undefined content.

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
@@ -25,15 +25,12 @@ class _Slot(Generic[V]):
 
 
 @attrs.define(eq=False)
-class Cache(Generic[K, V]):
+class Cache(Renewable, Generic[K, V]):
     """At most ``size`` values, the least recently used dropped first. Thread safe, also in forked children."""
 
     size: int
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     _slots: OrderedDict[K, _Slot[V]] = attrs.field(factory=OrderedDict, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """Return the value of ``key``, calling ``make`` for it if need be; what ``make`` raises is not kept."""

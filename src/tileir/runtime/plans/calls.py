@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.core.frozen import frozen
 from tileir.runtime.devices.overlap import Footprint, overlap
 from tileir.runtime.events import PendingEvent, all_ended, ended_in_queue
@@ -29,7 +29,7 @@ class _Call:
 
 
 @attrs.define(eq=False)
-class Calls:
+class Calls(Renewable):
     """The calls of one context. Thread safe, also in forked children.
 
     The lock is reentrant: who starts a call may find out that an earlier one is done, which is let go of at once.
@@ -41,9 +41,6 @@ class Calls:
 
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     pending: list[_Call] = attrs.field(factory=list, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        renew_in_children(self)
 
     def renew(self) -> None:
         """Fail the calls of the parent, whose threads do not exist in a child."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
-from tileir.core.forking import renew_in_children
+from tileir.core.forking import Renewable
 from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import Executor, PartingExecutor
 from tileir.runtime.offers import StreamingExecutor, is_asynchronous
@@ -35,7 +35,7 @@ W = TypeVar("W", bound=Keepable)
 
 
 @attrs.define(eq=False)
-class Resources:
+class Resources(Renewable):
     """Owner of the memory that plans keep from run to run. Thread safe, also in forked children.
 
     Each plan has a list of its own, which only methods of this class change. The least recently used memory is given
@@ -76,7 +76,7 @@ class Resources:
         self.scheduler = Scheduler("tileir-calls", self.threads)
         self.asynchronous = is_asynchronous(self.executor)
         self.streams = self.asynchronous and isinstance(self.executor, StreamingExecutor)
-        renew_in_children(self)
+        super().__attrs_post_init__()
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds, and without the calls of its threads."""
