@@ -114,23 +114,23 @@ class _Counter:
                     self._compute(max(dtype, dtypes[source], key=lambda each: each.itemsize), 1, self.moving[into])
                 case stripe.Store(source=source, into=into):
                     self._store(accesses[into], self.moving[source], fused=source in fused)
-                case stripe.Special(name="prefetch"):
-                    pass
-                case stripe.Special(outputs=outputs, inputs=inputs, name=name):
-                    if name == "order":
-                        keys = block.refinement(inputs[0]).shape
-                        lanes = max(1, self.machine.vector_bytes // DType.I64.itemsize)
-                        self.arithmetic += 2 * network_comparisons(keys.elements) / lanes
-                    for name in (*inputs, *outputs):
-                        self._whole(accesses[name])
-                case stripe.Block():
-                    pass
+                case stripe.Special(name=name) if name != "prefetch":
+                    self._special(statement)
         self._spill()
         self._stage()
         serial = any(loop.repeats for loop in self.scope.loops)
         inner = not self.scope.loops and not self.scope.children and bool(self.scope.outer)
         self.overhead += ITERATION_CYCLES if (serial or inner) and self.machine.vector_bytes else 0.0
         return Cycles(self.arithmetic, self.transfer, self.local, self.latency, self.overhead)
+
+    def _special(self, statement: stripe.Special) -> None:
+        """Count what a statement does that takes whole tensors."""
+        if statement.name == "order":
+            keys = self.scope.block.refinement(statement.inputs[0]).shape
+            lanes = max(1, self.machine.vector_bytes // DType.I64.itemsize)
+            self.arithmetic += 2 * network_comparisons(keys.elements) / lanes
+        for name in (*statement.inputs, *statement.outputs):
+            self._whole(self.scope.accesses[name])
 
     def _moved(self, access: Access) -> frozenset[int]:
         loops = (*self.unrolled, *self.vector)
