@@ -102,6 +102,8 @@ class FusionScan:
 
     def statements(self) -> tuple[Statement, ...]:
         """Return the statements of the parent with blocks joined; the very same ones where none was."""
+        if len(self.parent.blocks) < 2:
+            return self.parent.statements
         for number, statement in enumerate(self.parent.statements):
             self._visited = number + 1
             needs = self._order.visit(number, statement)
