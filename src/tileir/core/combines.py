@@ -142,7 +142,7 @@ def reduce_elements(rule: Rule, elements: Array, positions: Array, numbers: Numb
     return tuple(state[0] for state in states)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Draft:
     """A scalar program that is being written."""
 

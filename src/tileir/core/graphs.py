@@ -73,7 +73,7 @@ class Work:
     carries: tuple[tuple[str, str], ...] = ()
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class WorkGraph:
     """Makes the graph of works; works get names that no memory has."""
 

@@ -134,7 +134,7 @@ class Law:
         return None
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Changes:
     """Counts how often laws fit, so that those that go round in circles are told and do not run for ever."""
 

@@ -19,7 +19,7 @@ from tileir.runtime.plans.plan import Plan
 from tileir.runtime.plans.queued import QueuedOperand, QueuedRuns
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Run:
     """What is found out about the arrays of one call.
 

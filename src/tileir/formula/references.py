@@ -28,7 +28,7 @@ class Reference:
     target: str | None
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Scope:
     """What can be read at a place; it changes while the walk over the formula goes on.
 

@@ -49,7 +49,7 @@ def faults_of(formula: Formula, functions: Mapping[str, Function]) -> list[Diagn
     return check.found
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Check:
     """What is known at a step, and what was found wrong before it."""
 

@@ -40,7 +40,7 @@ def _stretches(works: Iterable[Work]) -> list[tuple[Work, ...]]:
     return [tuple(stretch) for stretch in found]
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Whole:
     """A program with loops while its parts change.
 

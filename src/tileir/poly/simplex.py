@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WORK = 1_000_000  # roughly a quarter of a second
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Budget:
     """How many tableau entries a family of searches may still compute; each search gets a quarter of what is left."""
 
@@ -111,7 +111,7 @@ def _tableau(names: Sequence[str], box: Mapping[str, Span], rows: Sequence[Row],
     return tableau
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Tableau:
     """``basic[i] = Σ matrix[i][j] / denominator · nonbasic[j]``; variables have numbers, the objective the last.
 

@@ -103,7 +103,7 @@ class _Source:
     start: tuple[int, ...]
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Emitter:
     """Writes the blocks of one tree.
 

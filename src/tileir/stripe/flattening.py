@@ -108,7 +108,7 @@ def _remember(
                 _remember(kernels, inner, held, known)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Flattening:
     """A program while it is made of blocks.
 

@@ -94,7 +94,7 @@ def view_of(memory: Refinement, direction: Direction) -> Refinement:
     return evolved(memory, direction=direction, source=memory.name, offset=None, constant=False)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Nesting:
     """Blocks of a program while they are made."""
 

@@ -192,7 +192,7 @@ def _reshaped(box: Box, shape: Shape, source: Shape) -> Box:
     return tuple(found)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Known:
     """Values that do not depend on inputs, computed where they choose elements."""
 

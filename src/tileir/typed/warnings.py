@@ -82,7 +82,7 @@ def _is_exact(value: float) -> bool:
     return isinstance(value, int) or (value == int(value) and abs(value) <= 1 << 53)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Collector:
     """Makes warnings of what inference finds."""
 

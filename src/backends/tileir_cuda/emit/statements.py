@@ -55,7 +55,7 @@ _MOST_STEPS: Final = 16
 """So many steps of a contraction are written one behind the other: more do not fit the cache of instructions."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class CudaStatements(Statements):
     """Writes the statements of one kernel.
 

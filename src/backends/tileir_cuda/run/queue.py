@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STATUS_BITS: Final = 32
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Records:
     """What is collected of launches.
 

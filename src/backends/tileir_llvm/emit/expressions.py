@@ -63,7 +63,7 @@ class Cell:
     type: Type
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Environment:
     """What names mean at one point of a kernel; and the offsets of the kernel as sums, by their identity.
 

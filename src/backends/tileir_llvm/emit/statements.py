@@ -58,7 +58,7 @@ _WHOLE: Final = 16
 """Bytes of the shortest vector registers."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Statements:
     """Writes the statements of one kernel.
 

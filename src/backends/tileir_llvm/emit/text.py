@@ -37,7 +37,7 @@ SCHEDULED: Final = "; scheduled"
 """The first line of modules of which LLVM shall only select instructions and registers."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ModuleText:
     """What the functions of a module share, and the finished functions.
 
@@ -79,7 +79,7 @@ class ModuleText:
 _REGISTER: Final = re.compile(r"%\w+")
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scope:
     """A part of a function whose instructions do not dominate what follows it: an iteration of a loop, or a branch.
 
@@ -95,7 +95,7 @@ class _Scope:
     written: list[str] = attrs.field(factory=list)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class FunctionText:
     """Lines of one function of ``module``."""
 

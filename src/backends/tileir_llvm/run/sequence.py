@@ -92,7 +92,7 @@ class _Holds:
 _Stretches: TypeAlias = "tuple[_Stretch | _Turns | _Ways, ...]"
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Records:
     """What is collected of launches: entries, three numbers each, and arguments.
 

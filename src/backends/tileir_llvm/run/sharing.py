@@ -187,7 +187,7 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class Preference:
     """Which way a kernel was faster so far, alone or shared by so many helpers, and when to try the other one.
 

@@ -71,7 +71,7 @@ def made_side_by_side(make: Callable[..., T], texts: Iterable[str], threads: int
     return tuple(made[number] for number in range(len(made)))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Numbered:
     """Texts with their numbers, for several threads."""
 

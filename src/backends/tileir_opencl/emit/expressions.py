@@ -35,7 +35,7 @@ from tileir_opencl.emit.text import KernelText, Value, call, canonical, integer,
 _HALVES: Final = {0: ".lo", 1: ".hi"}
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Environment:
     """What names mean at one point of a kernel."""
 

@@ -131,7 +131,7 @@ def _multiplier(out: KernelText, dtype: DType, step: int) -> str:
     return _function(out, name, "void", "float *sums, uint4 a, uint2 b", f'asm volatile("{code}" : {sums} : {inputs});')
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Fragments:
     """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
 

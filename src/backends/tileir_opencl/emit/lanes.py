@@ -103,7 +103,7 @@ def _chunks(lanes: int, dtypes: tuple[DType, ...], features: Features) -> Iterat
         first += width
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Splitter:
     """Splits the vectors whose number of lanes is in ``chunks``."""
 

@@ -41,7 +41,7 @@ from tileir_opencl.emit.spelling import MASKS, MEMORY, SUM, register, vector
 from tileir_opencl.emit.text import Value, canonical
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Statements:
     """Writes the statements of one kernel.
 

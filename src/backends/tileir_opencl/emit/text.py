@@ -49,7 +49,7 @@ class Value:
         return attrs.evolve(self, type=kind, known=None, splat=None)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Helpers:
     """The helper functions of one program, in the order of their first use."""
 
@@ -70,7 +70,7 @@ class Helpers:
         return tuple(self._functions.values())
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class KernelText:
     """The body of one kernel function.
 

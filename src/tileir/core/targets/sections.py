@@ -96,7 +96,7 @@ def sections_of(text: str, source: str) -> dict[str, Section]:
     return sections
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Tokens:
     """Tokens from left to right; the only mutable state is the position."""
 

@@ -96,7 +96,7 @@ class _StoppedError(Exception):
     """A template is over a limit; the fault is noted."""
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Rendering:
     """What a template has been filled in to so far: this and its budget are the only state."""
 

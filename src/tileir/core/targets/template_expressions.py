@@ -40,7 +40,7 @@ class ExhaustedError(Exception):
     """A template takes more steps, or makes more text, than it may."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Budget:
     """The steps that a template may still take: the only state of its evaluation."""
 

@@ -111,7 +111,7 @@ def _trimmed(span: Span, *, right: bool) -> Span:
     return Span(span.source, span.start, span.start + len(span.text.rstrip())) if right else span
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Parser:
     """Recursive descent over the pieces of one template; the only mutable state is the position."""
 

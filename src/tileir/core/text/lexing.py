@@ -45,7 +45,7 @@ class AbandonError(Exception):
     """What is being read cannot be completed; the fault is reported, the caller recovers."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Faults:
     """The faults of one text, as they were found."""
 
@@ -94,7 +94,7 @@ class Tokens(Protocol):
         """Return the next token; at the end of the text, an ``END`` as often as asked."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Lexer:
     """Reads the tokens of a pattern, which has a group for each kind; those of the group ``sign`` are their own kind.
 
@@ -128,7 +128,7 @@ class Lexer:
         self.faults.report(self.code, self.advice(self.source.text[start:stop]), Span(self.source, start, stop))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Cursor:
     """A place in a stream of tokens: look at one, take it, say what was expected.
 

@@ -12,7 +12,7 @@ _LONG: Final = 100
 """Characters of a list that stands in one line with what is said before it."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class NameScope:
     """Names in use in one scope; the only mutable state is the scope itself."""
 

@@ -38,7 +38,7 @@ def bytes_of_text(text: str) -> bytes:
     return bytes.fromhex(text)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Writer:
     """Lines of one text, collected in order."""
 

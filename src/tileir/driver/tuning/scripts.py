@@ -19,7 +19,7 @@ FIRST_SHARE: Final = 0.2
 """The part of the time that drawing may take before anything is timed."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ScriptTuner(Tuner):
     """One search over steps and factors.
 

@@ -46,7 +46,7 @@ LEAST_GAIN: Final = 0.01
 """A pipeline that is faster by less than this part is not worth an entry: it may be chance."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Tuner:
     """One search.
 

@@ -140,7 +140,7 @@ def _lines(header: re.Match[str]) -> Iterator[tuple[int, str]]:
         start += len(line)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Description:
     """What the header of a function says, as far as it was read."""
 

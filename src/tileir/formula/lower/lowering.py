@@ -78,7 +78,7 @@ def craft(
     return _Crafting(functions, dtypes).formula(formula)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scope:
     """What a step can read.
 

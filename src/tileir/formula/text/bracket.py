@@ -56,7 +56,7 @@ def parse(text: str, name: str = "<formula>") -> Formula:
     )
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _BracketReader(Reader):
     opening: ClassVar[str] = "<"
     closing: ClassVar[str] = ">"

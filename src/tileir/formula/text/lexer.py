@@ -46,7 +46,7 @@ def _pattern(signs: str) -> re.Pattern[str]:
     )
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Lexer(lexing.Lexer):
     """The tokens of a formula, without the ends of lines inside brackets, or without any."""
 

@@ -91,7 +91,7 @@ def _part(text: str, rule: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: _Parser.at_start(source, faults), read)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Parser(Reader):
     depth: int = 0
 

@@ -31,7 +31,7 @@ LARGEST: Final = 1e300
 """Of numbers, in size."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Reader(Cursor):
     """A place in the tokens of a formula."""
 

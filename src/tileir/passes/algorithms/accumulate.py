@@ -69,7 +69,7 @@ class Accumulate:
         return with_kernels(program, rewritten(program.main.statements, expand))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Content:
     """What is known, in the order of kernels, about the elements of tensors: nothing before the first write."""
 

@@ -146,7 +146,7 @@ class _States:
         )
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class CombineKernels:
     """Builds the kernels of one reduction."""
 

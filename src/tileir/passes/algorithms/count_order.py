@@ -145,7 +145,7 @@ class _Counted:
         return stripe.Block(name, indices, (), views, statements, self.kernel.comments, tags=_TAGS)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Body:
     """Statements that are being made."""
 

@@ -57,7 +57,7 @@ class _Lanes:
         return sch.present((self.vector, self.lane))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ScanKernels:
     """Builds the kernels of one scan."""
 

@@ -35,7 +35,7 @@ _NEUTRAL = {Aggregation.SUM: 0.0, Aggregation.PROD: 1.0, Aggregation.MAX: -np.in
 _KEEPS_FINITE = frozenset({Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.COND, Op.IDENT, Op.FLOOR, Op.CEIL, Op.ROUND, Op.TRUNC})
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Terms:
     """Terms, one after the other.
 

@@ -203,7 +203,7 @@ def _factors(kernel: Block, result: Refinement, value: str) -> tuple[str, str] |
     return (merged.inputs[0], merged.inputs[1]) if merged.dtype in (DType.F32, DType.F64) else None
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Chain:
     """The aggregate over the points so far, as a chain of scalars; or as a chain for each row, whose ends are merged.
 

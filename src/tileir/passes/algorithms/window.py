@@ -100,7 +100,7 @@ def _piece(kernel: stripe.Block, along: stripe.Index, start: int, count: int) ->
     return reindexed(kernel, indices, {along.name: Affine.index(along.name) + start})
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _WindowKernels:
     """Builds the kernels of one window.
 

@@ -23,7 +23,7 @@ class Correspondence:
     second: Mapping[str, Affine]
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Digits:
     """The indices of one box as the digits of an address, least significant first; consumed piece by piece."""
 

@@ -22,7 +22,7 @@ def roots(program: Program) -> dict[str, str]:
     return {r.name: r.source or r.name for r in program.main.refinements}
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class DependenceScan:
     """Sees kernels in program order, and tells on which earlier ones each depends.
 

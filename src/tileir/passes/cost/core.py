@@ -66,7 +66,7 @@ def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
     return unrolled, {loop.number: loop.range for loop in loops if loop.binding is Binding.LANE}
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Counter:
     """Adds up what the statements of one block issue."""
 

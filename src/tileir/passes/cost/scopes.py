@@ -124,7 +124,7 @@ def scope_of(kernel: stripe.Block, tensors: Mapping[str, stripe.Refinement]) -> 
     return builder.scope(kernel, {}, views, ())
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Numbering:
     """Numbers loops and roots while it goes down."""
 

@@ -49,7 +49,7 @@ class Different:
     exact: bool
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Traffic:
     """Answers questions about one kernel; what is asked twice is worked out once."""
 
@@ -195,7 +195,7 @@ class Traffic:
         return total
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Touched:
     """The regions of one root that some accesses touch, and which of them are read and written."""
 

@@ -86,7 +86,7 @@ class Inline:
         return with_kernels(program, scan.kernels())
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """Goes over the kernels in order, and knows which tensors were made by producers that still hold."""
 

@@ -67,7 +67,7 @@ class InlineStencil:
         return program if len(left) == len(scan.statements) else with_kernels(program, left)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """The statements so far, None for those that are gone, and the numbers of those that touch a tensor."""
 

@@ -70,7 +70,7 @@ _MOST: Final = 64
 """So many elements are looked at for one expression; what is larger is no row of scores."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Elements:
     """Finds what elements are.
 

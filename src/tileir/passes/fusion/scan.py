@@ -52,7 +52,7 @@ class _Fixed:
         return self.statement
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class FusionScan:
     """The groups so far; statements and the groups that hold them are known by the number of the statement.
 

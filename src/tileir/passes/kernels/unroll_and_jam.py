@@ -51,7 +51,7 @@ def is_merge(statement: Statement) -> bool:
     return isinstance(statement, Intrinsic) and "merges" in statement.tags and len(statement.inputs) == 2
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Body:
     """The scalars and stores of all copies, each scalar once.
 

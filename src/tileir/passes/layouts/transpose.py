@@ -182,7 +182,7 @@ def _relaid(program: Program, shapes: dict[str, TensorShape]) -> Program:
     return with_kernels(program, kernels, memory)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Copier:
     """Makes copies in other layouts, and knows which ones still hold what their tensors do."""
 

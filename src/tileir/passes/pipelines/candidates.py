@@ -108,7 +108,7 @@ def chosen(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
     return best
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Search:
     """Looks for pipelines with different results, the best first, by changing one pass at a time.
 

@@ -59,7 +59,7 @@ class Drawn:
     candidate: Candidate
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ScriptSearch:
     """Looks for scripts, the most promising first, by what the model expects and what was measured.
 

@@ -70,7 +70,7 @@ def parse_requests(text: str, name: str) -> tuple[Request, ...]:
     return everything(start, lambda cursor: _Parser(cursor).pipeline())
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Cursor(Cursor):
     """A place in the text of a pipeline, and how many brackets are open there."""
 

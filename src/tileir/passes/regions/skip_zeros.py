@@ -113,7 +113,7 @@ class _Zeros:
         return _Zeros(self.number, frozenset(test.substitute(values) for test in self.tests))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Known:
     """What is known of the tensors that kernels have written so far: facts in terms of their axes."""
 

@@ -120,7 +120,7 @@ class _Cut:
         return self.first + self.rows * self.count
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """The statements of ``main``, from the last to the first; those of a group are replaced by several."""
 

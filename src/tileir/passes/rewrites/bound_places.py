@@ -68,7 +68,7 @@ class BoundPlaces:
         return with_kernels(program, rewritten(program.main.statements, lambda s: (loads.statement(s, views, {}),)))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Walk:
     """A walk over the blocks of kernels, in order.
 
@@ -158,7 +158,7 @@ def both(one: Range | None, other: Range | None) -> Range | None:
     return None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ScalarRanges:
     """The ranges of the scalars of one block, statement by statement.
 

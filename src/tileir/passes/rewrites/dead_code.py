@@ -49,7 +49,7 @@ def pruned(block: Block, live: set[str]) -> Block:
     return narrowed(_pruned(block, live), block)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Kernels:
     """Prunes the blocks of kernels: launches of one kernel, most of which lose nothing, share its statements."""
 

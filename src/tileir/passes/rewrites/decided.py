@@ -54,7 +54,7 @@ class _Value:
         return None if self.low != self.high else self.low != 0
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Values:
     """The values of a block's scalars that depend on coordinates only.
 
@@ -214,7 +214,7 @@ def decided(kernel: Block) -> Block:
     return pruned(block, live)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _PlacedLoads:
     """Loads at computed places, whose affine part goes to the view."""
 

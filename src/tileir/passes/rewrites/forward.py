@@ -70,7 +70,7 @@ class Forward:
         return with_kernels(program, tuple(statements))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scan:
     """Which tensors of a program are made of pieces, and who reads them."""
 

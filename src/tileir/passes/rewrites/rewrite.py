@@ -106,7 +106,7 @@ def _without_unread(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
     return tuple(reversed(kept))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Terms:
     """The scalars of a block, by name, and those that are made for a statement."""
 

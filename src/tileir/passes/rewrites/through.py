@@ -170,7 +170,7 @@ def place_view(view: Refinement, held: TensorShape, affine: Affine, reach: int |
     return attrs.evolve(view, access=tuple(access), shape=TensorShape(view.shape.dtype, tuple(dims)))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Loads:
     """The statements of a kernel with loads from other places; what several of these compute is computed once."""
 

@@ -159,7 +159,7 @@ def _best_gap(taken: Iterable[tuple[int, int]], nbytes: int, alignment: int) -> 
     return free if best is None else best[1]
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Block:
     number: int
     size: int

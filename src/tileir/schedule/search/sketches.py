@@ -148,7 +148,7 @@ def _unrolled(items: tuple[Item, ...]) -> int:
     )
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Writer:
     """Steps so far, and the tree that they make; none are added behind one that refuses."""
 

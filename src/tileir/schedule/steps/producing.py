@@ -316,7 +316,7 @@ class Producer:
         return attrs.evolve(leaf, statements=tuple(made.statements), uses=tuple(made.uses))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Inlined:
     """The statements of a leaf that computes elements, each once."""
 

@@ -158,7 +158,7 @@ def counted(begin: Range, end: Range, step: int) -> Range:
     return Range(begin.low, max(begin.low, end.high - 1), math.gcd(begin.divisor, step))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Ranges:
     """What is known about the integers and bools of one kernel, whose statements are passed in the order of the text.
 

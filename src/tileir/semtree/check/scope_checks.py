@@ -199,7 +199,7 @@ def divergent_barriers(kernel: KernelFunction) -> tuple[str, ...]:
     return tuple(analysis.reasons)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Divergence:
     """Grows the set of variables and private arrays whose content may differ between threads."""
 

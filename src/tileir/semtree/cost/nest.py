@@ -104,7 +104,7 @@ def _moves_with(expr: Expr, depends: Mapping[str, frozenset[int]]) -> frozenset[
     return frozenset(found)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _LoopCollector:
     """Collects loops in the order of the text."""
 

@@ -126,7 +126,7 @@ _INTEGERS = {DType.F32: DType.U32, DType.F64: DType.U64}
 _FLOATS = {integer: real for real, integer in _INTEGERS.items()}
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Draft:
     """The statements of one expansion, collected in order."""
 

@@ -56,7 +56,7 @@ FIRST_FREE: Final = 10
 _COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ExpressionCompiler:
     """Compiles the expressions of one kernel.
 

@@ -58,7 +58,7 @@ from tileir.semtree.matrices import folded_place, waits
 from tileir.semtree.rewrite import statements
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class StatementCompiler:
     """Turns the statements of one kernel into closures."""
 

@@ -80,7 +80,7 @@ class Agent:
         return self.clock.stretch + self.released
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Memory:
     """The elements of one array."""
 
@@ -111,7 +111,7 @@ class Memory:
         """Note that what was copied is there; only watched memory does."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class WatchedMemory(Memory):
     """Memory that reports reads of undefined elements, and elements that two touch at a time while one writes.
 

@@ -29,7 +29,7 @@ _BITS: Final[Mapping[Op, str]] = MappingProxyType({Op.BIT_AND: "&", Op.BIT_OR: "
 _DIVISIONS: Final[Mapping[Op, str]] = MappingProxyType({Op.DIV: "//", Op.MOD: "%"})
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class OperatorTree:
     """The text of one expression, and the values of its parameters.
 

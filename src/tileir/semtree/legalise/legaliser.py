@@ -84,7 +84,7 @@ def _has_all(kernel: KernelFunction, capabilities: Capabilities) -> bool:
     )
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Legaliser:
     """Rewrites one kernel, statement by statement.
 

@@ -65,7 +65,7 @@ def scalarised(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, _Scalariser(scope, lane, overlapping).statements(kernel.body))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Scalariser:
     """Rewrites one kernel.
 
@@ -285,7 +285,7 @@ class _Access:
         return 0 <= distance < self.lanes if other.step == 0 else 0 < abs(distance) < self.lanes
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class LaneGroup:
     """Statements that run as one loop over ``lanes``, and scalar declarations that may stand before it.
 

@@ -63,7 +63,7 @@ class _Scope:
     some: SomeLanes | None = None
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class BlockLowering:
     """Lowers the blocks of one kernel."""
 

@@ -52,7 +52,7 @@ def lower(program: stripe.Program, target: Target) -> sem.Program:
     return _pruned(sem.Program(tuple(lowering.kernels), tuple(lowering.buffers.values()), works))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ProgramLowering:
     """Kernels and buffers of a program while they are being made.
 
@@ -162,7 +162,7 @@ def _buffers(program: stripe.Program) -> tuple[sem.Buffer, ...]:
     return tuple(result)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Parameter:
     """What a kernel does with one buffer, over all refinements of it."""
 

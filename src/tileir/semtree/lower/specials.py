@@ -183,7 +183,7 @@ def _rows(blocks: BlockLowering, view: View, kind: sem.Type) -> list[sem.Subscri
     return [sem.Subscript(view.array, start, kind) for start in starts]
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class RunningLanes:
     """The elements that all lanes of one serial block merge into, lane after lane."""
 

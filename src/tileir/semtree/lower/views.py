@@ -31,7 +31,7 @@ TERM: Final = "%term"
 """Stands likewise for the number of a term in blocks of dot products."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class OffsetBuilder:
     """Turns affine expressions over kernel variables into expressions of one index dtype."""
 

@@ -69,7 +69,7 @@ def simplify_expr(expr: Expr) -> Expr:
     return _Expressions().simplified(expr)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Expressions:
     """Simplifies expressions, and remembers by identity which ones are as simple as they get."""
 
@@ -120,7 +120,7 @@ def _propagate_copies(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, _Copies(assigned_variables(kernel.body)).body(kernel.body))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Copies:
     """What declared variables stand for, at one place of a body."""
 
@@ -167,7 +167,7 @@ def _may_go(stmt: For | If) -> bool:
     return not stmt.body or (values is not None and (not values or values[0] == values[-1]))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Flattener:
     """Splices bodies; names that are introduced more than once get fresh ones."""
 

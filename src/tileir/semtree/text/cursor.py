@@ -27,7 +27,7 @@ class HopelessError(AbandonError):
     """What is being read is nested so deeply that nothing behind it can be made out."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Cursor(lexing.Cursor):
     """One token of look-ahead over a text, and the names in scope."""
 

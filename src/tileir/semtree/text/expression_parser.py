@@ -44,7 +44,7 @@ class Parsed:
     depth: int
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ExpressionParser:
     """Reads the expressions of one kernel, whose header ``kernel`` tells the index type and the grid."""
 

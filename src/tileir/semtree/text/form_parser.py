@@ -23,7 +23,7 @@ _BRACKETS: Final = 2
 Values: TypeAlias = "dict[str, Any]"
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class FormParser:
     """Reads one node behind the word that its form starts with, and gathers its operands."""
 

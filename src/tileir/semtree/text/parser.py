@@ -84,7 +84,7 @@ def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: Cursor.of(source, faults), whole)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Parser:
     """Reads programs, kernels and statements."""
 
@@ -181,7 +181,7 @@ class _Parser:
                 return
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Body:
     """Reads the statements of one kernel."""
 

@@ -84,7 +84,7 @@ def contents_after(
     return {name: np.asarray(view.memory.data[view.offsets()]) for name, view in views.items()}
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Works:
     """The works of a program while they run.
 
@@ -164,7 +164,7 @@ def _allocate(refinement: Refinement, numbers: NumberSystem) -> View:
     return View(Memory.undefined(shape, numbers), 0, shape, shape.sizes, (0,) * len(shape.dims))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Machine:
     """One run of a program: the source of shuffled orders, and a number for each execution of a block."""
 

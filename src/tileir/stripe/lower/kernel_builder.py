@@ -46,7 +46,7 @@ class Scalar:
     dtype: DType
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class KernelBuilder:
     """A block that is being built. One tensor read twice in the same place gives one view and one load."""
 

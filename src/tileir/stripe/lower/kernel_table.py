@@ -18,7 +18,7 @@ from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import Launch
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class KernelTable:
     """Kernels, each once, with their numbers.
 

@@ -17,7 +17,7 @@ from tileir.typed.ir import Computation, Function, Operation, Reduce, Scan, Shap
 from tileir.typed.reductions import reduction_of, reductions_of
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ProgramBuilder:
     """The kernels of one program, or of one step of a loop, as they are made.
 

@@ -86,7 +86,7 @@ def _fill(builder: ProgramBuilder, operation: Reduce, value: bool | int | float)
     builder.add(kernel, operation, Tags.of("eltwise", "fill"))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Kernel:
     """A kernel that is being built.
 
@@ -195,7 +195,7 @@ class _Kernel:
         return block, elements.tensors
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Elements:
     """The statements that make an element, and the tensors that they read."""
 

@@ -50,7 +50,7 @@ def lower_scan(
             builder.fill(operation, builder.storage.result(operation.name), first.name)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Loop:
     """A loop that is being built.
 

@@ -63,7 +63,7 @@ class Tensor:
         return TensorShape(self.dtype, (first, *(Dim(1, dim.stride) for dim in others)))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Storage:
     """The memory of each value, and the allocations of the program.
 

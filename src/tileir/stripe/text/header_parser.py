@@ -21,7 +21,7 @@ _COMBINES: Final = {combine.value: combine for combine in Combine}
 _AGGREGATIONS: Final = {aggregation.value: aggregation for aggregation in Aggregation}
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class HeaderParser(TokenParser):
     """Block headers, on top of the small parts."""
 

@@ -37,7 +37,7 @@ _PATTERN: Final = re.compile(
 _COMMENT: Final = re.compile(r"//([^\n]*)")
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Lexer(lexing.Lexer):
     """The tokens of Stripe text, of which lines can be passed over."""
 

@@ -83,7 +83,7 @@ def _read(text: str, name: str, rule: Callable[[_Parser], T]) -> T:
     return everything(lambda faults: _Parser.at_start(source, faults), rule)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Parser(HeaderParser):
     """Statements, blocks and programs."""
 

@@ -40,7 +40,7 @@ class HopelessError(AbandonError):
     """What is being read is around so much that nothing behind the fault can be made out."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class TokenParser(lexing.Cursor):
     """A recursive-descent parser: faults are reported where they are found, and reading goes on with the next line."""
 

@@ -93,7 +93,7 @@ def called(function: Function, operands: tuple[Operand, ...]) -> Tensor | tuple[
     return results[0] if len(results) == 1 else results
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Inlining:
     """One call: what stands for each name of the function."""
 

@@ -48,7 +48,7 @@ Declared: TypeAlias = Contraction | Scan | Constant
 """What is a statement of its own, and no expression that could be nested into another one."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Step:
     """One statement. Without a ``name`` it goes by its ``reference``, which no text can spell."""
 

@@ -50,7 +50,7 @@ _DOUBLED: Final[Mapping[str, str]] = MappingProxyType(
 _LITERAL_DIGITS: Final = len(str(MAX_INTEGER))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class ExpressionParser:
     """Reads expressions and polynomials at a cursor."""
 

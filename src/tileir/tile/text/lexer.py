@@ -51,7 +51,7 @@ _SKIPPED: Final = re.compile(
 )
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Lexer(lexing.Lexer):
     """The tokens of Tile text: reserved words are their own kind, and names have lost the sign in front of them."""
 
@@ -111,7 +111,7 @@ def _advice(word: str) -> str:
             return f"the language has no character {first!r} (U+{ord(first):04X})"
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Cursor(lexing.Cursor):
     """The token that is looked at, and where the one before it stopped."""
 

@@ -117,7 +117,7 @@ def parse_contraction(text: str, name: str = "<text>") -> Contraction:
     return _read(text, name, lambda parser: parser.wrapped("contraction", parser.bare_contraction))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Unread:
     """What was passed over: names in statements and headers, which they may define."""
 

@@ -227,7 +227,7 @@ def _scan(motion: Motion, scan: Scan) -> Tensor | None:
     return _Forward.of(motion, scan, given).result()
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Forward:
     """The new loop while it is being made.
 

@@ -57,7 +57,7 @@ def pull_scan(sweep: Sweep, results: Sequence[Scan], reverse: Reverse) -> Iterat
         yield from backward.contributions()
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Backward:
     """The loop backwards, while it is being made.
 

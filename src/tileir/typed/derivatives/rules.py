@@ -138,7 +138,7 @@ def pull_override(sweep: Sweep, operation: Override, cotangent: Tensor) -> Itera
             yield name, instance.value(gradient)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Instance:
     """The operations of a template with something in place of its upstream; each is emitted once.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.typed.inference.faults import Observer
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Emission:
     """The one mutable object of an inference: operations in order, and the names that are taken.
 

@@ -26,7 +26,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Faults:
     """What went wrong so far; ``poisoned`` says that something failed for a reason reported elsewhere."""
 

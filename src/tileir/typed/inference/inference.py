@@ -131,7 +131,7 @@ def _splits_ties(attributes: Iterable[tile.Attribute]) -> bool:
     return even
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Inference:
     """What the names of one function are bound to; None stands for a name whose statement is faulty."""
 

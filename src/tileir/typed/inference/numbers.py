@@ -59,7 +59,7 @@ def is_float(value: Known | Number) -> bool:
     return value.natural.is_float if isinstance(value, Number) else isinstance(value.value, float)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Numbers:
     """The numbers of one inference.
 

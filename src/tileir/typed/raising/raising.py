@@ -120,7 +120,7 @@ def raise_to_tile(
     return tile.Function(inputs, outputs, tuple(raising.statements))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Raising:
     """The statements of one Tile function while it is made.
 

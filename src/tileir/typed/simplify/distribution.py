@@ -99,7 +99,7 @@ def _parts(
     return best
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Parts:
     """Makes the operations that a contraction is taken apart to.
 

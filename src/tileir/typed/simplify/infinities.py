@@ -132,7 +132,7 @@ def with_extremes(
     return steps.made
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Steps:
     """Makes operations in the dtype of ``last``, which combines an aggregate with the operand that stays."""
 

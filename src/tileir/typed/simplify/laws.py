@@ -28,7 +28,7 @@ def rule_of(law: Law) -> Rule[Site]:
     return Rule(law.text, apply)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Terms:
     """The values before an operation, by name, and those that are made for it."""
 

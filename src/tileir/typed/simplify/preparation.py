@@ -150,7 +150,7 @@ def rematerialised(function: Function) -> Function:
     return attrs.evolve(function, operations=tuple(after for op in function.operations for after in work.visit(op)))
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Work:
     """Which values are kept, and what each backward pass has computed again."""
 

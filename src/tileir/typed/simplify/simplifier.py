@@ -53,7 +53,7 @@ def _pass(function: Function, merge: bool, rules: tuple[Rule[Site], ...]) -> Fun
     return function if same and new.labels == function.labels else new
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Walk:
     """The operations so far, and which value to read instead of one that went away or became a copy."""
 

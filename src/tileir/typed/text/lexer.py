@@ -54,7 +54,7 @@ BODY: Final = re.compile(r"(?=\{)")
 """What stands in front of the statements of a function."""
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Lexer(lexing.Lexer):
     """The tokens of typed text, of which parts can be passed over."""
 
@@ -103,7 +103,7 @@ _WORDS: Final[Mapping[str, bool | float]] = MappingProxyType(
 )
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Cursor(lexing.Cursor):
     """The token that is looked at, and the small parts of the grammar."""
 

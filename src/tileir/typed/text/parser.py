@@ -52,7 +52,7 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
         return everything(lambda faults: Cursor.at_start(source, faults), whole)
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Body:
     """What the statements of a function are, as far as they are read."""
 

@@ -38,7 +38,7 @@ class GroupPlan:
         return (self.threads * (self.each + 1) + 2 * (self.threads + 1)) * itemsize
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class GroupScanKernels(ScanKernels):
     """Builds kernels whose groups have several threads."""
 

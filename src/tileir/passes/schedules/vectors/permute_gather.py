@@ -99,7 +99,7 @@ class PermuteGather:
 _LEAST_LANES = 8
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _Tables:
     """Constant tensors that the pass makes."""
 
@@ -121,7 +121,7 @@ class _Tables:
         return with_kernels(program, statements, (*program.memory, *allocations), (*program.buffers, *buffers))
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Permuted:
     """Builds one kernel.
 

@@ -141,7 +141,7 @@ def _near(segment: Segment, reads: Sequence[Use], plain: Sequence[Use], apart: i
     ]
 
 
-@attrs.define(repr=False)
+@attrs.define(eq=False, repr=False)
 class _ReductionKernel:
     """Builds one kernel."""
 
