@@ -42,6 +42,7 @@ from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Cell, Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import apply_integer, select
 from tileir_llvm.emit.memory import Offset, Place, broadcast, load, prefetch, ramp, read_lanes, store, write_lanes
+from tileir_llvm.emit.neighbours import pairs_of, read_pair
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
 
@@ -83,9 +84,17 @@ class Statements:
     _decided: dict[int, tuple[For, bool]] = attrs.field(factory=dict, init=False)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
-        """Write statements, one after the other."""
+        """Write statements, one after the other; what is gathered in pairs where the first of two is."""
+        env = self.env
+        pairs = pairs_of(stmts, env.arrays) if env.ranges is None else {}
         for stmt in stmts:
-            self._write(stmt)
+            name = stmt.variable.name if pairs and isinstance(stmt, Declare) else ""
+            if name not in pairs:
+                self._write(stmt)
+            elif (pair := pairs[name]) is not None:
+                values = read_pair(env.out, env.arrays[pair.array], evaluate(env, pair.place), pair.last)
+                for variable, value in zip((pair.one, pair.other), values, strict=True):
+                    self._hold(variable, value)
 
     def _write(self, stmt: Stmt) -> None:
         match stmt:
@@ -129,7 +138,9 @@ class Statements:
             prefetch(self.env.out, self.env.arrays[place.array], evaluate(self.env, place.offset, index=True))
 
     def _declare(self, variable: Var, expr: Expr) -> None:
-        value = evaluate(self.env, expr)
+        self._hold(variable, evaluate(self.env, expr))
+
+    def _hold(self, variable: Var, value: Value) -> None:
         if variable.name not in self.assigned:
             self.env.variables[variable.name] = value
             return
