@@ -136,14 +136,23 @@ def test_instructions_that_read_local_memory_find_rows_across_the_depth_in_piece
 
 
 @pytest.mark.parametrize(
-    ("size", "tile"), [(512, (64, 32)), (1024, (128, 64)), (2048, (128, 256)), (3072, (128, 128)), (8192, (128, 256))]
+    ("size", "tile"),
+    [
+        (512, (64, 32)),
+        (1024, (128, 64)),
+        (1536, (128, 160)),
+        (2048, (128, 256)),
+        (3072, (128, 224)),
+        (5120, (128, 224)),
+        (8192, (128, 256)),
+    ],
 )
 def test_tiles_that_read_local_memory_are_chosen_by_waves_of_groups(size: int, tile: tuple[int, int]) -> None:
     """With 132 processors; what little is left for a last wave takes as long as a whole one."""
     step = MatrixContraction(WARPGROUPS, local_bytes=227 * 1024, groups=132)
     target = attrs.evolve(TARGET, fragments=WARPGROUPS, local_bytes=227 * 1024)
     found = stages(PRODUCT, {"A": (size, size), "B": (size, size)}, DType.F16, step, target)
-    assert math.prod(kernel(found).grid) == size // tile[0] * (size // tile[1])
+    assert math.prod(kernel(found).grid) == math.prod(-(-size // extent) for extent in tile)
 
 
 @pytest.mark.parametrize(("width", "rows", "columns"), [(28, 64, 32), (14, 32, 32), (16, 64, 32)])

@@ -120,6 +120,7 @@ def test_threads_that_released_may_be_ahead_of_others() -> None:
         ("at(g * 3 - 1, -2)", "at(g * 3 - 1, 0.5)", "TIL552"),
         ("swizzle(2, 3)", "swizzle(1, 3)", "TIL551"),
         ("swizzle(2, 3)", "fold(2, 4, 3)", "TIL551"),
+        ("swizzle(2, 3)", "fold(2, 5, 4)", "TIL551"),
         ("    channel release ready[0];", "    if (t < 2) { channel release ready[0]; }", "TIL555"),
         ("if (k < 2)", "if (k + t < 2)", "TIL555"),
     ],

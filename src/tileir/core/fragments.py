@@ -18,6 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.frozen import frozen
@@ -41,6 +43,7 @@ class Run:
         start: The lowest of the bits in the number.
         bit: The lowest of the bits in the row or the column.
         count: How many bits these are.
+        most: How many values the bits have at most; 0 where they have all.
 
     """
 
@@ -48,28 +51,39 @@ class Run:
     start: int
     bit: int
     count: int
+    most: int = 0
 
     @property
     def extent(self) -> int:
         """How many values the bits have."""
-        return 1 << self.count
+        return self.most or 1 << self.count
 
     def cut_at(self, places: Collection[int]) -> tuple[Run, ...]:
         """Return the parts of it that begin at its start and at each bit of the number among ``places``."""
         stop = self.start + self.count
         starts = (self.start, *sorted(place for place in places if self.start < place < stop))
-        return tuple(
+        parts = (
             Run(self.axis, first, self.bit + first - self.start, after - first)
             for first, after in zip(starts, (*starts[1:], stop), strict=True)
         )
+        *low, high = parts
+        return (*low, attrs.evolve(high, most=self.most >> high.start - self.start))
 
 
 @frozen
 class Layout:
-    """Which elements of a matrix each thread holds: a bit such as ``m0`` for each bit of both numbers."""
+    """Which elements of a matrix each thread holds: a bit such as ``m0`` for each bit of both numbers.
+
+    Attributes:
+        threads: The bits of the thread's number.
+        elements: Those of the element's.
+        most: How many elements there are of those that the bits number; 0 where there are all.
+
+    """
 
     threads: tuple[str, ...]
     elements: tuple[str, ...]
+    most: int = 0
 
     @classmethod
     def of(cls, threads: str, elements: str) -> Layout:
@@ -79,7 +93,7 @@ class Layout:
     @property
     def held(self) -> int:
         """How many elements a thread holds."""
-        return 1 << len(self.elements)
+        return self.most or 1 << len(self.elements)
 
     def at(self, axis: str, thread: int, element: int) -> int:
         """Return the place of an element of a thread along an axis."""
@@ -96,7 +110,8 @@ class Layout:
 
     def element_runs(self) -> tuple[Run, ...]:
         """Return the runs of the element's number, the lowest bits first."""
-        return tuple(_runs(self.elements))
+        runs = tuple(_runs(self.elements))
+        return (*runs[:-1], attrs.evolve(runs[-1], most=self.most >> runs[-1].start)) if self.most else runs
 
 
 NOTHING: Final = "-"
@@ -277,7 +292,9 @@ def _wgmma(columns: int, left: DType, right: DType) -> Fragment:
     mnk = (64, columns, 32 // left.itemsize)
     word, depth = _log(_WORD // left.itemsize), _log(mnk[2])
     own = _layout(f"{_bits('k', word + 2, word)} m0 m1 m2 m4 m5", _bits("k", word), "m3", _bits("k", depth, word + 2))
-    sums = _layout("n1 n2 m0 m1 m2 m4 m5", "n0 m3", _bits("n", _log(columns), 3))
+    sums = _layout("n1 n2 m0 m1 m2 m4 m5", "n0 m3", _bits("n", (columns - 1).bit_length(), 3))
+    if columns & columns - 1:
+        sums = attrs.evolve(sums, most=columns // 2)
     either = left.itemsize == _WORD // 2
     return Fragment(
         _name("wgmma", mnk, left, right),
@@ -363,7 +380,9 @@ def _rows() -> Iterator[Fragment]:
     yield _mma(4, f64, f64)
     yield from (_mma(32, *pair) for pair in _FLOAT_BYTES)
     same = ((dtype, dtype) for dtype in (f16, bf16, f32, i8, DType.U8))
-    yield from (_wgmma(columns, *pair) for pair in (*same, *_FLOAT_BYTES) for columns in (256, 128, 64, 32))
+    for left, right in (*same, *_FLOAT_BYTES):
+        between = (224, 160) if left.itemsize == _WORD // 2 else ()
+        yield from (_wgmma(columns, left, right) for columns in (256, *between, 128, 64, 32))
     for dtype in (f16, bf16):
         yield from (_mfma(16, 16, dtype), _mfma(32, 8, dtype))
     yield from (_mfma(16, 4, f32), _mfma(32, 2, f32), _mfma(16, 32, i8), _mfma(32, 16, i8), _mfma(16, 4, f64))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import reduce
-from math import prod
+from math import lcm, prod
 from typing import Any, Final
 
 import attrs
@@ -336,10 +336,19 @@ def folded(place: Expr, fold: tuple[int, int, int]) -> Expr:
         return place
     piece, row, rows = fold
 
+    def part(op: Op, value: Expr, number: int) -> Expr:
+        return Apply(op, (value, Const(number, place.type)))
+
+    if row & row - 1:
+        within = part(Op.MOD, place, row * rows)
+        column = part(Op.DIV, part(Op.MOD, within, row), piece)
+        above = part(Op.MUL, part(Op.DIV, place, row * rows), row * rows)
+        moved = (part(Op.MUL, column, piece * rows), part(Op.MUL, part(Op.DIV, within, row), piece))
+        return reduce(lambda a, b: Apply(Op.ADD, (a, b)), (above, *moved, part(Op.MOD, place, piece)))
+
     def field(unit: int, count: int, distance: int) -> Expr:
-        moved = Apply(Op.BIT_RIGHT, (place, Const(unit.bit_length() - 1, place.type)))
-        number = Apply(Op.BIT_AND, (moved, Const(count - 1, place.type)))
-        return Apply(Op.MUL, (number, Const(distance, place.type)))
+        number = part(Op.BIT_AND, part(Op.BIT_RIGHT, place, unit.bit_length() - 1), count - 1)
+        return part(Op.MUL, number, distance)
 
     kept = Apply(Op.BIT_AND, (place, Const(piece - 1 - row * rows, place.type)))  # below the pieces, and above the rows
     return Apply(Op.ADD, (Apply(Op.ADD, (kept, field(row, rows, piece))), field(piece, row // piece, piece * rows)))
@@ -358,4 +367,4 @@ def folded_place(place: np.ndarray[Any, Any], fold: tuple[int, int, int]) -> np.
 
 def period(shift: int, mask: int, fold: tuple[int, int, int] = PLAIN) -> int:
     """Return what moves no element within its row: adding a multiple of it, folding and swizzling commute."""
-    return max(1 << (mask << shift).bit_length(), fold[1] * fold[2])
+    return lcm(1 << (mask << shift).bit_length(), max(1, fold[1] * fold[2]))

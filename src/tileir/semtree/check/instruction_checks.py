@@ -236,9 +236,10 @@ def _swizzle_faults(shift: int, mask: int, name: str) -> Iterator[Diagnostic]:
 
 def _fold_faults(fold: tuple[int, int, int], name: str, array: object) -> Iterator[Diagnostic]:
     piece, row, rows = fold
-    powers = all(extent > 0 and extent & (extent - 1) == 0 for extent in fold)
-    if not powers or piece > row or (row * rows).bit_length() > _MOST_BITS:
-        yield Diagnostic("TIL551", f"the fold {fold} of {name!r} is not of powers of two, a piece within its row first")
+    powers = all(extent > 0 and extent & (extent - 1) == 0 for extent in (piece, rows))
+    if not powers or row < 1 or row % piece or (row * rows).bit_length() > _MOST_BITS:
+        message = f"the fold {fold} of {name!r} is no piece and rows that are powers of two, a row of pieces between"
+        yield Diagnostic("TIL551", message)
     elif isinstance(array, DeclareArray | Param) and array.size % (row * rows):
         yield Diagnostic("TIL551", f"the fold {fold} of {name!r} has {row * rows} elements, and the array {array.size}")
 

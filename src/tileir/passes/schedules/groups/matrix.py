@@ -166,8 +166,12 @@ class _MatrixKernel:
         return {**self.starts, self.plan.loop.name: sch.part(self.step, self.plan.depth)}
 
     def _inside(self, index: stripe.Index, extent: int, place: Affine) -> tuple[Affine, ...]:
-        """Return the test for a place in a tile that may be behind the end, if there is such a tile."""
-        return (index.range - 1 - self._firsts[index.name] - place,) if index.range % extent else ()
+        """Return the test for a place in a tile that may be behind the end, if there is such a tile.
+
+        ``extent`` is that of tiles that lie side by side, 0 where they overlap.
+        """
+        behind = not extent or index.range % extent
+        return (index.range - 1 - self._firsts[index.name] - place,) if behind else ()
 
     @property
     def _ends(self) -> tuple[Affine, ...]:
@@ -198,10 +202,10 @@ class _MatrixKernel:
         others = tuple(i for i in segment.loops if i is not plan.loop)
         depth = sch.index(self.names.fresh(f"{plan.loop.name}_step"), plan.depth)
         row = self._above * plan.across + self._row
-        panels = ((plan.left, plan.rows, row), (plan.right, plan.columns, self._column))
+        panels = ((plan.left, row), (plan.right, self._column))
         stages, copies, uses = [], [], {use: sums if part is None else part}
-        for panel, extent, place in panels:
-            stage = self._stage(panel, extent)
+        for panel, place in panels:
+            stage = self._stage(panel, plan.extent(panel))
             stages.append(stage)
             copies.append(self._copy(panel, stage))
             axes = (place, sch.part(depth)) if panel.along_loop else (sch.part(depth), place)
@@ -286,7 +290,7 @@ class _MatrixKernel:
     def _copy(self, panel: Panel, stage: stripe.Refinement) -> Node:
         """Return the block that copies a tile of an input; neighbouring threads copy neighbours."""
         plan, index = self.plan, panel.index
-        own = [(index, plan.columns if panel is plan.right else plan.across)]
+        own = [(index, plan.extent(panel) if panel is plan.right else plan.across)]
         if panel is plan.left and plan.above is not None:
             own.append((plan.above, plan.high))
         reduction = [(plan.loop, plan.depth)]
@@ -304,7 +308,8 @@ class _MatrixKernel:
             thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, Binding.THREAD)
             more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, Binding.UNROLL)
             places[axis.name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
-            tests.extend(self._inside(axis, extent, places[axis.name]))
+            overlaps = axis is plan.right.index and extent > plan.columns
+            tests.extend(self._inside(axis, 0 if overlaps else extent, places[axis.name]))
             team.insert(0, thread)
             loops.insert(0, more)
         first = self._firsts

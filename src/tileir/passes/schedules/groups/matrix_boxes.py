@@ -66,8 +66,7 @@ def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> Copy | 
         return "alignment"
     if any(outer.stride < inner.stride * inner.extent for outer, inner in pairwise(axes)):
         return "overlap"
-    own = plan.columns if panel is plan.right else plan.rows
-    width = plan.depth if panel.along_loop else own
+    width = plan.depth if panel.along_loop else plan.extent(panel)
     piece = piece_of(panel, plan.fragment, width)
     if (
         piece * size not in _ROWS
@@ -82,7 +81,8 @@ def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> Copy | 
 
 def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> list[_Axis] | str:
     """Return the axes of the tensor, the outermost first; the order of those of the tile is that in local memory."""
-    sizes = {panel.index.name: plan.columns if panel is plan.right else plan.across, plan.loop.name: plan.depth}
+    own = plan.extent(panel) if panel is plan.right else plan.across
+    sizes = {panel.index.name: own, plan.loop.name: plan.depth}
     tile = [panel.index.name]
     if panel is plan.left and plan.above is not None:
         sizes[plan.above.name] = plan.high

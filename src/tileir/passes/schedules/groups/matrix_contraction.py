@@ -30,7 +30,7 @@ from tileir.passes.schedules.groups.matrix_plan import (
     wastes,
 )
 from tileir.passes.schedules.groups.matrix_refusals import against_constraints, against_product
-from tileir.passes.schedules.groups.matrix_results import staged_bytes
+from tileir.passes.schedules.groups.matrix_results import staged_columns
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
@@ -227,15 +227,14 @@ class MatrixContraction:
 
     def _moved(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
         """Return the plan with how its inputs come to local memory, and its results from there."""
-        room = staged_bytes(nest, plan) + _BARRIERS
         found = self._boxes(nest, plan)
         if not isinstance(found, str):
             plan = attrs.evolve(plan, boxes=found)
-            half = (self.local_bytes // 2 - room) // plan.stage_bytes
+            half = (self.local_bytes // 2 - _BARRIERS - _RESULTS) // plan.stage_bytes
             if plan.rows * plan.columns <= _PAIRED and not plan.has_parts and min(half, plan.stages) >= _OF_PAIRS:
                 plan = attrs.evolve(plan, stages=min(half, plan.stages), beside=2)
-        fits = plan.stages * plan.stage_bytes + room <= self.local_bytes // plan.beside
-        return attrs.evolve(plan, staged=fits and room > _BARRIERS)
+        room = self.local_bytes // plan.beside - plan.stages * plan.stage_bytes - _BARRIERS
+        return attrs.evolve(plan, staged=staged_columns(nest, plan, room))
 
     def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[Copy, Copy] | str:
         """Return how inputs are copied as boxes, or a word for why they are not."""
@@ -252,7 +251,7 @@ class MatrixContraction:
         """
         waves = -(-groups_of(nest, plan) // (self.groups * plan.beside)) * plan.beside
         read = _PARTED_COST if self.boxes and not are_whole_lines(plan) else _READ_COST
-        cost = waves * (plan.rows * plan.columns + read * (plan.rows + plan.columns))
+        cost = waves * (plan.rows * plan.columns + read * (plan.extent(plan.left) + plan.extent(plan.right)))
         return cost * 9 // 8 if plan.promotes and reads_local(plan) and plan.threads < _HIDING else cost
 
     def _deep(self, plan: MatrixTiling) -> MatrixTiling | None:
@@ -289,6 +288,8 @@ _TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMA
 _OF_LOCAL: Final = (
     (128, 256, 64, 256),
     (192, 128, 64, 128),
+    (128, 224, 64, 224),
+    (128, 160, 64, 160),
     (128, 128, 64, 128),
     (128, 64, 64, 64),
     (64, 64, 64, 64),
@@ -315,6 +316,9 @@ _SUM_BYTES: Final = 512
 
 _BARRIERS: Final = 1024
 """Bytes of local memory that are enough for the barriers of all stages."""
+
+_RESULTS: Final = 16 * 1024
+"""The same for results of tiles of which two share a processor, some columns at a time."""
 
 _LEAST: Final = 16
 """Rows of the smallest tiles; fewer columns than so many leave most of an instruction unused."""

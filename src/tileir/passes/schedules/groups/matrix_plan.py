@@ -51,9 +51,9 @@ class MatrixTiling:
     ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
     reduction indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours
     along it share the tile, each with ``least`` rows or more. ``constraints`` say which products are added. ``boxes``
-    tells how both inputs are copied where one thread asks for all of a tile, ``staged`` whether results are written
-    through local memory, and ``beside`` how many groups share a processor then. Where ``groups`` is not 0, so many
-    take the tiles in turns.
+    tells how both inputs are copied where one thread asks for all of a tile, ``staged`` how many columns of results are
+    written at a time through local memory, and ``beside`` how many groups share a processor then. Where ``groups`` is
+    not 0, so many take the tiles in turns.
     """
 
     left: Panel
@@ -72,7 +72,7 @@ class MatrixTiling:
     depth: int = 0
     stages: int = 1
     boxes: tuple[Copy, Copy] | None = None
-    staged: bool = False
+    staged: int = 0
     beside: int = 1
     groups: int = 0
 
@@ -141,10 +141,17 @@ class MatrixTiling:
         """How often tiles are copied."""
         return self.repeats * -(-self.loop.range // self.depth)
 
+    def extent(self, panel: Panel) -> int:
+        """Return rows or columns of an input's tile in local memory: whole pieces where they lie across the depth."""
+        own = self.columns if panel is self.right else self.rows
+        line = _LINE // panel.use.dtype.itemsize
+        whole = self.fragment.a.where is Where.LOCAL and not panel.along_loop and own > line
+        return -(-own // line) * line if whole else own
+
     @property
     def stage_bytes(self) -> int:
         """Local memory of one stage."""
-        return (self.rows + self.columns) * self.depth * self.left.use.dtype.itemsize
+        return (self.extent(self.left) + self.extent(self.right)) * self.depth * self.left.use.dtype.itemsize
 
 
 def cut_rows(run: Run, bit: int) -> tuple[Run, ...]:
@@ -202,16 +209,17 @@ def reads_local(plan: MatrixTiling) -> bool:
 def is_readable(plan: MatrixTiling) -> bool:
     """Return whether the fragment can read its factors where tiles are staged, as far as it reads local memory.
 
-    Rows there are a power of two long, as are the pieces into which they are folded.
+    Rows there, or the pieces into which they are folded, are a power of two long.
     """
     fragment = plan.fragment
-    for panel, extent, operand in ((plan.left, plan.rows, fragment.a), (plan.right, plan.columns, fragment.b)):
+    for panel, operand in ((plan.left, fragment.a), (plan.right, fragment.b)):
         if operand.where is not Where.LOCAL:
             continue
-        width = plan.depth if panel.along_loop else extent
-        if width & width - 1:
+        width = plan.depth if panel.along_loop else plan.extent(panel)
+        piece = piece_of(panel, fragment, width)
+        if piece & piece - 1 or width % piece:
             return False
-        shift, mask = swizzle_of(panel, fragment, piece_of(panel, fragment, width))
+        shift, mask = swizzle_of(panel, fragment, piece)
         if (
             not (panel.along_loop or operand.turns)
             or Swizzle(shift, mask * operand.dtype.itemsize) not in operand.swizzles

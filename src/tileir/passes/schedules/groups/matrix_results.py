@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from tileir.passes.schedules.groups.matrix_plan import MatrixTiling
 
 _LINE: Final = 128
-"""Bytes of the rows that lie in local memory at a time: those of all banks."""
+"""Bytes of all banks of local memory."""
+
+_WIDTHS: Final = (128, 64)
+"""Bytes of the rows that lie in local memory at a time."""
 
 _VECTOR: Final = 16
 """Bytes that a thread writes at a time."""
@@ -39,25 +42,30 @@ _PIECE: Final = 8
 """Columns after which a thread has its next ones."""
 
 
-def staged_bytes(nest: Nest, plan: MatrixTiling) -> int:
-    """Return the bytes through which results of a tile are written; 0 where they are written as threads hold them."""
+def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
+    """Return how many columns of a tile may be written at a time through ``most`` bytes of local memory.
+
+    0 says that results are written as threads hold them.
+    """
     fragment, column = plan.fragment, plan.right.index
     written = sch.written_uses(nest)
     if fragment.a.where is not Where.LOCAL or plan.above is not None or len(written) != 1:
         return 0
     (out,) = written
-    lanes, width = _VECTOR // out.dtype.itemsize, _LINE // out.dtype.itemsize
+    size = out.dtype.itemsize
+    lanes = _VECTOR // size
     single = plan.wide == plan.columns == fragment.mnk[1] and plan.tall == fragment.mnk[0]
     plain = out.direction is stripe.Direction.OUT and out.aggregation is None
     own = any(out in segment.uses and not segment.loops for segment in nest.segments)
     indirect = any(segment.has_indirect_store for segment in nest.segments)
     again = any(use.root == out.root for use in nest.uses if use is not out)
-    if not (single and plain and own) or indirect or again or plan.columns % width or out.dtype.itemsize > 2:
+    narrow = plan.columns * size < _LINE
+    if not (single and plain and own) or indirect or again or narrow or size > 2 or plan.masks:
         return 0
     if column.range % lanes or sch.aligned_lanes((out,), column.name, lanes) != lanes:
         return 0
-    rows = plan.threads * lanes // width
-    return plan.rows * _LINE if plan.rows % rows == 0 and not plan.masks else 0
+    fitting = (width // size for width in _WIDTHS if plan.rows * width <= most)
+    return next((n for n in fitting if plan.columns % n == 0 and plan.rows % max(1, plan.threads * lanes // n) == 0), 0)
 
 
 @frozen(eq=False)
@@ -83,10 +91,11 @@ class Results:
     def of(cls, nest: Nest, plan: MatrixTiling, names: NameScope) -> Results:
         """Choose names."""
         (out,) = sch.written_uses(nest)
-        width = _LINE // out.dtype.itemsize
+        width = plan.staged
         stage = stripe.allocation(names.fresh(f"{out.root}_stage"), out.dtype, (plan.rows, width), sch.LOCAL)
         piece = _VECTOR // out.dtype.itemsize
-        shift, mask = (_LINE // out.dtype.itemsize // piece).bit_length() - 1, (_ROWS - 1) * piece
+        shift = (max(width, _LINE // out.dtype.itemsize) // piece).bit_length() - 1
+        mask = (min(_ROWS, width // piece) - 1) * piece
         stage = attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask}))
         column = plan.right.index.name
         turn = sch.index(names.fresh(f"{column}_turn"), plan.columns // width, Binding.UNROLL)
@@ -111,7 +120,7 @@ class Results:
         inside: Callable[[stripe.Index, int, Affine], tuple[Affine, ...]],
     ) -> Node:
         """Return the block that copies the columns; the tile begins at ``starts``, and ``inside`` tests for its end."""
-        plan, width = self.plan, _LINE // self.out.dtype.itemsize
+        plan, width = self.plan, self.plan.staged
         lanes = _VECTOR // self.out.dtype.itemsize
         row, column = plan.left.index, plan.right.index
         lane = sch.index(names.fresh("lane"), lanes, Binding.LANE)
