@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _LINE: Final = 128
 """Bytes of all banks of local memory."""
 
-_WIDTHS: Final = (128, 64)
-"""Bytes of the rows that lie in local memory at a time."""
+_WIDTHS: Final = (256, 128, 64)
+"""Bytes of the rows that lie in local memory at a time: threads meet less often where these are more."""
 
 _VECTOR: Final = 16
 """Bytes that a thread writes at a time."""
