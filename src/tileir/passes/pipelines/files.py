@@ -62,6 +62,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "shadow": "rewrites.shadow",
         "skip_zeros": "regions.skip_zeros",
         "split_border": "regions.split_border",
+        "split_elementwise": "regions.split_elementwise",
         "split_reduction": "algorithms.split_reduction",
         "split_scatter": "algorithms.split_scatter",
         "stream_reduction": "schedules.vectors.stream_reduction",

@@ -1,0 +1,196 @@
+"""Elementwise kernels cut as what they read is made: each part can join the kernel that makes its elements.
+
+A gradient by the input of a convolution with strides is made by several kernels, one for each residue of the places.
+What converts or changes the result element by element would wait for all of them, and read their sums from memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, takewhile
+from typing import ClassVar, TypeGuard
+
+import attrs
+
+from tileir.core.grouping import grouped
+from tileir.core.text.names import NameScope
+from tileir.passes.analysis.dependences import roots
+from tileir.passes.analysis.progressions import are_apart, counts_of
+from tileir.passes.base import with_temporaries
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import product
+from tileir.schedule.reindex import reindexed
+from tileir.stripe.ir import (
+    Block,
+    Direction,
+    Load,
+    Program,
+    Refinement,
+    Statement,
+    Store,
+    allocation,
+    views_read,
+    views_written,
+)
+
+
+@attrs.frozen
+class SplitElementwise:
+    """Give each of several reductions that make a temporary one of its own, and cut what reads it element by element.
+
+    The reductions must write different elements, all of them together, along each axis those of one index. All others
+    that touch the temporary must follow these, and have a point for each element. Then a kernel for each reduction
+    stands for each of them, over the elements that this makes. In the program of two sums and a conversion::
+
+        T[2*i : 8] = +(A[i, k]);  T[1 + 2*i : 8] = +(B[i, k]);  O[i : 8] = cast(T[i])
+
+    there are two conversions then, one of ``T_part[i : 4]`` to ``O[2*i : 8]`` and one of another to ``O[1 + 2*i : 8]``.
+    """
+
+    name: ClassVar[str] = "split_elementwise"
+
+    def __call__(self, program: Program) -> Program:
+        """Return the program with such kernels cut."""
+        behind = roots(program)
+        views = Counter(behind.values())
+        kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+        cut = _Cut.of(program)
+        for name in cut.touching:  # a tensor comes behind those that it is made of
+            if name not in kept and name == behind[name] and views[name] == 1:
+                cut.visit(program.main.refinement(name))
+        return cut.program() if cut.gone else program
+
+
+@attrs.define(repr=False)
+class _Cut:
+    """The kernels in place of each statement of a program so far; those with numbers of ``made`` are parts of one."""
+
+    before: Program
+    touching: Mapping[str, list[int]]
+    names: NameScope
+    kernels: list[tuple[Statement, ...]]
+    made: set[int] = attrs.field(factory=set)
+    added: list[Refinement] = attrs.field(factory=list)
+    gone: set[str] = attrs.field(factory=set)
+
+    @classmethod
+    def of(cls, program: Program) -> _Cut:
+        """Return the state before the first temporary."""
+        statements = program.main.statements
+        touching = grouped(
+            (name, number)
+            for number, each in enumerate(statements)
+            for name in dict.fromkeys((*views_read(each), *views_written(each)))
+        )
+        names = NameScope.of(memory.name for memory in program.memory)
+        return cls(program, touching, names, [(each,) for each in statements])
+
+    def program(self) -> Program:
+        """Return the program by now."""
+        statements = (each for some in self.kernels for each in some)
+        return with_temporaries(self.before, statements, self.added, self.gone)
+
+    def visit(self, tensor: Refinement) -> None:
+        """Cut the readers of a temporary, if they and what makes it are such kernels."""
+        numbers, name = self.touching[tensor.name], tensor.name
+        writing = list(takewhile(lambda n: any(name in views_written(each) for each in self.kernels[n]), numbers))
+        found = [_Part.of(each, tensor, made=n in self.made) for n in writing for each in self.kernels[n]]
+        parts = [part for part in found if part is not None]
+        reading = numbers[len(writing) :]
+        if not len(parts) == len(found) > 1 or not reading or not _are_whole(parts, tensor):
+            return
+        readers = [each for n in reading for each in self.kernels[n] if _is_elementwise(each, tensor)]
+        if len(readers) != sum(len(self.kernels[n]) for n in reading):
+            return
+        own = [allocation(self.names.fresh(f"{name}_part"), tensor.shape.dtype, part.counts) for part in parts]
+        writers = iter([part.writer(memory) for part, memory in zip(parts, own, strict=True)])
+        for number in writing:
+            self.kernels[number] = tuple(next(writers) for _ in self.kernels[number])
+        for number, kernel in zip(reading, readers, strict=True):  # of a part no point for each element is left
+            self.kernels[number] = tuple(part.reader(kernel, memory) for part, memory in zip(parts, own, strict=True))
+        self.made.update(reading)
+        self.added += own
+        self.gone.add(name)
+
+
+@attrs.frozen(eq=False)
+class _Part:
+    """What a kernel writes of a tensor by ``view``: ``counts`` elements along each axis, by one index or none."""
+
+    kernel: Block
+    tensor: str
+    view: Refinement
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, kernel: Statement, tensor: Refinement, *, made: bool) -> _Part | None:
+        """Return what a reduction makes, or a part of an elementwise kernel that was ``made``; None for others."""
+        view = _only_view(kernel, tensor)
+        if not isinstance(kernel, Block) or view is None or view.direction is not Direction.OUT:
+            return None
+        counts = counts_of(view, kernel.ranges)
+        return None if counts is None or not (made or view.opens_scope) else cls(kernel, tensor.name, view, counts)
+
+    def writer(self, memory: Refinement) -> Block:
+        """Return the kernel that writes these elements to memory of their own."""
+        return _showing(self.kernel, self.tensor, memory, map(_own, self.view.access))
+
+    def reader(self, kernel: Block, memory: Refinement) -> Block:
+        """Return the part of an elementwise kernel that reads these elements there."""
+        view = next(each for each in kernel.refinements if each.source == self.tensor)
+        axes = {name: axis for axis, at in enumerate(view.access) for name in at.indices}
+        places = {name: self.view.access[axis] for name, axis in axes.items()}
+        values = {name: at.rename(dict.fromkeys(at.indices, name)) for name, at in places.items()}
+        indices = (attrs.evolve(i, range=self.counts[axes[i.name]]) for i in kernel.indices if values[i.name].terms)
+        part = reindexed(kernel, tuple(indices), values)
+        return _showing(part, self.tensor, memory, (_own(at.substitute(values)) for at in view.access))
+
+
+def _own(place: Affine) -> Affine:
+    """Return the place in memory of their own of elements that one index leads to, or none."""
+    return Affine.of(dict.fromkeys(place.indices, 1))
+
+
+def _showing(kernel: Block, tensor: str, memory: Refinement, access: Iterable[Affine]) -> Block:
+    """Return a kernel with a view of other memory, at another place, in place of that of a tensor."""
+    place, shape = tuple(access), memory.shape.element
+    views = (
+        attrs.evolve(each, source=memory.name, access=place, shape=shape) if each.source == tensor else each
+        for each in kernel.refinements
+    )
+    return attrs.evolve(kernel, refinements=tuple(views), deps=())
+
+
+def _only_view(kernel: Statement, tensor: Refinement) -> Refinement | None:
+    """Return the view of a tensor that a flat kernel has: of one element, along the tensor's axes; None for others."""
+    if not isinstance(kernel, Block) or kernel.blocks or not all(i.is_plain for i in kernel.indices):
+        return None
+    indirect = any(isinstance(s, Load | Store) and s.index is not None for s in kernel.statements)
+    views = [each for each in kernel.refinements if each.source == tensor.name]
+    fits = len(views) == 1 and views[0].shape == tensor.shape.element and not indirect
+    return views[0] if fits else None
+
+
+def _is_elementwise(kernel: Statement, tensor: Refinement) -> TypeGuard[Block]:
+    """Return whether a kernel has one point for each element of a tensor, reads it there, and merges nothing."""
+    view = _only_view(kernel, tensor)
+    if not isinstance(kernel, Block) or view is None or view.direction is not Direction.IN:
+        return False
+    moved = [(name, dim.size) for at, dim in zip(view.access, tensor.shape.dims, strict=True) for name in at.indices]
+    whole = all(at in (Affine(), _own(at)) and len(at.terms) < 2 for at in view.access)
+    merging = any(each.merges for each in kernel.refinements)
+    return (
+        whole
+        and sorted(moved) == sorted(kernel.ranges.items())
+        and kernel.points == tensor.shape.elements
+        and not merging
+    )
+
+
+def _are_whole(parts: Sequence[_Part], tensor: Refinement) -> bool:
+    """Return whether parts are all of a tensor, and have no element twice."""
+    total = sum(product(part.counts) for part in parts)
+    return total == tensor.shape.elements and all(
+        are_apart((one.view, one.counts), (other.view, other.counts)) for one, other in combinations(parts, 2)
+    )
