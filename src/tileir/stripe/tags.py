@@ -17,6 +17,7 @@ PADDED: Final = "padded"
 SWIZZLE_SHIFT: Final = "swizzle_shift"
 SWIZZLE_MASK: Final = "swizzle_mask"
 FOLD: Final = "fold"
+BESIDE: Final = "beside"
 
 PROGRAM: Final = "program"
 MAIN: Final = "main"
@@ -43,6 +44,7 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
         PADDED: "what constraints keep from being stored is zero; on blocks",
         SWIZZLE_SHIFT: "how far bits of a place are moved before they are mixed in; on allocations",
         SWIZZLE_MASK: "which of them are mixed in; on allocations",
+        BESIDE: "runs in one launch with those before it that have all lower numbers; on kernels",
         FOLD: "rows lie in pieces of so many elements, one column of pieces after the other; on allocations",
     }
 )

@@ -36,6 +36,7 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
+from tileir.stripe.tags import BESIDE
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
@@ -221,6 +222,9 @@ class _Copier:
     def _shape(self, kernel: Block, walk: Walk, together: Sequence[Walk], source: Refinement) -> TensorShape | None:
         """Return the shape in which a kernel should have a copy of a tensor; None where it reads it as it lies."""
         options, elements = self.options, source.shape.elements
+        made = next((shape for tensor, shape in self._copies if tensor == walk.tensor), None)
+        if made is not None and kernel.tags.get(BESIDE) and self._pays(kernel, walk, source, 0):
+            return made  # those before it in its launch read it
         axis = self._asked(walk, together, source)
         least = max(options.least_points, options.least_reuse * elements)
         if axis is not None and axis != _fastest(source.shape) and self._pays(kernel, walk, source, least):

@@ -60,6 +60,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "script": "schedules.scripted",
         "separate": "regions.separate",
         "shadow": "rewrites.shadow",
+        "side_by_side": "regions.side_by_side",
         "skip_zeros": "regions.skip_zeros",
         "split_border": "regions.split_border",
         "split_elementwise": "regions.split_elementwise",

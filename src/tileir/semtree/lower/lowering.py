@@ -17,6 +17,7 @@ from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.launches import launches, with_launches
+from tileir.semtree.lower.beside import beside
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import thread_count
 from tileir.semtree.lower.repeats import lower_loop
@@ -25,6 +26,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.attending import Attending, attending_of
 from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.tags import BESIDE
 from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
@@ -82,11 +84,16 @@ class ProgramLowering:
     def works(self, works: Iterable[stripe.Work], fresh: Container[str]) -> tuple[sem.Work, ...]:
         """Return what becomes of works; ``fresh`` is memory that holds nothing before them."""
         after: list[sem.Work] = []
+        joint = 0  # kernels that run in the launch before
         for work in works:
             match work:
                 case stripe.Launch():
                     kernel = self.program.kernels[work.kernel]
                     after.append(self._launch(launched(kernel, work), work.kernel))
+                    number = kernel.block.tags.get(BESIDE)
+                    joined = self._beside(*after[-2:]) if number == joint > 0 else None
+                    after[-2:] = after[-2:] if joined is None else [joined]
+                    joint = joint + 1 if joined is not None else int(number == 0)
                 case stripe.Loop():
                     after = lower_loop(self, work, after, fresh)
                 case stripe.Branch():
@@ -120,6 +127,20 @@ class ProgramLowering:
         if number == len(self.kernels):
             self.kernels.append(_kernel(self, block, name))
         return sem.Launch(number, arguments)
+
+    def _beside(self, one: sem.Work, other: sem.Work) -> sem.Launch | None:
+        """Return one launch for two that may run at the same time; None where their kernels do not fit each other."""
+        if not isinstance(one, sem.Launch) or not isinstance(other, sem.Launch):
+            return None
+        same = tuple(one.arguments.index(name) if name in one.arguments else None for name in other.arguments)
+        key = (one.kernel, other.kernel, same)
+        if key not in self._numbers:
+            kernel = beside(self.kernels[one.kernel], self.kernels[other.kernel], same, self.target.local_bytes)
+            if kernel is None:
+                return None
+            self._numbers[key] = len(self.kernels)
+            self.kernels.append(attrs.evolve(kernel, name=self._names.fresh(kernel.name)))
+        return sem.Launch(self._numbers[key], tuple(dict.fromkeys((*one.arguments, *other.arguments))))
 
     def owns(self, buffer: str) -> bool:
         """Return whether memory is the program's own, and so as aligned as the target asks."""
