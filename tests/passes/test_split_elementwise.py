@@ -128,5 +128,5 @@ def test_a_gradient_with_strides_is_written_as_it_is_made(layout: str) -> None:
     types = {name: TensorType(DType.F16, shapes[name]) for name in "WG"}
     target = Target(threads=8, local_bytes=65536, group_threads=256, pipeline="gpu", index_dtype=DType.I32)
     stages = compile_stages(builder.build(R=result), types, target)
-    assert len(stages.sem.works) == 4
+    assert len(stages.scheduled.main.blocks) == 4
     assert not [b for b in stages.sem.buffers if b.dtype is DType.F32]

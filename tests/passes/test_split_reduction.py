@@ -123,7 +123,7 @@ def test_deep_contractions_are_cut_for_accuracy(text: str, dtype: DType, depth: 
     assert made == ([parts] if parts else [])
 
 
-EAGER = {"_LONG": 1, "_MEETINGS": 0, "_FASTER": 100, "_AGAIN": {}, "_SMALLER": {}}
+EAGER = {"_LONG": 1, "_MEETINGS": 0, "_FASTER": 100, "_AGAIN": {}, "_COPIED": 0}
 """Constants by which products of any size are cut into parts."""
 
 
@@ -144,7 +144,11 @@ def parts_of(program: Program) -> list[int]:
     ("text", "sizes", "parts"),
     [
         (weights_gradient(3, 1), (32, 56, 64), {2: 32, 4: 32}),  # four tiles and a half: a part for each picture
-        (weights_gradient(3, 1), (32, 14, 256), {4: 7}),  # parts of two rows each: pictures are what steps go along
+        (
+            weights_gradient(3, 1),
+            (32, 14, 256),
+            {2: 7, 4: 7},
+        ),  # parts of two rows each: pictures are what steps go along
         (weights_gradient(3, 1), (32, 7, 512), {}),  # tiles for all groups
     ],
 )
@@ -174,6 +178,33 @@ def test_outputs_without_any_term_keep_what_they_held() -> None:
     step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
     assert parts_of(run((step,), lower(infer(parse(text.format(3)), types)))) == [32]
     assert parts_of(run((step,), lower(infer(parse(text.format(4)), types)))) == []
+
+
+def test_parts_lie_as_results_do() -> None:
+    """What merges them reads along memory: along the innermost index of results that is long."""
+    for result, kept in (
+        ("k, i, j, c", (256, 3, 3, 256)),
+        ("k, c, i, j", (256, 3, 3, 256)),
+        ("i, j, c, k", (3, 3, 256, 256)),
+    ):
+        sizes = ", ".join({"k": "K", "c": "C"}.get(name, "3") for name in result.split(", "))
+        text = weights_gradient(3, 1).replace("k, i, j, c : K, 3, 3, C", f"{result} : {sizes}")
+        types = {name: TensorType(DType.F16, (32, 14, 14, 256)) for name in "XG"}
+        step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+        after = run((step,), lower(infer(parse(text), types)))
+        (parts,) = (each for each in after.memory if each.name.endswith("_parts"))
+        assert parts.shape.sizes == (7, *kept)
+
+
+def test_parts_of_products_over_channels_first() -> None:
+    """Rows of pixels stay as long as they are: both factors are copied later, which few products are worth."""
+    text = """function (X[N, C, H, W], G[N, K, P, Q]) -> (O) {
+        O[k, c, i, j : K, C, 3, 3] = +(X[n, c, p + i - 1, q + j - 1] * G[n, k, p, q]);
+    }"""
+    step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+    for batch, parts in ((32, [7]), (1, [])):
+        types = {name: TensorType(DType.F32, (batch, 256, 14, 14)) for name in "XG"}
+        assert parts_of(run((step,), lower(infer(parse(text), types)))) == parts
 
 
 @given(

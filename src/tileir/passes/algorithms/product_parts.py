@@ -26,17 +26,18 @@ def product_parts(
     points, outer = (product(i.range for i in kernel.indices if i.name in written or every) for every in (True, False))
     read = sum(sizes.get(view.source, points) for view in _inputs(kernel))
     tiles = -(-outer // tile)
-    widest = max(view.shape.dtype.itemsize for view in _inputs(kernel))
-    if points < _MEETINGS * read or tiles * _SMALLER.get(widest, 1) >= groups:
+    if points < _MEETINGS * read or tiles >= groups:
         return None
     cost = _Cost(kernel, written, tiles, groups, points // outer)
     lies = all(any(abs(address(view).coefficient(name)) == 1 for name in written) for view in _inputs(kernel))
+    near = {name for view in _inputs(kernel) for name, step in address(view).terms if abs(step) == 1}
     ways = [
         (cost.of(index, parts), number, parts)
         for number, index in enumerate(kernel.indices)
         if index.name not in written
         for parts in _divisors(index.range, max(2, least // 2), _MOST * groups)
-        if points // outer // parts >= _LONG and (lies or parts == index.range)
+        if points // outer // parts >= _LONG
+        and (lies or parts == index.range or (points >= _COPIED and index.name not in near))
     ]
     most = cost.of(kernel.indices[0], 1) * _FASTER
     for each, number, parts in sorted(ways):
@@ -84,8 +85,8 @@ class _Cost:
 _MEETINGS: Final = 64
 """Products for each element that is read, from which on multiplying takes longer than reading."""
 
-_SMALLER: Final = {2: 4}
-"""So many smaller tiles do for one where factors have so many bytes: instructions are fast with these as well."""
+_COPIED: Final = 1 << 28
+"""Products from which on factors that lie along the sum are copied to lie along outputs: parts are no shorter rows."""
 
 _LONG: Final = 256
 """Terms of a part of a product, at least: its sums are written, and read again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
@@ -16,7 +16,7 @@ from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.product_parts import is_whole, product_parts
-from tileir.passes.analysis.accesses import reads_neighbours
+from tileir.passes.analysis.accesses import address, reads_neighbours
 from tileir.passes.base import at_least
 from tileir.passes.kernels.expansion import left
 from tileir.passes.kernels.replacement import Replacement, replaced
@@ -27,6 +27,9 @@ from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
+
+PARTED: Final = "parted"
+"""Tag of products of matrices of which each part has a tile."""
 
 
 @frozen
@@ -86,7 +89,7 @@ class SplitReduction:
         if self.tile and kernel.points >= self.operations:
             shared = product_parts(kernel, written, sizes, tile=self.tile, groups=self.groups, least=pieces)
             if shared is not None:
-                return _build(kernel, output, *shared, names)
+                return _build(attrs.evolve(kernel, tags=kernel.tags.add(PARTED)), output, *shared, names)
         wanted = max(self._parts(kernel, written, followed=output.source in followed), pieces)
         points = kernel.points
         free = [i for i in kernel.indices if i.name not in written | constrained]
@@ -262,6 +265,25 @@ def _reach(kernel: stripe.Block, index: str) -> int:
     )
 
 
+def _kept(kernel: stripe.Block, output: stripe.Refinement) -> list[stripe.Index]:
+    """Return the indices of an output as they lie in memory, but the innermost long one last: merges read along it.
+
+    Where none is long they have the order of the kernel.
+    """
+    place = address(output)
+    least = _BESIDE.get(min(r.shape.dtype.itemsize for r in kernel.refinements if r.direction.reads), _WIDE)
+    kept = [i for i in kernel.indices if i.name in place.indices]
+    in_order = sorted(kept, key=lambda i: -abs(int(place.coefficient(i.name))))
+    long = [i for i in in_order if i.range >= least]
+    return [i for i in in_order if i is not long[-1]] + long[-1:] if long else kept
+
+
+_WIDE: Final = 128
+_BESIDE: Final = {2: 16}
+"""Fewest neighbours that are worth to be read side by side, and fewer by the bytes of inputs: on an H200 a gradient of
+64 channels by weights took 43 us in f16 as indices came, along channels 36, but 366 and 419 in f32, in other tiles."""
+
+
 def _build(
     kernel: stripe.Block, output: stripe.Refinement, index: stripe.Index, parts: int, names: NameScope
 ) -> Replacement:
@@ -271,7 +293,7 @@ def _build(
     part = stripe.Index(indices.fresh(f"{index.name}_part"), parts)
     value = Affine.of({part.name: within.range, index.name: 1})
     name = names.fresh(f"{output.source}_parts")
-    kept = [i for i in kernel.indices if any(i.name in a.indices for a in output.access)]
+    kept = _kept(kernel, output)
     temporary = stripe.allocation(name, output.shape.dtype, (parts, *(i.range for i in kept)))
     place = (Affine.index(part.name), *(Affine.index(i.name) for i in kept))
     partial_view = attrs.evolve(output, source=name, access=place, shape=temporary.shape.element)
