@@ -8,11 +8,11 @@ The pipelines are those of ``pictures.py``, with the edges of each intermediate 
 compilers know. Halide's schedules come from Adams2019 and Mullapudi2016 (Adams et al., "Learning to optimize Halide
 with tree search and random programs", 2019; Mullapudi et al., "Automatically scheduling Halide image processing
 pipelines", 2016), told of the number of threads and the size of the picture. Halide gets the channels of colour
-pictures one after the other, which its schedulers are made for; tileir has them interleaved. Two more pipelines, of one
-picture each size, are those of ``bilateral_grid.py`` and ``camera_pipe.py``. A row has the least times of all rounds,
-of one thread those of the processor, how many times as long the better schedule of Halide takes, and the greatest
-difference between the outputs; that of ``chain`` is large where a value lies next to its threshold. A schedule that
-stops with an error, as some do that read beyond the picture, has no time.
+pictures one after the other, which its schedulers are made for; tileir has them interleaved. Two more pipelines are
+those of ``bilateral_grid.py`` and ``camera_pipe.py``. A row has the least times of all rounds, of one thread those of
+the processor, how many times as long the better schedule of Halide takes, and the greatest difference between the
+outputs; that of ``chain`` is large where a value lies next to its threshold. A schedule that stops with an error, as
+some do that read beyond the picture, has no time.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     Filter: TypeAlias = Callable[[Array], Array]
 
 PHOTOGRAPHS: Final[Mapping[str, Any]] = {"bilateral grid": bilateral_grid, "camera pipe": camera_pipe}
+IN_COLOUR: Final = frozenset({"bilateral grid"})
+"""Those of pictures in grey or in colour; the raw values of a sensor are neither."""
+
 SCHEDULERS: Final = ("Adams2019", "Mullapudi2016")
 
 
@@ -215,8 +218,9 @@ def main() -> None:
                 picture = np.random.default_rng(1).random(shape, np.float32)
                 print(filtered(api, name, picture, options), flush=True)
     for name in (name for name in PHOTOGRAPHS if re.search(options.only, name)):
-        for width, height in sizes:
-            print(photograph(api, name, (width, height), options), flush=True)
+        for channels in map(int, options.channels.split(",") if name in IN_COLOUR else ["1"]):
+            for width, height in sizes:
+                print(photograph(api, name, (width, height, channels), options), flush=True)
 
 
 def filtered(api: Any, name: str, picture: Array, options: argparse.Namespace) -> str:
@@ -233,20 +237,22 @@ def filtered(api: Any, name: str, picture: Array, options: argparse.Namespace) -
     return row((name, shape), picture, own, theirs, expected, options)
 
 
-def photograph(api: Any, name: str, size: tuple[int, int], options: argparse.Namespace) -> str:
-    """Return the row of a pipeline of photographs."""
-    module = PHOTOGRAPHS[name]
-    picture = module.picture(*size)
+def photograph(api: Any, name: str, size: tuple[int, int, int], options: argparse.Namespace) -> str:
+    """Return the row of a pipeline of photographs: Halide gets planes, as of other pictures in colour."""
+    module, colour = PHOTOGRAPHS[name], size[2:] if size[2] > 1 else ()
+    picture = module.picture(*size[:2], *colour)
     context = tileir.Context(options=tileir.Options(threads=options.threads))
-    own = tileir.compile(module.function(), [picture], context=context)
-    expected = np.asarray(own(picture))
+    own = tileir.compile(module.function(*colour), [picture], context=context)
+    planes = np.ascontiguousarray(np.moveaxis(picture, 2, 0)) if colour else picture
+    result = np.asarray(own(picture))
+    expected = np.ascontiguousarray(np.moveaxis(result, 2, 0)) if colour else result
     theirs = {
         scheduler: scheduled(
-            api, lambda source: module.halide(api, source), scheduler, options.threads, picture, expected
+            api, lambda source: module.halide(api, source), scheduler, options.threads, planes, expected
         )
         for scheduler in options.schedulers.split(",")
     }
-    return row((name, size), picture, own, theirs, expected, options)
+    return row((name, (*size[:2], *colour)), picture, own, theirs, expected, options)
 
 
 def row(
