@@ -225,3 +225,37 @@ def test_elements_of_long_sums_are_computed_in_each_part(element: str, shape: tu
 @examples(60)
 def test_meaning_stays_in_parts(program: Program) -> None:
     assert_same_meaning(program, run(PARTS, program))
+
+
+RESIDUAL = """
+function (A[M, K], B[K, N], R[M, N], C[N, N]) -> (O) {
+    P[i, j : M, N] = +(A[i, k] * B[k, j]);
+    X = R + P;
+    W = as_float(X, 32);
+    S[i, 0 : M, 1] = +(W[i, j]);
+    Y = W - S / N;
+    Q[i, j : M, N] = +(Y[i, k] * C[k, j]);
+    O = X + as_float(Q, 16);
+}
+"""
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [(DType.F16, False), (DType.F32, True)])
+def test_what_is_in_memory_for_a_later_product_is_widened_where_it_is_read(dtype: DType, wide: bool) -> None:
+    """The sum of a row and its deviation read X, which the last sum needs; in f32 nothing is widened, and X is W."""
+    types = {name: TensorType(dtype, (8, 8)) for name in "ABR"} | {"C": TensorType(DType.F32, (8, 8))}
+    text = RESIDUAL if not wide else RESIDUAL.replace("as_float(X, 32)", "X * 1").replace("as_float(Q, 16)", "Q")
+    program = lower(infer(parse(text), types))
+    after = run((Inline(), DeadCode()), program)
+    assert_same_meaning(program, after)
+    assert ("W" in to_text(after).split("main")[0]) is wide
+
+
+def test_what_only_the_same_kernel_reads_again_is_not_taken_for_stored() -> None:
+    """The deviation from a mean is one kernel with the mean: that it reads X does not mean that X is in memory."""
+    types = {name: TensorType(DType.F16, (8, 8)) for name in "ABR"} | {"C": TensorType(DType.F32, (8, 8))}
+    text = RESIDUAL.replace("O = X +", "O =")
+    program = lower(infer(parse(text), types))
+    after = run((Inline(), DeadCode()), program)
+    assert_same_meaning(program, after)
+    assert "W[" in to_text(after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import ClassVar, Final
@@ -113,11 +113,34 @@ class _Scan:
         self._readers = Counter(self._roots[name] for kernel in kernels for name in _read(kernel))
         read = [[self._roots[name] for name in views_read(statement)] for statement in program.main.statements]
         self._last = {root: number for number, seen in enumerate(read) for root in seen}
-        stored = set(self._kept)
-        for number, statement in enumerate(program.main.statements):
+        self._stored = self._kept | self._read_from_memory(read)
+
+    def _read_from_memory(self, read: Sequence[Sequence[str]]) -> frozenset[str]:
+        """Return what others than elementwise kernels read, and what these read when a product of it comes in.
+
+        An elementwise kernel becomes one with that of the product then, as where a transformer adds to what it started
+        from. A sum that reads its elements once may still be one with what made these.
+        """
+        stored: set[str] = set()
+        before: dict[str, frozenset[str]] = defaultdict(frozenset)
+        multiplied: dict[str, frozenset[str]] = defaultdict(frozenset)
+        for number, statement in enumerate(self.program.main.statements):
             if not isinstance(statement, Block) or Producer.of(number, statement) is None:
                 stored.update(read[number])
-        self._stored = frozenset(stored)
+            else:
+                others = frozenset[str]().union(*(multiplied[root] for root in read[number]))
+                stored.update(others.intersection(read[number]))
+            sources = frozenset(read[number]).union(*(before[root] for root in read[number]))
+            product = isinstance(statement, Block) and self._reads_again(statement)
+            through = sources if product else frozenset[str]().union(*(multiplied[root] for root in read[number]))
+            for name in views_written(statement):
+                before[self._roots[name]] |= sources
+                multiplied[self._roots[name]] |= through
+        return frozenset(stored)
+
+    def _reads_again(self, kernel: Block) -> bool:
+        """Return whether a kernel has more points than any tensor that it reads has elements."""
+        return prod(kernel.ranges.values()) > max((self._sizes[self._roots[name]] for name in _read(kernel)), default=0)
 
     def kernels(self) -> tuple[Statement, ...]:
         """Return the kernels with producers put into reductions; the very same ones where there was none to put."""
@@ -130,6 +153,7 @@ class _Scan:
             return kernel
         if not _is_flat_reduction(kernel):
             remark(called_block(kernel), refused("TR626"), number=number)
+            kernel = self._with_narrow_reads(number, kernel)
         elif not selected_kernel(kernel, self.options.reqs):
             remark(called_block(kernel), refused("TR003"), number=number)
         else:
@@ -180,6 +204,20 @@ class _Scan:
             before = {r.name for r in kernel.refinements}
             kernel = _inlined(kernel, view, producer)
             pending.extend(r for r in kernel.refinements if r.name not in before)
+        return kernel
+
+    def _with_narrow_reads(self, number: int, kernel: Block) -> Block:
+        """Have an elementwise kernel widen what it reads itself, if the narrower tensor is in memory anyway."""
+        if Producer.of(number, kernel) is None:
+            return kernel
+        for view in [r for r in kernel.refinements if r.direction is Direction.IN]:
+            producer = self._producers.get(self._roots[view.source])
+            if producer is None or not producer.only_widens():
+                continue
+            stored = self._stored.issuperset(self._roots[name] for name in _read(producer.block))
+            if stored and self._against(number, kernel, view, producer) is None:
+                remark(called_block(kernel), None, (("tensor", view.source),), number)
+                kernel = _inlined(kernel, view, producer)
         return kernel
 
     @refusing

@@ -47,13 +47,16 @@ class Producer:
         first, *rest = self.block.statements
         return isinstance(first, Load) and first.index is None and len(rest) == 1
 
-    def widens_integers(self) -> bool:
-        """Return whether the kernel only widens integers, which loads and dot products do as well."""
+    def only_widens(self) -> bool:
+        """Return whether the kernel only converts elements to a wider dtype."""
         if not all(isinstance(s, Load | Convert | Store) for s in self.block.statements):
             return False
-        dtypes = [r.shape.dtype for r in self.block.refinements]
         narrow = (r.shape.dtype.itemsize for r in self.block.refinements if r.direction is Direction.IN)
-        return all(d.is_integer for d in dtypes) and max(narrow, default=0) < self.result.shape.dtype.itemsize
+        return max(narrow, default=0) < self.result.shape.dtype.itemsize
+
+    def widens_integers(self) -> bool:
+        """Return whether the kernel only widens integers, which loads and dot products do as well."""
+        return self.only_widens() and all(r.shape.dtype.is_integer for r in self.block.refinements)
 
     def coordinates(self, kernel: Block, view: Refinement) -> dict[str, Affine] | None:
         """Return where a view of a kernel looks along each index; None where it shows no element that is stored.
