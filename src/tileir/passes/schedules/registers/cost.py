@@ -11,7 +11,7 @@ from typing import Final
 from tileir.core.frozen import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
-from tileir.passes.schedules.registers.packing import dearness, is_dense, whole_uses
+from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.remarks import Refused, refused, refusing, rule_out
@@ -31,10 +31,7 @@ _APART: Final = 6.0
 """What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
 
 _MOST_ROWS: Final = 14
-_MOST_MEETING_ROWS: Final = 8
-_PAGE: Final = 4096
-"""Rows whose distance in bytes is a multiple of this meet in one set of a first-level cache, of eight ways mostly."""
-
+_MOST_MEETING_ROWS: Final = 8  # in one set of the nearest cache, which has as many ways mostly
 _MOST_COLUMNS: Final = 8
 _MOST_COLUMNS_OF_ONE_ROW: Final = 16
 _LEAST_POINTS: Final = 8
@@ -289,7 +286,7 @@ class _Candidate:
         """Return whether rows of an input are in one set of the first-level cache."""
         read = (use for s in self.nest.segments if s.loops for use in s.uses)
         strides = (use.stride(rows.name) * use.dtype.itemsize for use in read)
-        return any(stride and stride % _PAGE == 0 for stride in strides)
+        return any(stride and stride % WAY_BYTES == 0 for stride in strides)
 
     def _most_columns(self, rows: Sequence[Rows]) -> int:
         """Return how many columns of sums, and of what a step loads, are within the registers; 0 for none."""

@@ -23,7 +23,7 @@ _CROWDED: Final = 16
 """The same where its rows crowd each other out of the nearest cache: copying a vector, a load that misses and a store,
 is worth it when five tiles of rows or so load it from there."""
 
-_WAY: Final = 4096
+WAY_BYTES: Final = 4096
 """Bytes of a way of the nearest cache: addresses so far apart meet in one set, as the page is what it is indexed by."""
 
 _PAGES: Final = 64
@@ -119,8 +119,8 @@ def is_crowded(use: Use, loops: Sequence[Index], width: int, cache_bytes: int) -
         if stride < reach:
             return False
         reach = stride * index.range
-        sets *= min(index.range, _WAY // gcd(stride * size, _WAY))
-        pages *= max(1.0, index.range * min(1.0, stride * size / _WAY))
-    row, ways = width * size, cache_bytes // _WAY
-    held = min(_WAY, sets * row) * ways
+        sets *= min(index.range, WAY_BYTES // gcd(stride * size, WAY_BYTES))
+        pages *= max(1.0, index.range * min(1.0, stride * size / WAY_BYTES))
+    row, ways = width * size, cache_bytes // WAY_BYTES
+    held = min(WAY_BYTES, sets * row) * ways
     return pages > _PAGES or held < product(i.range for i in loops) * row <= cache_bytes
