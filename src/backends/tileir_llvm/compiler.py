@@ -54,11 +54,17 @@ class LLVMCompiler:
             llvm.get_default_triple(),
             target.name,
             f"{target.vector_bytes * 8}-bit",
+            f"{self._cache_bytes} bytes cached",
             ",".join(self.device.features),
             "fast-math" if self.options.fast_math else "precise",
             "quick" if self.options.quick else "optimised",
         )
         return " ".join(parts)
+
+    @property
+    def _cache_bytes(self) -> int:
+        """What the last cache of several processors holds; 0 where the system does not tell."""
+        return self.device.target.cache_bytes[-1] if len(self.device.target.cache_bytes) > 2 else 0
 
     def build(self, kernels: Sequence[KernelFunction]) -> LLVMLibrary:
         """Verify, expand, emit, optimise and assemble kernels.
@@ -93,7 +99,7 @@ class LLVMCompiler:
         from tileir_llvm.emit.floats import NATIVE
         from tileir_llvm.emit.statements import is_scheduled
 
-        fast_math, bits = self.options.fast_math, self.device.target.vector_bytes * 8
+        fast_math, bits, cached = self.options.fast_math, self.device.target.vector_bytes * 8, self._cache_bytes
         dots = native_dots(self.device.features, fast_math=fast_math)
         stored = stored_floats(self.device.features)
 
@@ -106,9 +112,14 @@ class LLVMCompiler:
         scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
         others = sorted({*range(len(kernels))}.difference(scheduled))
         if others or not scheduled:
-            yield from emit(expanded(others), vector_bits=bits, fast_math=fast_math, length=OPTIMISED_LENGTH)
+            plain = emit(
+                expanded(others), vector_bits=bits, fast_math=fast_math, length=OPTIMISED_LENGTH, cache_bytes=cached
+            )
+            yield from plain
         if scheduled:
-            yield from emit(expanded(scheduled), vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH)
+            yield from emit(
+                expanded(scheduled), vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH, cache_bytes=cached
+            )
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:
         """Undo :meth:`LLVMLibrary.save`.

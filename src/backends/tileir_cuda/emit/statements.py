@@ -124,6 +124,10 @@ class CudaStatements(Statements):
             warpgroups.finish(self.env, begun[:count], len(begun) - count, changed)
             del begun[:count]
 
+    def is_abreast(self, loop: For) -> bool:  # noqa: ARG002
+        """Return that no loop is written abreast: other warps run while one waits."""
+        return False
+
     def together(self, stmt: Together) -> None:
         """Write what the threads of a group do together."""
         out = self.env.out

@@ -13,6 +13,7 @@ from typing import Final
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import assigned_variables
+from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import GridLevel, KernelFunction, Param, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.transform.layout import ALIGNMENT, layout
@@ -21,9 +22,10 @@ from tileir_llvm.emit.capabilities import CAPABILITIES
 from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Environment
 from tileir_llvm.emit.integers import apply_integer
-from tileir_llvm.emit.memory import Place
+from tileir_llvm.emit.memory import LINE, Place
 from tileir_llvm.emit.spelling import symbol
 from tileir_llvm.emit.statements import Statements, has_vectors
+from tileir_llvm.emit.streaming import jump_where_they_fit, streamed_results
 from tileir_llvm.emit.text import FunctionText, ModuleText, Value
 
 FAST_MATH: Final = "reassoc nsz arcp contract afn "
@@ -40,6 +42,7 @@ def emit(
     fast_math: bool = False,
     scheduled: bool = False,
     length: int | None = None,
+    cache_bytes: int = 0,
 ) -> Iterator[str]:
     """Write modules with a function for each kernel, under the names of :func:`symbol`; at least one.
 
@@ -50,6 +53,7 @@ def emit(
         fast_math: Whether to add :data:`FAST_MATH`.
         scheduled: Whether the kernels are all like :func:`tileir_llvm.emit.statements.is_scheduled` tells.
         length: A module with so many characters gets no further kernel; None for one module.
+        cache_bytes: What the last cache holds: results of kernels that move more go past it. 0: none do.
 
     Raises:
         BackendError: TIL804, an operation is not native.
@@ -63,15 +67,16 @@ def emit(
         if length is not None and module.length >= length:
             yield module.text(last)
             module = ModuleText(flags, scheduled)
-        _kernel(module, one_thread(kernel, masks=False), symbol(number, kernel))
+        streamed = streamed_results(kernel, cache_bytes) if cache_bytes and vector_bits >= 8 * LINE else frozenset()
+        _kernel(module, one_thread(kernel, masks=False), symbol(number, kernel), streamed)
     yield module.text(last)
 
 
-def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> None:
+def _kernel(module: ModuleText, kernel: KernelFunction, name: str, streamed: frozenset[str]) -> None:
     """Write the entry, and the function that it calls with the addresses as parameters.
 
     Only parameters of functions can carry the promise that they overlap nothing, so the second function must
-    not be inlined.
+    not be inlined. There are two of it where results may be ``streamed``, which addresses decide.
     """
     types = ["ptr"] * len(kernel.params)
     lines = [f"define void @{name}(ptr %args, ptr %scratch, i64 %begin, i64 %end) #0 {{"]
@@ -79,19 +84,28 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> None:
         lines.append(f"  %p{number} = getelementptr inbounds ptr, ptr %args, i64 {number}")
         lines.append(f"  %a{number} = load ptr, ptr %p{number}")
     operands = "".join(f"ptr %a{number}, " for number in range(len(types)))
-    call = f"  call void @{name}.groups({operands}ptr %scratch, i64 %begin, i64 %end)"
-    module.functions.append("\n".join((*lines, call, "  ret void", "}", "")))
-    module.functions.append(_groups(module, kernel, name))
-
-
-def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
-    """Return the function that runs a range of groups."""
+    call = f"({operands}ptr %scratch, i64 %begin, i64 %end)"
     kernel = legalise(kernel, CAPABILITIES)
+    plain = _groups(module, kernel, f"{name}.groups")
+    past = _groups(module, kernel, f"{name}.past", streamed) if streamed else ""
+    if "!nontemporal" in past:
+        lines.extend(jump_where_they_fit(kernel, streamed))
+        # Other threads see such stores only after a fence.
+        lines.extend(("past:", f"  call void @{name}.past{call}", "  fence seq_cst", "  ret void", "plain:"))
+        module.functions.append(past)
+    module.functions.append("\n".join((*lines, f"  call void @{name}.groups{call}", "  ret void", "}", "")))
+    module.functions.append(plain)
+
+
+def _groups(module: ModuleText, kernel: KernelFunction, name: str, streamed: frozenset[str] = frozenset()) -> str:
+    """Return the function that runs a range of groups, where those ``streamed`` begin at a line of the caches."""
     out = FunctionText(module)
-    env = Environment(out)
+    env = Environment(out, ranges=Ranges.of(kernel) if streamed else None)
     for number, param in enumerate(kernel.params):
         constant = param.no_alias and param.access is ParamAccess.READ
-        env.arrays[param.name] = Place(f"%a{number}", param.dtype, max(param.alignment, param.dtype.itemsize), constant)
+        past = param.name in streamed
+        alignment = LINE if past else max(param.alignment, param.dtype.itemsize)
+        env.arrays[param.name] = Place(f"%a{number}", param.dtype, alignment, constant, streamed=past)
     shared = frozenset(param.name for param in kernel.params if not param.no_alias)
     writer = Statements(env, layout(kernel), assigned_variables(kernel.body), has_vectors(kernel), shared)
     out.branch_if(out.pure("icmp slt i64 %begin, %end"), "first", "finished")
@@ -120,7 +134,7 @@ def _groups(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     out.effect("ret void")
     params = "".join(f"ptr {promises(param)}%a{number}, " for number, param in enumerate(kernel.params))
     tail = f"ptr noalias align {ALIGNMENT} %scratch, i64 %begin, i64 %end"
-    return out.text(f"define internal void @{name}.groups({params}{tail}) noinline #0")
+    return out.text(f"define internal void @{name}({params}{tail}) noinline #0")
 
 
 def promises(param: Param) -> str:

@@ -168,14 +168,17 @@ def offset_of(env: Environment, expr: Expr) -> Offset | Value:
     if base.type == _OFFSET:
         outside, inside, distance = _parts(env, base)
         if env.out.module.scheduled:
-            return Offset(outside, inside, distance, step, lanes)
+            return Offset(outside, inside, distance, step, lanes, divisor=_divisor(env, base))
         total = _total(env, _joined(env, outside, inside), distance)
     else:
         total = cast(env.out, evaluate(env, base, index=True), DType.I64)
     if total.known is not None:
         return Offset(None, None, total.known, step, lanes)
-    divisor = 1 if env.ranges is None else env.ranges.at(base).divisor
-    return Offset(None, total, 0, step, lanes, divisor=divisor)
+    return Offset(None, total, 0, step, lanes, divisor=_divisor(env, base))
+
+
+def _divisor(env: Environment, offset: Expr) -> int:
+    return 1 if env.ranges is None else env.ranges.at(offset).divisor
 
 
 def _sum(env: Environment, expr: Expr) -> tuple[Value | None, int]:

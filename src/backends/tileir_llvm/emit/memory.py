@@ -15,6 +15,9 @@ from tileir_llvm.emit.integers import apply_integer
 from tileir_llvm.emit.spelling import REGISTER, memory, memory_element, register, suffix
 from tileir_llvm.emit.text import FunctionText, Value
 
+LINE: Final = 64
+"""Bytes of a line of the caches of x86 and most other processors."""
+
 _WIDE: Final = 64
 _ALL: Final = "splat (i1 true)"
 
@@ -26,6 +29,7 @@ class Place:
     Where nothing writes it while the kernel runs, it is ``constant``, and what was read before need not be read again.
     Where no iteration of the loop that is being written does, it is ``kept``: the same holds within one iteration.
     An array on the stack has ``elements``, and is in registers where it is as long as the vectors that are moved.
+    What is written of a ``streamed`` one, in whole lines of the caches, goes past these.
     """
 
     pointer: str
@@ -34,6 +38,7 @@ class Place:
     constant: bool = False
     elements: int | None = None
     kept: bool = False
+    streamed: bool = False
 
 
 @frozen(eq=False)
@@ -213,7 +218,9 @@ def _load_run(out: FunctionText, place: Place, offset: Offset, kind: Type) -> Va
 
 def _store_run(out: FunctionText, place: Place, offset: Offset, value: Value) -> None:
     pointer, alignment = pointer_to(out, place, offset)
-    out.effect(f"store {memory(value.type)} {_to_memory(out, value)}, ptr {pointer}, align {alignment}")
+    past = place.streamed and alignment >= LINE <= value.type.lanes * place.dtype.itemsize
+    hint = f", !nontemporal !{out.module.node('!{i32 1}')}" if past else ""
+    out.effect(f"store {memory(value.type)} {_to_memory(out, value)}, ptr {pointer}, align {alignment}{hint}")
 
 
 def _from_memory(out: FunctionText, text: str, kind: Type) -> Value:

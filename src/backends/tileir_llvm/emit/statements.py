@@ -210,7 +210,7 @@ class Statements:
         if begin.known is not None and end.known is not None:
             values = range(begin.known, end.known, loop.step)
             if len(values) <= 1 or loop.kind is LoopKind.UNROLL:
-                if self.env.ranges is None and len(values) > 1 and self._runs_abreast(loop):
+                if len(values) > 1 and self.is_abreast(loop):
                     self._abreast(loop, values)
                     return
                 for value in values:
@@ -221,7 +221,7 @@ class Statements:
                 return
         self._counted_loop(loop, begin, end)
 
-    def _runs_abreast(self, loop: For) -> bool:
+    def is_abreast(self, loop: For) -> bool:
         """Return whether to write a loop abreast: it is asked again in each iteration of unrolled loops around it."""
         known = self._decided.get(id(loop))
         if known is None:
@@ -234,7 +234,7 @@ class Statements:
         own = [{**around, loop.counter.name: integer(value, loop.counter.type)} for value in values]
         try:
             for stmt in loop.body:
-                for env.variables in own:
+                for env.variables in own:  # ranges are those of all iterations: what one declares is known by its name
                     self._write(stmt)
         finally:
             env.variables = around

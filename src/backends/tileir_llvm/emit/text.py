@@ -69,6 +69,12 @@ class ModuleText:
         """Characters of its functions."""
         return sum(map(len, self.functions))
 
+    def node(self, text: str) -> int:
+        """Return the number of a node of metadata that all who refer to it share."""
+        if text not in self.metadata:
+            self.metadata.append(text)
+        return self.metadata.index(text)
+
     def text(self, attributes: str = "") -> str:
         """Return the whole module, with a line about the attributes that functions share."""
         first = (SCHEDULED,) if self.scheduled else ()
