@@ -37,7 +37,9 @@ def code(text: str, name: str = "sm_90a") -> str:
 
 def test_one_thread_asks_for_a_box_and_all_wait() -> None:
     found = code(COPY)
-    assert tensor_maps(parse_kernel(COPY)) == (TensorMap("A", 8, 2, (200, 40, 4), (400, 16000), (64, 64, 1), 128),)
+    assert tensor_maps(parse_kernel(COPY)) == (
+        TensorMap("A", 8, 2, (200, 40, 4), (400, 16000), (64, 64, 1), 128, (1, 1, 1)),
+    )
     assert found.count("cp.async.bulk.tensor.3d") == 1
     assert re.findall(r"mbarrier\.init\S+ \[%r\d+\+(\d+)\], (\d+);", found) == [
         ("0", "1"),
@@ -63,6 +65,10 @@ def test_one_thread_asks_for_a_box_and_all_wait() -> None:
         ("swizzle(3, 56)", "swizzle(3, 56) fold(64, 64, 64)", True),
         ("swizzle(3, 56)", "swizzle(3, 24) fold(32, 64, 64)", True),
         ("swizzle(3, 56)", "swizzle(3, 24) fold(32, 64, 32)", False),
+        ("swizzle(3, 56)", "every(1, 4, 1) swizzle(3, 56)", True),
+        ("swizzle(3, 56)", "every(1, 5, 1) swizzle(3, 56)", False),
+        ("swizzle(3, 56)", "every(9, 1, 1) swizzle(3, 56)", False),
+        ("swizzle(3, 56)", "every(1, 1, 2) swizzle(3, 56)", False),
     ],
 )
 def test_what_no_map_can_say_is_copied_by_threads(old: str, new: str, boxes: bool) -> None:
@@ -73,6 +79,13 @@ def test_what_no_map_can_say_is_copied_by_threads(old: str, new: str, boxes: boo
     found = code(text)
     assert ("cp.async.bulk.tensor" in found) == boxes
     assert ("mbarrier" in found) == boxes
+
+
+def test_boxes_of_every_other_row_span_twice_as_many() -> None:
+    text = COPY.replace("swizzle(3, 56)", "every(1, 2, 1) swizzle(3, 56)")
+    ((found,), code_of_it) = tensor_maps(parse_kernel(text)), code(text)
+    assert (found.box, found.steps) == ((64, 128, 1), (1, 2, 1))
+    assert re.search(r"expect_tx\S+ \[%r\d+\], 8192;", code_of_it)
 
 
 def test_pieces_of_a_row_are_copies_of_their_own() -> None:

@@ -115,6 +115,8 @@ def test_threads_that_released_may_be_ahead_of_others() -> None:
         ("by(6, 1)", "by(6, 2)", "TIL551"),
         ("box(4, 4)", "box(4, 0)", "TIL551"),
         ("box(4, 4)", "box(4, 4, 1)", "TIL551"),
+        ("-2) swizzle", "-2) every(1, 0) swizzle", "TIL551"),
+        ("-2) swizzle", "-2) every(2) swizzle", "TIL551"),
         ("A[1] box", "A[t] box", "TIL553"),
         ("in f32 A", "in f16 A", "TIL552"),
         ("at(g * 3 - 1, -2)", "at(g * 3 - 1, 0.5)", "TIL552"),
@@ -139,6 +141,7 @@ def test_channels_are_of_all_threads_and_copies_of_tensors(old: str, new: str, c
 def test_any_box_is_that_of_the_tensor(extents: list[int], data: st.DataObject) -> None:
     box = [data.draw(st.integers(1, 4)) for _ in extents]
     at = [data.draw(st.integers(-3, 6)) for _ in extents]
+    steps = [data.draw(st.integers(1, 3)) for _ in extents]
     gaps = [data.draw(st.integers(0, 2)) for _ in extents[1:]]
     strides, stride = [1], 1
     for extent, gap in zip(extents[:0:-1], gaps, strict=True):
@@ -147,12 +150,13 @@ def test_any_box_is_that_of_the_tensor(extents: list[int], data: st.DataObject) 
     size = 1 + sum((extent - 1) * step for extent, step in zip(extents, strides, strict=True))
     count = int(np.prod(box))
     listed = [", ".join(map(str, each)) for each in (box, extents, strides, at)]
+    every = f" every({', '.join(map(str, steps))})" if max(steps) > 1 else ""
     kernel = parse_kernel(f"""
 kernel copy(out f32 O[{count}], in f32 A[{size}]) grid(1) group(8) index(i32) {{
   local u64 ready[2] align(64);
   local f32 tile[{count}] align(64);
   channel acquire ready[0];
-  bulk_copy ready[0] tile[0] = A[0] box({listed[0]}) of({listed[1]}) by({listed[2]}) at({listed[3]});
+  bulk_copy ready[0] tile[0] = A[0] box({listed[0]}) of({listed[1]}) by({listed[2]}) at({listed[3]}){every};
   channel send ready[0];
   channel receive ready[0];
   for (i32 e = local_id(0); e < {count}; e += 8) {{
@@ -163,8 +167,11 @@ kernel copy(out f32 O[{count}], in f32 A[{size}]) grid(1) group(8) index(i32) {{
 """)
     given = np.arange(1, size + 1, dtype=np.float32)
     places = np.lib.stride_tricks.as_strided(given, extents, [4 * step for step in strides])
-    around = np.pad(places, 12)
-    want = around[tuple(slice(12 + first, 12 + first + side) for first, side in zip(at, box, strict=True))].reshape(-1)
+    around = np.pad(places, 20)
+    sides = zip(at, box, steps, strict=True)
+    want = around[tuple(slice(20 + first, 20 + first + side * step, step) for first, side, step in sides)].reshape(-1)
+    assert parse_kernel(to_text(kernel)) == kernel
+    assert from_json(to_json(kernel), KernelFunction) == kernel
     for variant in (kernel, without_instructions(kernel), one_thread(kernel)):
         result = np.zeros(count, np.float32)
         run(variant, [result, given], ALL_CHECKS)

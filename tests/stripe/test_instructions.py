@@ -136,7 +136,14 @@ def test_copies_may_say_which_box_they_copy() -> None:
     assert (copy.box, copy.extents, copy.strides) == ((4, 64), (7, 1000), (1008, 1))
     assert str(copy) == f'#copy="{box}"'
     assert not diagnose(program)
+    further = parse(text.replace(box, f"{box} every 2x1 along 1x0"))
+    assert to_text(further) == text.replace(box, f"{box} every 2x1 along 1x0")
+    assert from_json(to_json(further), Program) == further
+    assert from_json(re.sub(rb'"(axes|steps)":\[\],?', b"", to_json(program)).replace(b",}", b"}"), Program) == program
     for bad, words in (
+        ("4x64 of 7x1000 by 1008x1 every 2", "as many sizes"),
+        ("4x64 of 7x1000 by 1008x1 along 0x1x2", "as many sizes"),
+        ("4x64 of 7x1000 along 0x1 by 1008x1", "must not have the tag copy"),
         ("4x64 of 7 by 1008x1", "as many sizes"),
         ("4x0 of 7x1000 by 1008x1", "none below 1"),
         ("4x64 of 7x1000", "must not have the tag copy"),

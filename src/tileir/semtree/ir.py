@@ -223,19 +223,25 @@ class Channel(Collective):
     channel: Subscript = attrs.field(metadata=_PLACE)
 
 
+def _of_older_bulk_copy(data: dict[str, object]) -> dict[str, object]:
+    """Return the JSON of a copy of a box as it is now, of one from before boxes had steps."""
+    return {"steps": [], **data}
+
+
 @frozen(cache_hash=True, repr=False)
 class BulkCopy(Collective, Deferred):
     """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
 
     The tensor lies in a parameter from ``source`` on: axis i has ``extents[i]`` elements that are ``strides[i]`` apart,
     1 at the last one. The box has ``box[i]`` of them, from ``at[i]`` on, which may be below 0 and beyond the end: what
-    is not in the tensor is zero. Row by row, they go to neighbours from ``target`` on, which are moved as those of a
-    :class:`MatrixOperand` are by ``shift``, ``mask`` and ``fold``. They are undefined until the message is received.
+    is not in the tensor is zero. They are every one along axis i or, with ``steps``, every ``steps[i]``-th one. Row by
+    row, they go to neighbours from ``target`` on, which are moved as those of a :class:`MatrixOperand` are by
+    ``shift``, ``mask`` and ``fold``. They are undefined until the message is received.
     """
 
     form: ClassVar[str] = (
         "bulk_copy {channel} {target} = {source} box({box}) of({extents}) by({strides}) at({at})"
-        "[ swizzle({shift}, {mask})][ fold({fold})]"
+        "[ every({steps})][ swizzle({shift}, {mask})][ fold({fold})]"
     )
     channel: Subscript = attrs.field(metadata=_PLACE)
     target: Subscript = attrs.field(metadata=_WRITTEN)
@@ -247,6 +253,14 @@ class BulkCopy(Collective, Deferred):
     shift: int = 0
     mask: int = 0
     fold: tuple[int, int, int] = (0, 0, 0)
+    steps: tuple[int, ...] = ()
+
+    of_older_json: ClassVar = staticmethod(_of_older_bulk_copy)
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """The steps along all axes."""
+        return self.steps or (1,) * len(self.box)
 
 
 @frozen(cache_hash=True, repr=False)

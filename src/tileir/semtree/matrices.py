@@ -192,9 +192,11 @@ def _copied(stmt: BulkCopy, kernel: KernelFunction, names: NameScope) -> Stmt:
     def apply(op: Op, left: Expr, right: Expr | int) -> Expr:
         return Apply(op, (left, Const(right, left.type) if isinstance(right, int) else right))
 
-    for at, size, extent, step in zip(stmt.at, stmt.box, stmt.extents, stmt.strides, strict=True):
+    axes = zip(stmt.at, stmt.box, stmt.every, stmt.extents, stmt.strides, strict=True)
+    for at, size, every, extent, step in axes:
         stride //= size
         digit = apply(Op.MOD, apply(Op.DIV, element, stride), size)
+        digit = digit if every == 1 else apply(Op.MUL, digit, every)
         place = apply(Op.ADD, at, digit if at.type == index else Cast(digit, at.type))
         inside += [apply(Op.CMP_GE, place, 0), apply(Op.CMP_LT, place, extent)]
         moved = apply(Op.MUL, place, step)

@@ -46,18 +46,38 @@ class Pipeline(Node):
     of_older_json: ClassVar = staticmethod(_of_older_pipeline)
 
 
+def _of_older_copy(data: dict[str, object]) -> dict[str, object]:
+    """Return the JSON of a copy as it is now, of one from before boxes had steps and axes of their own."""
+    return {"steps": [], "axes": [], **data}
+
+
 @frozen(cache_hash=True, repr=False)
 class Copy(Node):
     """Copies ahead, in a block with :class:`Pipeline`.
 
-    Where its axes are said, the block copies a box of a dense tensor, ``box[i]`` of ``extents[i]`` elements along axis
-    i, which are ``strides[i]`` apart; its tests are that a place is before the end of an axis, and zeros are written
-    behind that. One thread can ask for all of it on some devices.
+    Where its sizes are said, the block copies a box of a dense tensor, ``box[i]`` of ``extents[i]`` elements along axis
+    i, which are ``strides[i]`` apart: every one or, with ``steps``, every ``steps[i]``-th one. They lie along axis i of
+    what the block sees or, with ``axes``, axis ``axes[i]``. Its tests are that a place is in the tensor, and zeros are
+    written for others. One thread can ask for all of it on some devices.
     """
 
     box: tuple[int, ...] = ()
     extents: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    axes: tuple[int, ...] = ()
+
+    of_older_json: ClassVar = staticmethod(_of_older_copy)
+
+    @property
+    def along(self) -> tuple[int, ...]:
+        """The axis of what the block sees for each axis of the box."""
+        return self.axes or tuple(range(len(self.box)))
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """The steps along all axes."""
+        return self.steps or (1,) * len(self.box)
 
 
 @frozen(cache_hash=True, repr=False)
@@ -133,8 +153,9 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
             return {COPY: None}
         case Repair():
             return {REPAIR: None}
-        case Copy(box=box, extents=extents, strides=strides):
-            return {COPY: " ".join((_by(box), _OF, _by(extents), _AT, _by(strides)))}
+        case Copy(box=box, extents=extents, strides=strides, steps=steps, axes=axes):
+            parts = {_OF: extents, _AT: strides, _EVERY: steps, _ALONG: axes}
+            return {COPY: " ".join((_by(box), *(f"{word} {_by(sizes)}" for word, sizes in parts.items() if sizes)))}
 
 
 def _by(sizes: tuple[int, ...]) -> str:
@@ -143,6 +164,8 @@ def _by(sizes: tuple[int, ...]) -> str:
 
 _OF: Final = "of"
 _AT: Final = "by"
+_EVERY: Final = "every"
+_ALONG: Final = "along"
 _IN: Final = "in"
 _GROUPS: Final = "groups"
 
@@ -153,10 +176,13 @@ def copy_of(value: TagValue) -> Copy | None:
         return Copy()
     words = value.split() if isinstance(value, str) else []
     sizes = [word.split("x") for word in words[::2]]
-    if words[1::2] != [_OF, _AT] or not all(each.isdecimal() for part in sizes for each in part):
+    said = [word for word in (_OF, _AT, _EVERY, _ALONG) if word in words[1::2]]
+    well_formed = len(words) % 2 and words[1::2] == said and said[:2] == [_OF, _AT]
+    if not well_formed or not all(each.isdecimal() for part in sizes for each in part):
         return None
-    box, extents, strides = (tuple(map(int, part)) for part in sizes)
-    return Copy(box, extents, strides)
+    box, *parts = (tuple(map(int, part)) for part in sizes)
+    found = dict(zip(said, parts, strict=True))
+    return Copy(box, found[_OF], found[_AT], found.get(_EVERY, ()), found.get(_ALONG, ()))
 
 
 def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
@@ -220,9 +246,10 @@ def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
             yield f"a pipeline has no fewer groups than none, not {groups}"
         case Copy() if not copies:
             yield "a block that copies ahead stands in a block with a pipeline"
-        case Copy(box=box, extents=extents, strides=strides):
-            if not len(box) == len(extents) == len(strides) or min((*box, *extents, *strides), default=1) < 1:
-                yield "a copy of a box has as many sizes, extents and strides, none below 1"
+        case Copy(box=box, extents=extents, strides=strides) as copy:
+            sizes = (box, extents, strides, copy.every)
+            if {len(each) for each in (*sizes, copy.along)} != {len(box)} or min(sum(sizes, ()), default=1) < 1:
+                yield "a copy of a box has as many sizes, extents, strides and steps, none below 1, and as many axes"
     for index in block.indices:
         if index.role is not None:
             yield f"index {index.name!r} has a role, but the block is no product of matrices"

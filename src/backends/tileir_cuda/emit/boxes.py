@@ -39,6 +39,7 @@ ALIGNMENT: Final = 1024
 
 _UNIT: Final = 16
 _SIDE: Final = 256
+_STEP: Final = 8
 _BARRIER: Final = 8
 _ROWS: Final = (128, 64, 32)
 
@@ -53,8 +54,9 @@ class TensorMap:
         itemsize: Bytes of an element.
         extents: Elements along each axis, the innermost first.
         strides: Bytes between them, but along the innermost axis.
-        box: Elements of a box along each axis.
+        box: Elements of a box along each axis, with those that its steps leave out.
         swizzle: Bytes of a row that is swizzled; 0 for none.
+        steps: Every so many elements along each axis are copied.
 
     """
 
@@ -65,6 +67,7 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    steps: tuple[int, ...]
 
     @classmethod
     def of(cls, stmt: BulkCopy) -> TensorMap | None:
@@ -79,13 +82,15 @@ class TensorMap:
         lowest = stmt.mask & -stmt.mask
         swizzled = stmt.mask * size + _UNIT == swizzle and lowest * size == _UNIT
         swizzled = swizzled and (1 << stmt.shift) * lowest * size == ALIGNMENT // 8 and swizzle in _ROWS
-        extents, box = stmt.extents[::-1], (*stmt.box[:-1], width)[::-1]
+        extents, steps = stmt.extents[::-1], stmt.every[::-1]
+        box = tuple(side * step for side, step in zip((width, *stmt.box[-2::-1]), steps, strict=True))
         strides = tuple(stride * size for stride in stmt.strides[-2::-1])
         first = getattr(stmt.source.offset, "value", None)
         fits = all(stride % _UNIT == 0 for stride in strides) and max(box) <= _SIDE and width * size % _UNIT == 0
+        fits = fits and steps[0] == 1 and max(steps) <= _STEP
         if not fits or (stmt.mask and not swizzled) or not isinstance(first, int) or first * size % _UNIT:
             return None
-        return cls(stmt.source.array, first, size, extents, strides, box, swizzle)
+        return cls(stmt.source.array, first, size, extents, strides, box, swizzle, steps)
 
 
 def copies_boxes(kernel: KernelFunction) -> bool:
@@ -189,7 +194,7 @@ class Channels:
         place = out.pure(f"mul nuw nsw i32 {start.text}, {found.itemsize}")
         address = out.pure(f"add i32 {place}, {shared[stmt.target.array].address}")
         at = [cast(out, evaluate(env, each), DType.I32).text for each in reversed(stmt.at)]
-        size = math.prod(found.box) * found.itemsize
+        size = math.prod(stmt.box[:-1]) * found.box[0] * found.itemsize
         axes = len(at)
         lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", "setp.eq.u32 p, $0, 0;"]
         lines.append(f"@p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$3], {math.prod(stmt.box) * found.itemsize};")

@@ -89,7 +89,7 @@ class Maps(Renewable):
             [wide(extent) for extent in wanted.extents],
             [wide(stride) for stride in wanted.strides],
             [narrow(side) for side in wanted.box],
-            [narrow(1)] * axes,
+            [narrow(step) for step in wanted.steps],
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             _SWIZZLES[wanted.swizzle],
             driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

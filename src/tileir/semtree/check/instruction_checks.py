@@ -110,14 +110,14 @@ def check_channels(survey: Survey) -> Iterator[Diagnostic]:
 
 def _box_faults(stmt: BulkCopy, place: Scoped) -> Iterator[Diagnostic]:
     target, source, axes = stmt.target, stmt.source, len(stmt.box)
-    if not axes == len(stmt.extents) == len(stmt.strides) == len(stmt.at) <= _MOST_AXES:
+    if not axes == len(stmt.extents) == len(stmt.strides) == len(stmt.at) == len(stmt.every) <= _MOST_AXES:
         yield Diagnostic("TIL551", f"the box of {target.array!r} has as many axes as its tensor, {_MOST_AXES} at most")
         return
     if target.type != source.type or {target.type.lanes, target.offset.type.lanes} != {1}:
         yield Diagnostic("TIL552", f"a copy of a box cannot turn {source.type} into {target.type}")
     if any(each.type.lanes != 1 or not each.type.dtype.is_integer for each in stmt.at):
         yield Diagnostic("TIL552", f"the box of {target.array!r} begins at integers")
-    if min(*stmt.box, *stmt.extents, *stmt.strides) < 1 or stmt.strides[-1] != 1:
+    if min(*stmt.box, *stmt.extents, *stmt.strides, *stmt.every) < 1 or stmt.strides[-1] != 1:
         message = f"the box of {target.array!r} and its tensor have elements, which are neighbours along the last axis"
         yield Diagnostic("TIL551", message)
     local, tensor = place.meaning(target), place.meaning(source)

@@ -331,7 +331,7 @@ def bulk_copying(expressions: ExpressionCompiler, stmt: BulkCopy) -> Action:
     target, source = expressions.slot(stmt.target.array), expressions.slot(stmt.source.array)
     start, first = expressions.evaluator(stmt.target.offset), expressions.evaluator(stmt.source.offset)
     coordinates = [expressions.evaluator(each) for each in stmt.at]
-    steps, kernel = np.array(list(product(*map(range, stmt.box)))), expressions.kernel
+    steps, kernel = np.array(list(product(*map(range, stmt.box)))) * np.array(stmt.every), expressions.kernel
 
     def begin(frame: Frame) -> None:
         channel, own = find(frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, assert_never
 
 import attrs
@@ -170,17 +171,18 @@ class BlockLowering:
                     "scope; run the pass accumulate before lowering",
                 )
             parent = parents[refinement.source]
-            offset = parent.offset
-            steps = [
-                a.substitute(values) * d.stride for a, d in zip(refinement.access, refinement.shape.dims, strict=True)
-            ]
+            own = [access.substitute(values) for access in refinement.access]
+            steps = [place * dim.stride for place, dim in zip(own, refinement.shape.dims, strict=True)]
             if parent.owned:
                 check_owner(refinement, values, thread)
                 del steps[:1]
-            for step in steps:
-                offset = offset + step
+            offset = sum(steps, parent.offset)
             shape, aggregation, owned = refinement.shape, refinement.aggregation, parent.owned and thread is None
-            result[refinement.name] = evolved(parent, offset=offset, shape=shape, aggregation=aggregation, owned=owned)
+            same = bool(parent.places) and shape.strides == parent.shape.strides
+            places = tuple(map(add, parent.places, own)) if same else ()
+            result[refinement.name] = evolved(
+                parent, offset=offset, shape=shape, aggregation=aggregation, owned=owned, places=places
+            )
         return result
 
     def allocations(self, block: stripe.Block, *, shared: bool) -> tuple[list[sem.Stmt], dict[str, View]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from operator import mul
 from typing import Any
 
 import attrs
@@ -38,12 +39,8 @@ def box_copy(
     found = _Walk(blocks)
     source, target = found.leaf(block, dict(views), dict(outer))
     own = dict.fromkeys(found.ranges, Affine())
-    at = _places(source.offset.substitute(own), copy, block)
-    moves = {name: _places(Affine.of({name: source.offset.coefficient(name)}), copy, block) for name in found.ranges}
-    ends = [
-        extent - 1 - start - total(step[axis] for step in moves.values())
-        for axis, (start, extent) in enumerate(zip(at, copy.extents, strict=True))
-    ]
+    places = _places(source, copy, block)
+    ends = [end for place, extent in zip(places, copy.extents, strict=True) for end in (place, extent - 1 - place)]
     if not all(any(_is_end(test, end, found.ranges) for end in ends) for test in found.tests):
         raise _unlike(block, "tests something else than the ends of the tensor")
     if not _is_box(copy, found.ranges, source.offset, target.offset):
@@ -57,8 +54,9 @@ def box_copy(
         copy.box,
         copy.extents,
         copy.strides,
-        tuple(offsets.scalar(each) for each in at),
+        tuple(offsets.scalar(place.substitute(own)) for place in places),
         *target.swizzle,
+        copy.steps,
     )
 
 
@@ -91,28 +89,24 @@ class _Walk:
                 raise _unlike(block, "does not just copy")
 
 
-def _places(offset: Affine, copy: stripe.Copy, block: stripe.Block) -> list[Affine]:
-    """Return the place along each axis of the tensor that an offset in it is: no term moves along several axes."""
-    places = [Affine() for _ in copy.strides]
-    for name, coefficient in offset.terms:
-        axis, step = _axis(int(coefficient), copy, block)
-        places[axis] = places[axis] + Affine.of({name: step})
-    rest = int(offset.offset)
-    for axis, stride in enumerate(copy.strides):
-        digit, rest = divmod(rest, stride)
-        places[axis] = places[axis] + digit
+def _places(source: View, copy: stripe.Copy, block: stripe.Block) -> list[Affine]:
+    """Return where in the tensor a view of it begins, along each axis."""
+    if max(copy.along) >= len(source.places):
+        raise _unlike(block, "has other axes")
+    places = []
+    for axis, stride in zip(copy.along, copy.strides, strict=True):
+        apart = source.shape.dims[axis].stride
+        places.append(source.places[axis] / max(1, stride // max(1, apart)))
+    if total(map(mul, places, copy.strides)) != source.offset or not all(place.is_integral for place in places):
+        raise _unlike(block, "moves between the elements of the tensor")
     return places
 
 
-def _axis(step: int, copy: stripe.Copy, block: stripe.Block) -> tuple[int, int]:
-    for axis, stride in enumerate(copy.strides):
-        if step % stride == 0:
-            return axis, step // stride
-    raise _unlike(block, "moves between the elements of the tensor")
-
-
 def _is_end(test: Affine, end: Affine, ranges: Mapping[str, int]) -> bool:
-    """Return whether a test holds where that for an end does: it may be for several neighbours, which end together."""
+    """Return whether a test holds where that for an end does: it may be for several neighbours, which end together.
+
+    That for the begin of an axis is of the first of them, or of a lone one.
+    """
     more = test - end
     if more.offset or not all(name in ranges and step > 0 for name, step in more.terms):
         return False
@@ -133,8 +127,8 @@ def _is_box(copy: stripe.Copy, ranges: Mapping[str, int], source: Affine, target
     if not np.array_equal(np.sort(there), np.arange(prod(copy.box))):
         return False
     wanted = np.zeros(1, np.int64)
-    for extent, stride in zip(copy.box, copy.strides, strict=True):
-        wanted = np.add.outer(wanted, np.arange(extent) * stride).reshape(-1)
+    for extent, stride, step in zip(copy.box, copy.strides, copy.every, strict=True):
+        wanted = np.add.outer(wanted, np.arange(extent) * stride * step).reshape(-1)
     return np.array_equal(wanted[there], reached(source))
 
 

@@ -218,7 +218,8 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         parameter.reads |= refinement.direction.reads
         parameter.writes |= refinement.direction.writes
         # The kernel block is lowered like any other, as a child of one that holds whole buffers.
-        views[refinement.source] = View(parameter.name, Affine(), refinement.shape)
+        places = (Affine(),) * len(refinement.shape.dims) if target.bulk_copies else ()
+        views[refinement.source] = View(parameter.name, Affine(), refinement.shape, places=places)
     target = _with_wide_index(block, parameters.values(), target)
     blocks = BlockLowering(target, names)
     attending = attending_of(block)

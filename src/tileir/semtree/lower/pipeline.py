@@ -185,7 +185,7 @@ class Pipeline:
         """Return the copies of an iteration; ``moved`` is what stands for variables of the grid."""
         views, values = self._seen(point, slot)
         if moved:
-            views = {name: attrs.evolve(view, offset=view.offset.substitute(moved)) for name, view in views.items()}
+            views = {name: view.substitute(moved) for name, view in views.items()}
             values = {name: value.substitute(moved) for name, value in values.items()}
         fills = [inner for inner in self.block.blocks if isinstance(inner.instruction, stripe.Copy)]
         return [box_copy(self.blocks, inner, views, values, channel) for inner in fills]

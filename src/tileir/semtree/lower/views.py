@@ -20,6 +20,8 @@ from tileir.semtree.matrices import PLAIN, period, swizzled
 from tileir.stripe.tags import FOLD, SWIZZLE_MASK, SWIZZLE_SHIFT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tileir.core.dtype import DType
     from tileir.stripe import ir as stripe
 
@@ -110,7 +112,8 @@ class View:
 
     ``offset`` is affine over kernel variables and, in a vector block, :data:`LANE`.
     ``variable`` is set where the view is one element kept in a variable. With ``owned``, axis 0 of the shape numbers
-    the threads of a group, of which each has an array of its own: the axis takes no part in offsets.
+    the threads of a group, of which each has an array of its own: the axis takes no part in offsets. ``places`` says
+    where a view of a parameter begins along each axis of that, where no view between has other axes.
     """
 
     array: str
@@ -121,6 +124,12 @@ class View:
     owned: bool = False
     region: sem.Region | None = None  # None for parameters
     swizzle: Swizzle = UNMOVED
+    places: tuple[Affine, ...] = ()
+
+    def substitute(self, mapping: Mapping[str, Affine]) -> View:
+        """Return the same view with variables replaced."""
+        places = tuple(place.substitute(mapping) for place in self.places)
+        return attrs.evolve(self, offset=self.offset.substitute(mapping), places=places)
 
     def keeps_neighbours(self, lanes: int) -> bool:
         """Return whether so many neighbours, from where the view starts on, stay neighbours when swizzled."""
