@@ -11,6 +11,7 @@ from tileir.core.fragments import Run
 from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.matrix_boxes import ends
 from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
     Panel,
@@ -308,13 +309,17 @@ class _MatrixKernel:
             thread = sch.index(self.names.fresh(f"{axis.name}_copy"), size, Binding.THREAD)
             more = sch.index(self.names.fresh(f"{axis.name}_more"), extent // lanes // size, Binding.UNROLL)
             places[axis.name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
-            overlaps = axis is plan.right.index and extent > plan.columns
-            tests.extend(self._inside(axis, 0 if overlaps else extent, places[axis.name]))
+            if plan.boxes is None:
+                overlaps = axis is plan.right.index and extent > plan.columns
+                tests.extend(self._inside(axis, 0 if overlaps else extent, places[axis.name]))
             team.insert(0, thread)
             loops.insert(0, more)
         first = self._firsts
         values = {**first, **{name: first[name] + place for name, place in places.items()}}
-        tests.extend(each.substitute(values) for each in plan.tests(panel))
+        box = stripe.Copy() if plan.boxes is None else plan.boxes[panel is plan.right]
+        asked = plan.tests(panel) if plan.boxes is None else ends(box, panel.use)
+        ranges = {i.name: i.range for i in (*self.grid, *sch.the_reduction(self.nest).loops, self.step, *team, *loops)}
+        tests.extend(test for each in asked if (test := each.substitute(values)).bounds(ranges)[0] < 0)
         places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
         source = panel.use.substitute({**first, **{name: first[name] + place for name, place in places.items()}})
         row = places[index.name]
@@ -327,7 +332,6 @@ class _MatrixKernel:
         if tests:
             load = Node(children=(load,), constraints=tuple(tests), tags=stripe.Tags.of(PADDED))
         around = Node(sch.present(loops), children=(load,))
-        box = stripe.Copy() if plan.boxes is None else plan.boxes[panel is plan.right]
         return Node(sch.present(team), children=(around,), instruction=box if plan.stages > 1 else None)
 
     def _finish(self, use: Use, sums: Use) -> Node:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from math import gcd
 from typing import Final
 
 from tileir.core.frozen import frozen
 from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Use
 from tileir.stripe.instructions import Copy
 
 _UNIT: Final = 16
@@ -18,9 +20,10 @@ _LINE: Final = 128
 
 _AXES: Final = 5
 _SIDE: Final = 256
+_STEP: Final = 8
 _EXTENT: Final = 1 << 32
 _REACH: Final = 1 << 40
-"""Most axes, elements of a box along one, elements of a tensor along one, and bytes between two of them."""
+"""Most axes, elements that a box spans along one, their distance, elements of a tensor along one, and bytes between."""
 
 _ROWS: Final = (128, 64, 32)
 """Bytes of the rows that are swizzled as matrix instructions read them."""
@@ -28,23 +31,32 @@ _ROWS: Final = (128, 64, 32)
 
 @frozen
 class _Axis:
-    """An axis of a tensor: what moves along it, the distance of elements, how many there are, and those of the box."""
+    """An axis of a tensor: what moves along it, the distance of elements, how many there are, and those of the box.
+
+    ``step`` is the distance of the box's, ``number`` that of the axis among those of the use.
+    """
 
     index: str
     stride: int
     extent: int
     box: int
+    step: int
+    number: int
 
 
 def boxes(plan: MatrixTiling, ranges: Mapping[str, int]) -> tuple[Copy, Copy] | str:
     """Return how both inputs are copied as boxes, the left one first; else what keeps one from that, as a word.
 
-    ``ranges`` are those of the indices of the kernel and of its reduction.
+    ``ranges`` are those of the indices of the kernel and of its reduction. What constraints leave out lies outside of
+    one of the tensors, where boxes are zero.
     """
-    left, right = (_box(panel, plan, ranges) for panel in (plan.left, plan.right))
+    seen: set[Affine] = set()
+    left, right = (_box(panel, plan, ranges, seen) for panel in (plan.left, plan.right))
     if isinstance(left, str):
         return left
-    return right if isinstance(right, str) else (left, right)
+    if isinstance(right, str):
+        return right
+    return (left, right) if seen.issuperset(plan.constraints) else "constraints"
 
 
 def are_whole_lines(plan: MatrixTiling) -> bool:
@@ -54,33 +66,42 @@ def are_whole_lines(plan: MatrixTiling) -> bool:
     return all(step % _LINE == 0 for step in steps)
 
 
-def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> Copy | str:
-    if plan.tests(panel):
-        return "constraints"
-    axes = _axes(panel, plan, ranges)
+def ends(copy: Copy, use: Use) -> Iterator[Affine]:
+    """Yield the tests whether what a use sees lies in the tensor of which a copy takes boxes."""
+    for number, stride, extent in zip(copy.along, copy.strides, copy.extents, strict=True):
+        place = use.access[number] / (stride // use.strides[number])
+        yield place
+        yield extent - 1 - place
+
+
+def _box(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int], seen: set[Affine]) -> Copy | str:
+    """Return how an input is copied; ``seen`` gets the constraints that say where its tensor ends."""
+    axes = _axes(panel, plan, ranges, seen)
     if isinstance(axes, str):
         return axes
     size = panel.use.dtype.itemsize
     strides = [axis.stride for axis in axes]
     if strides[-1] != 1 or any(stride * size % _UNIT for stride in strides[:-1]):
         return "alignment"
-    if any(outer.stride < inner.stride * inner.extent for outer, inner in pairwise(axes)):
-        return "overlap"
     width = plan.depth if panel.along_loop else plan.extent(panel)
     piece = piece_of(panel, plan.fragment, width)
     if (
         piece * size not in _ROWS
         or not swizzle_of(panel, plan.fragment, piece)[1]
-        or max(axis.box for axis in axes) > _SIDE
+        or max(axis.box * axis.step for axis in axes) > _SIDE
+        or max(axis.step for axis in axes) > _STEP
     ):
         return "width"
-    if len(axes) > _AXES or max(axis.extent for axis in axes) >= _EXTENT or strides[0] * size >= _REACH:
+    if len(axes) > _AXES or max(axis.extent for axis in axes) >= _EXTENT or max(strides) * size >= _REACH:
         return "size"
-    return Copy(*(tuple(getattr(axis, name) for axis in axes) for name in ("box", "extent", "stride")))
+    parts = (tuple(getattr(axis, name) for axis in axes) for name in ("box", "extent", "stride", "step", "number"))
+    box, extents, strides_of, steps, numbers = parts
+    plain = numbers == tuple(range(len(numbers)))
+    return Copy(box, extents, strides_of, steps if max(steps) > 1 else (), () if plain else numbers)
 
 
-def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> list[_Axis] | str:
-    """Return the axes of the tensor, the outermost first; the order of those of the tile is that in local memory."""
+def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int], seen: set[Affine]) -> list[_Axis] | str:
+    """Return the axes of the tensor, the outermost first, those of the tile in the order of local memory."""
     own = plan.extent(panel) if panel is plan.right else plan.across
     sizes = {panel.index.name: own, plan.loop.name: plan.depth}
     tile = [panel.index.name]
@@ -88,17 +109,52 @@ def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int]) -> list[_
         sizes[plan.above.name] = plan.high
         tile.insert(0, plan.above.name)
     tile.insert(len(tile) if panel.along_loop else 0, plan.loop.name)
+    single = {name: Affine() for name, extent in ranges.items() if extent == 1}
     axes: list[_Axis] = []
-    for affine, stride in zip(panel.use.access, panel.use.strides, strict=True):
-        first = affine.offset
-        if not affine.terms and not first:
+    for number, (access, stride) in enumerate(zip(panel.use.access, panel.use.strides, strict=True)):
+        affine = access.substitute(single)
+        if not affine.terms and not affine.offset:
             continue
-        name, step = affine.terms[0] if affine.terms else ("", 1)
-        if len(affine.terms) > 1 or step < 1 or first % step or first < 0:
+        apart = gcd(*(int(each) for _, each in affine.terms), int(affine.offset))
+        place = affine / apart
+        extent = _extent(place, plan, ranges, seen)
+        moving = [(name, int(step)) for name, step in place.terms if name in sizes]
+        name, step = moving[0] if moving else ("", 1)
+        cut = name == plan.loop.name and plan.loop.range % plan.depth > 0  # what is behind the end has to be zero
+        if extent is None or len(moving) > 1 or step < 1 or (cut and len(place.terms) > 1):
             return "window"
-        extent = int(first / step) + ranges.get(name, 1)
-        axes.append(_Axis(name, stride * int(step), extent, sizes.get(name, 1)))
+        axes.append(_Axis(name, stride * apart, extent, sizes.get(name, 1), step, number))
     axes.sort(key=lambda axis: -axis.stride)
-    if [axis.index for axis in axes if axis.index in tile] != tile:
+    tiled = {axis.index: axis for axis in axes if axis.index in tile}
+    if len(tiled) < len(tile) or tiled[tile[-1]] is not axes[-1] or axes[-1].step > 1 or axes[-1].stride < 1:
         return "order"
-    return axes
+    rows = iter(tile)
+    return [tiled[next(rows)] if axis.index in tiled else axis for axis in axes]
+
+
+def _extent(place: Affine, plan: MatrixTiling, ranges: Mapping[str, int], seen: set[Affine]) -> int | None:
+    """Return how many elements of an axis are read from 0 on; None where others are, or not all of these.
+
+    ``seen`` gets the constraints that say so.
+    """
+    low, high = place.bounds(ranges)
+    if not place.terms:
+        return None if low < 0 else int(high) + 1
+    unit = gcd(*(int(each) for _, each in place.terms))
+    moved = (place - place.offset) / unit
+    for constraint in plan.constraints:
+        scale = gcd(*(int(each) for _, each in constraint.terms))
+        if not constraint.is_integral or not scale:
+            continue
+        change, reach = (constraint - constraint.offset) / scale, int(constraint.offset) // scale
+        if change == moved:
+            first = place.offset - unit * reach
+            if low < first and first >= unit:
+                return None
+            low = max(low, first)
+        elif change == -moved:
+            high = min(high, place.offset + unit * reach)
+        else:
+            continue
+        seen.add(constraint)
+    return None if low < 0 or high < 0 else int(high) + 1

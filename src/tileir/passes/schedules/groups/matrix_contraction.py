@@ -139,7 +139,7 @@ class MatrixContraction:
             fitting += _fitting_ones(sized, said)
             if fitting and fragment.a.where is not Where.LOCAL:
                 break
-        best = min(fitting, key=lambda each: self._cost(nest, each), default=None)
+        best = min(fitting, key=lambda each: (self._cost(nest, each), each.boxes is None), default=None)
         return strongest(said) if best is None else self._in_turns(nest, self._far_ahead(nest, best))
 
     def _cut(
@@ -238,7 +238,8 @@ class MatrixContraction:
 
     def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[Copy, Copy] | str:
         """Return how inputs are copied as boxes, or a word for why they are not."""
-        if not self.boxes or plan.rows * plan.columns < self.boxes or plan.stages == 1:
+        least = -(-self.boxes // _OF_WINDOWS) if plan.constraints else self.boxes
+        if not least or plan.rows * plan.columns < least or plan.stages == 1:
             return "tile"
         return boxes(plan, {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)})
 
@@ -310,6 +311,9 @@ _PAIRED: Final = 128 * 128
 
 _OF_PAIRS: Final = 3
 """Least stages of such tiles."""
+
+_OF_WINDOWS: Final = 2
+"""Tiles of so much less outputs are copied as boxes where threads would have to test each element for borders."""
 
 _SUM_BYTES: Final = 512
 """Most bytes of sums that a thread holds in registers."""

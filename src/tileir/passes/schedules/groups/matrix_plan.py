@@ -123,7 +123,9 @@ class MatrixTiling:
 
     @property
     def cut(self) -> tuple[Affine, ...]:
-        """The constraints that hold for some outputs of a tile, and not for others."""
+        """The constraints that hold for some outputs of a tile, and not for others; all where copies are of boxes."""
+        if self.boxes is not None:
+            return self.constraints
         tiled = self.own(self.left) | self.own(self.right)
         return tuple(each for each in self.constraints if not tiled.isdisjoint(each.indices))
 
