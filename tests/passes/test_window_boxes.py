@@ -17,7 +17,7 @@ from tileir.core.json.codec import from_json, to_json
 from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.schedules.groups.distribute import Distribute
 from tileir.schedule.remarks import Remarks, listening
-from tileir.semtree.ir import BulkCopy, Const, MatrixMultiply
+from tileir.semtree.ir import BulkCopy, Const, DeclareArray, MatrixMultiply, Region
 from tileir.stripe.ir import Program
 from tileir.stripe.text.parser import parse
 from tileir.stripe.text.printer import to_text
@@ -148,3 +148,12 @@ def test_boxes_begin_outside_and_leave_out_what_strides_do() -> None:
     starts = {at.value for copy in of_pixels for at in copy.at if isinstance(at, Const)}
     assert -1 in starts
     assert "every" in to_text(found.scheduled)
+
+
+def test_results_of_tiles_along_two_indices_go_through_local_memory() -> None:
+    shapes = {"A": (16, 3, 8, 16), "B": (3, 3, 16, 64)}
+    found = stages(window(3, 8), shapes, attrs.evolve(STEP, rows=128, columns=64))
+    assert copies(found)
+    local = {s.name for s in body_of(found) if isinstance(s, DeclareArray) and s.region is Region.LOCAL}
+    assert any(name.startswith("R") for name in local)
+    check(found, shapes, 0)

@@ -354,6 +354,7 @@ class _MatrixKernel:
             unrolled[unrolled.index(part)] = results.inner
             moved = {part.name: results.part}
             column = column.substitute({part.name: sch.part(results.inner)})
+        row = self._above * self.plan.across + self._row
         outputs = {name: place.substitute(moved) for name, place in self._outputs.items()}
         room = 1 if self.pair is None else self.pair.range
         own = {r.name: stripe.allocation(r.name, r.shape.dtype, (room,), sch.REGISTER) for r in self.nest.allocations}
@@ -366,7 +367,7 @@ class _MatrixKernel:
             uses = tuple(self._in_registers(u) if u.root in own else u for u in segment.uses)
             done = leaf(attrs.evolve(segment, uses=uses), outputs, pairs)
             if results is not None:
-                done = attrs.evolve(done, uses=tuple(results.written(u, self._row, column) for u in done.uses))
+                done = attrs.evolve(done, uses=tuple(results.written(u, row, column) for u in done.uses))
             children.append(done)
         ends = tuple(end.substitute(moved) for end in self._ends)
         return Node(sch.present(unrolled), tuple(own.values()), tuple(children), constraints=ends)

@@ -49,7 +49,7 @@ def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
     """
     fragment, column = plan.fragment, plan.right.index
     written = sch.written_uses(nest)
-    if fragment.a.where is not Where.LOCAL or plan.above is not None or len(written) != 1:
+    if fragment.a.where is not Where.LOCAL or len(written) != 1:
         return 0
     (out,) = written
     size = out.dtype.itemsize
@@ -64,8 +64,11 @@ def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
         return 0
     if column.range % lanes or sch.aligned_lanes((out,), column.name, lanes) != lanes:
         return 0
-    fitting = (width // size for width in _WIDTHS if plan.rows * width <= most)
-    return next((n for n in fitting if plan.columns % n == 0 and plan.rows % max(1, plan.threads * lanes // n) == 0), 0)
+    for width in (width // size for width in _WIDTHS if plan.rows * width <= most):
+        rows = max(1, plan.threads * lanes // width)
+        if plan.columns % width == plan.rows % rows == rows % min(rows, plan.across) == 0:
+            return width
+    return 0
 
 
 @frozen(eq=False)
@@ -122,23 +125,30 @@ class Results:
         """Return the block that copies the columns; the tile begins at ``starts``, and ``inside`` tests for its end."""
         plan, width = self.plan, self.plan.staged
         lanes = _VECTOR // self.out.dtype.itemsize
-        row, column = plan.left.index, plan.right.index
+        row, column, above = plan.left.index, plan.right.index, plan.above
         lane = sch.index(names.fresh("lane"), lanes, Binding.LANE)
         across = sch.index(names.fresh(f"{column.name}_copy"), width // lanes, Binding.THREAD)
-        down = sch.index(names.fresh(f"{row.name}_copy"), plan.threads // across.range, Binding.THREAD)
-        more = sch.index(names.fresh(f"{row.name}_more"), plan.rows // down.range, Binding.UNROLL)
-        there = sch.part(more, down.range) + sch.part(down)
+        rows = plan.threads // across.range
+        down = sch.index(names.fresh(f"{row.name}_copy"), min(rows, plan.across), Binding.THREAD)
+        more = sch.index(names.fresh(f"{row.name}_more"), plan.across // down.range, Binding.UNROLL)
+        top = row if above is None else above
+        high = sch.index(names.fresh(f"{top.name}_copy"), rows // down.range, Binding.THREAD)
+        higher = sch.index(names.fresh(f"{top.name}_more"), plan.high // high.range, Binding.UNROLL)
+        up, there = (sch.part(outer, inner.range) + sch.part(inner) for outer, inner in ((higher, high), (more, down)))
         first = sch.part(across, lanes)
         place = sch.part(self.turn, width) + first
         values = {**starts, row.name: starts[row.name] + there}
         values[column.name] = starts[column.name] + place + sch.part(lane)
-        access = (there, first + sch.part(lane))
+        if above is not None:
+            values[above.name] = starts[above.name] + up
+        access = (there + up * plan.across, first + sch.part(lane))
         held = Use(self.stage.name, self.stage.name, access, self.stage.shape.strides, self.out.dtype, _IN)
         statements = (stripe.Load(held.name, "value"), stripe.Store("value", self.out.name))
         move = Node(sch.present((lane,)), statements=statements, uses=(held, self.out.substitute(values)))
         tests = (*inside(row, plan.across, there), *inside(column, plan.columns, place))
-        around = Node(sch.present((more,)), children=(Node(children=(move,), constraints=tests),))
-        return Node(sch.present((down, across)), children=(around,))
+        tests = (*(() if above is None else inside(above, plan.high, up)), *tests)
+        around = Node(sch.present((higher, more)), children=(Node(children=(move,), constraints=tests),))
+        return Node(sch.present((high, down, across)), children=(around,))
 
 
 _IN: Final = stripe.Direction.IN
