@@ -231,6 +231,7 @@ class MatrixContraction:
         if not isinstance(found, str):
             plan = attrs.evolve(plan, boxes=found)
             half = (self.local_bytes // 2 - _BARRIERS - _RESULTS) // plan.stage_bytes
+            half = half if groups_of(nest, plan) > self.groups else 0
             if plan.rows * plan.columns <= _PAIRED and not plan.has_parts and min(half, plan.stages) >= _OF_PAIRS:
                 plan = attrs.evolve(plan, stages=min(half, plan.stages), beside=2)
         room = self.local_bytes // plan.beside - plan.stages * plan.stage_bytes - _BARRIERS
@@ -288,6 +289,7 @@ _TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMA
 
 _OF_LOCAL: Final = (
     (128, 256, 64, 256),
+    (256, 64, 64, 64),
     (192, 128, 64, 128),
     (128, 224, 64, 224),
     (128, 160, 64, 160),
