@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from hypothesis import assume, given, strategies as st
 
 from strategies.contractions import Case
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
+from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.regions.separate import Separate
 from tileir.passes.schedules.registers.cost import (
     Limits,
     Rows,
     Tiling,
+    _Candidate,
     against_vector,
     choose,
-    may_overlap,
     overlapping,
     row_pieces,
 )
@@ -34,6 +36,11 @@ PRODUCT = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k
 DEPTHWISE = (
     "function (X[H, W, C], F[I, J, C]) -> (O) "
     "{ O[y, x, c : H - I + 1, W - J + 1, C] = +(X[y + i, x + j, c] * F[i, j, c]); }"
+)
+TURNED = "function (A[K, M], B[N, K]) -> (O) { O[m, n : M, N] = +(A[k, m] * B[n, k]); }"
+CONVOLUTION = (
+    "function (X[N, C, H, W], F[D, C, I, J]) -> (O) "
+    "{ O[n, d, y, x : N, D, H, W] = +(X[n, c, y + i - 1, x + j - 1] * F[d, c, i, j]); }"
 )
 POOL = "function (X[H, W, C]) -> (O) { O[y, x, c : H / 2, W / 2, C] = >(X[2*y + i, 2*x + j, c]), i < 2, j < 2; }"
 
@@ -80,12 +87,8 @@ def test_few_rows_that_meet_in_the_cache() -> None:
 @pytest.mark.parametrize(("size", "channels"), [(56, 64), (28, 128), (44, 32)])
 def test_rows_of_a_tile_are_pixels_that_are_near_and_not_images(size: int, channels: int) -> None:
     """Each image that is a row of its own reads other pages: there are as many as channels of it."""
-    text = (
-        "function (X[N, C, H, W], F[D, C, I, J]) -> (O) "
-        "{ O[n, d, y, x : N, D, H, W] = +(X[n, c, y + i - 1, x + j - 1] * F[d, c, i, j]); }"
-    )
     shapes = {"X": (8, channels, size, size), "F": (64, channels, 3, 3)}
-    nest = reduction_nest(run((Accumulate(),), Case(text, DType.F32, shapes).program()).main.blocks[0])
+    nest = reduction_nest(run((Accumulate(),), Case(CONVOLUTION, DType.F32, shapes).program()).main.blocks[0])
     assert isinstance(nest, Nest)
     chosen = choose(nest, NARROW, {})
     assert isinstance(chosen, Tiling)
@@ -198,3 +201,35 @@ def test_columns_that_overlap_cost_less_than_narrower_tiles() -> None:
     assert not apart.overlaps
     assert overlapped.overlaps
     assert overlapped.cost < apart.cost
+
+
+@pytest.mark.parametrize("text", [PRODUCT, TURNED, CONVOLUTION, DEPTHWISE])
+@given(st.lists(st.integers(2, 70), min_size=4, max_size=4), st.sampled_from([WIDE, NARROW]))
+def test_lanes_that_could_not_be_cheaper_are_not_tried_in_vain(text: str, sizes: list[int], limits: Limits) -> None:
+    """Whatever index has the lanes, its tiles cost no less than the bound by which it is left out."""
+    m, n, k, few = *sizes[:3], 1 + sizes[3] % 3
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {
+        PRODUCT: {"A": (m, k), "B": (k, n)},
+        TURNED: {"A": (k, m), "B": (n, k)},
+        CONVOLUTION: {"X": (few, k, m, n), "F": (few * 16, k, few, 3)},
+        DEPTHWISE: {"X": (m + 2, n + 2, k), "F": (few, 3, k)},
+    }
+    nest = reduction_nest(run((Accumulate(),), Case(text, DType.F32, shapes[text]).program()).main.blocks[0])
+    assume(isinstance(nest, Nest))
+    assert isinstance(nest, Nest)
+    tiles: list[Tiling] = []
+    best = _Candidate.best
+
+    def noted(candidate: _Candidate) -> Tiling | Refused:
+        tiling = best(candidate)
+        if isinstance(tiling, Tiling):
+            assert candidate.least <= tiling.cost * (1 + 1e-9)
+            tiles.append(tiling)
+        return tiling
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Candidate, "best", noted)
+        chosen = choose(nest, limits, {})
+        patch.setattr(_Candidate, "least", 0.0)  # all are tried
+        assert choose(nest, limits, {}) == chosen
+    assert isinstance(chosen, Refused) or chosen.cost == min(tiling.cost for tiling in tiles)

@@ -129,3 +129,14 @@ def _against_crossing(nest: Nest, least: int) -> Refused:
     if use.dtype.is_bool:
         return refused("TR305", input=use.root)
     return refused("TR306", index=row.name if row.name in constrained else column.name)
+
+
+def may_overlap(nest: Nest) -> bool:
+    """Return whether an element of the result may be computed and stored twice: nothing it depends on is stored."""
+    source = {view.name: view.source for view in nest.kernel.refinements}
+    written = sch.written_uses(nest)
+    stored = {source[use.root] for use in written}
+    read = (use for use in nest.uses if use.direction.reads and use.root in source)
+    if any(use.merges for use in written) or any(segment.has_indirect_store for segment in nest.segments):
+        return False
+    return all(source[use.root] not in stored for use in read)

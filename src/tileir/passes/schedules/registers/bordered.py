@@ -32,9 +32,10 @@ from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.regions.inside import inside
 from tileir.passes.schedules.registers.blocks import nested
-from tileir.passes.schedules.registers.cost import Limits, Tiling, choose, may_overlap
+from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened

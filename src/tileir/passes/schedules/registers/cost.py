@@ -10,6 +10,7 @@ from typing import Final
 
 from tileir.core.frozen import frozen
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
@@ -104,7 +105,7 @@ def choose(
     """
     constrained = sch.constrained_indices(nest)
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(nest), limits.max_lanes)
-    best: Tiling | None = None
+    candidates: list[_Candidate] = []
     said: list[tuple[int, Refused]] = []
     for index in nest.indices:
         used = min(lanes, sch.power_of_two_below(index.range))
@@ -112,9 +113,15 @@ def choose(
             said.append((index.range, refused("TR301", index=index.name, range=index.range, lanes=lanes)))
             continue
         found = _Candidate.of(nest, limits, index, used, constrained, shapes, overlaps=overlaps)
-        plan = found if isinstance(found, Refused) else found.best()
+        if isinstance(found, Refused):
+            said.append((index.range, found))
+        else:
+            candidates.append(found)
+    best: Tiling | None = None
+    for candidate in sorted(candidates, key=lambda each: each.least):
+        plan = candidate.best() if best is None or candidate.least <= best.cost else best
         if isinstance(plan, Refused):
-            said.append((index.range, plan))
+            said.append((candidate.vector.range, plan))
         elif best is None or plan.cost < best.cost:
             best = plan
     if best is not None:
@@ -148,17 +155,6 @@ def against_vector(nest: Nest, index: str) -> Refused | None:
     return None
 
 
-def may_overlap(nest: Nest) -> bool:
-    """Return whether an element of the result may be computed and stored twice: nothing it depends on is stored."""
-    source = {view.name: view.source for view in nest.kernel.refinements}
-    written = sch.written_uses(nest)
-    stored = {source[use.root] for use in written}
-    read = (use for use in nest.uses if use.direction.reads and use.root in source)
-    if any(use.merges for use in written) or any(segment.has_indirect_store for segment in nest.segments):
-        return False
-    return all(source[use.root] not in stored for use in read)
-
-
 def overlapping(left: int, lanes: int, *, only_whole: bool = False) -> int:
     """Return how many whole vectors to take for ``left`` columns, where those overlap others; 0 where none should.
 
@@ -166,12 +162,6 @@ def overlapping(left: int, lanes: int, *, only_whole: bool = False) -> int:
     """
     whole, rest = divmod(left, lanes)
     return whole + 1 if rest.bit_count() > 1 or (only_whole and rest) else 0
-
-
-def _apart(nest: Nest, index: str) -> int:
-    """Return how many accesses before and after the reductions have lanes that are no neighbours in memory."""
-    uses = (use for segment in nest.segments if not segment.loops for use in segment.uses)
-    return sum(use.stride(index) not in (0, 1) for use in uses)
 
 
 def _reach(nest: Nest, index: Index) -> int:
@@ -228,6 +218,18 @@ class _Candidate:
         overlaps = overlaps and may_overlap(nest)
         return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, whole, overlaps)
 
+    @property
+    def apart(self) -> float:
+        """What accesses of a point before and after the reductions cost whose lanes are no neighbours in memory."""
+        uses = (use for segment in self.nest.segments if not segment.loops for use in segment.uses)
+        return _APART * sum(use.stride(self.vector.name) not in (0, 1) for use in uses)
+
+    @property
+    def least(self) -> float:
+        """What every tiling costs: all multiply-adds, and to set and store the sums."""
+        adds = sum(step.depth * step.sums for step in self.steps)
+        return (self.apart + (adds + _SETTING) / self.lanes) * product(i.range for i in self.nest.indices)
+
     def best(self) -> Tiling | Refused:
         """Return the cheapest tile; refused where the registers hold none."""
         found: tuple[float, int, tuple[Rows, ...]] | None = None
@@ -243,9 +245,8 @@ class _Candidate:
         cost, columns, rows = found
         visit, uses = visits[columns], panel_uses(self.nest, self.vector.name)
         packed = uses if visit is not None else tuple(use for use in uses if self._packs(use, rows, columns))
-        apart = _APART * _apart(self.nest, self.vector.name) * product(i.range for i in self.nest.indices)
         packing, registers = self._packing(packed), self.limits.registers
-        cost += apart + packing
+        cost += self.apart * product(i.range for i in self.nest.indices) + packing
         return Tiling(
             self.vector, self.lanes, columns, rows, packed, registers, cost, packing, self.overlaps, visit=visit
         )
