@@ -47,6 +47,13 @@ def test_the_bilateral_grid_is_that_of_numpy(shape: tuple[int, int], threads: in
     np.testing.assert_allclose(np.asarray(found), by_definition(image), rtol=2e-6)
 
 
+def test_each_channel_of_a_colour_picture_has_a_grid_of_its_own() -> None:
+    image = bilateral_grid.picture(48, 24, 3)
+    found = np.asarray(tileir.compile(bilateral_grid.function(3), [image])(image))
+    for channel in range(3):
+        np.testing.assert_allclose(found[..., channel], by_definition(image[..., channel]), rtol=2e-6)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_camera_pipe_is_that_of_the_interpreter(shape: tuple[int, int], threads: int) -> None:
