@@ -16,11 +16,13 @@ from strategies.passes import assert_same_meaning
 from strategies.pictures import MODES, picture
 from tileir import ops
 from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.algorithms.unroll_window import UnrollWindow
 from tileir.passes.analysis.rows import writing
 from tileir.passes.base import run
 from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.passes.regions.join_parts import JoinBorder
 from tileir.passes.regions.join_strips import JoinStrips
 from tileir.passes.regions.separate import Separate
@@ -206,3 +208,18 @@ def test_what_is_not_finite_stays_in_its_windows() -> None:
     picture[20, 6], picture[7, 3] = np.nan, np.inf
     cut = run((ALWAYS, *AFTER), program)
     assert_same_meaning(program, cut, {"X": picture})
+
+
+@pytest.mark.parametrize(
+    ("threads", "height", "strips"), [(1, 256, False), (1, 1200, True), (2, 256, True), (2, 32, False)]
+)
+def test_threads_share_strips_of_what_the_cache_of_one_could_hold(threads: int, height: int, strips: bool) -> None:
+    """What passes between the kernels is half, twice, half and a sixteenth of the second-level cache."""
+    f = tileir.FunctionBuilder()
+    x = f.input("I", "H", "W")
+    function = f.build(O=window(f, window(f, x, 3, 1, "edge"), 1, 3, "edge"))
+    target = Target(threads=threads)
+    assert target.cache_bytes[1] == 512 * 1024
+    program = lower(infer(function, {"I": TensorType(DType.F32, (height, 512))}))
+    after = run(pipeline_for(target), program)
+    assert any(index.name == "strip" for kernel in after.main.blocks for index in kernel.indices) == strips
