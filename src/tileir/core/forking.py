@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from abc import abstractmethod
 from typing import Final
 
 
@@ -15,9 +16,9 @@ class Renewable:
     def __attrs_post_init__(self) -> None:
         _alive.add(self)
 
+    @abstractmethod
     def renew(self) -> None:
         """Replace the locks, and drop what only a thread of the parent could finish."""
-        raise NotImplementedError
 
 
 _alive: Final[weakref.WeakSet[Renewable]] = weakref.WeakSet()
