@@ -13,12 +13,13 @@ from strategies.passes import arrays_for, assert_same_meaning, program_of, progr
 from strategies.pipelines import gpu
 from tileir import DType, ops
 from tileir.core.targets.target import Target
-from tileir.driver.compiler import compile_stages
+from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.base import run
 from tileir.passes.regions.side_by_side import SideBySide
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.ir import BufferRole
 from tileir.semtree.lower.lowering import lower
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
@@ -124,20 +125,37 @@ CARD = Target(
 )
 
 
-@pytest.mark.parametrize(("dtype", "edge", "stride"), [(DType.F16, 16, 2), (DType.F32, 12, 2)])
-def test_a_gradient_with_strides_is_one_launch(dtype: DType, edge: int, stride: int) -> None:
-    """Kernels of products with local memory, copies under way and threads that meet."""
+def gradient(dtype: DType, edge: int, layout: str, batch: int = 1) -> Stages:
+    """Return what becomes of the gradient of 3x3/2 by its input for a card."""
     builder = FunctionBuilder()
-    out = (edge - 1) // stride + 1
-    shapes = {"W": (32, 3, 3, 64), "G": (1, out, out, 32)}
+    shapes = {"W": (32, 3, 3, 64), "G": (batch, edge // 2, edge // 2, 32), "X": (batch, edge, edge, 64)}
+    if layout == "ncx":
+        shapes = {name: (first, last, down, across) for name, (first, down, across, last) in shapes.items()}
     weights, cotangent = (builder.input(name, *(f"{name}{axis}" for axis in range(4))) for name in "WG")
-    picture = ops.zeros(weights, (1, edge, edge, 64), dtype=dtype)
-    made = ops.conv(picture, weights, stride=stride, padding=1, layout="nxc", kernel_layout="kxc")
+    picture = ops.zeros(weights, shapes.pop("X"), dtype=dtype)
+    kernel_layout = "kxc" if layout == "nxc" else "kcx"
+    made = ops.conv(picture, weights, stride=2, padding=1, layout=layout, kernel_layout=kernel_layout)
     result = vjp(made, cotangent, picture)
     types = {name: TensorType(dtype, shape) for name, shape in shapes.items()}
-    stages = compile_stages(builder.build(R=result), types, CARD)
+    return compile_stages(builder.build(R=result), types, CARD)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "edge", "layout"), [(DType.F16, 16, "nxc"), (DType.F32, 12, "nxc"), (DType.F16, 16, "ncx")]
+)
+def test_a_gradient_with_strides_is_one_launch(dtype: DType, edge: int, layout: str) -> None:
+    """Kernels of products with local memory, copies under way and threads that meet."""
+    stages = gradient(dtype, edge, layout)
     assert len(stages.sem.works) == 1
     random = np.random.default_rng(0)
-    arrays = {name: random.integers(-2, 3, shape).astype(dtype.numpy) for name, shape in shapes.items()}
+    inputs = (each for each in stages.sem.buffers if each.role is BufferRole.INPUT)
+    arrays = {each.name: random.integers(-2, 3, each.shape).astype(dtype.numpy) for each in inputs}
     found = run_program(stages.sem, arrays, ALL_CHECKS)
     np.testing.assert_array_equal(found["R"], interpret_typed(stages.typed, arrays)["R"])
+
+
+def test_threads_beside_each_other_write_pixels_of_a_row() -> None:
+    """Every second one: no output has a neighbour in its kernel, and there are more pictures than pixels in a row."""
+    for kernel in gradient(DType.F16, 28, "ncx", batch=64).scheduled.main.blocks:
+        assert "#thread v3_1_thread" in str(kernel)
+        assert "#thread v0_0_thread" not in str(kernel)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree import ir as sem
@@ -63,13 +64,13 @@ def _sharing(
 ) -> tuple[list[sem.DeclareArray], tuple[sem.Stmt, ...]]:
     """Return the local arrays of two kernels, of which a group runs one, and the second one with those of the first.
 
-    They take turns by size, the largest first.
+    They take turns by size, the largest first; but channels, of which each has a number of messages of its own.
     """
     arrays = sorted(filter(_is_local, one), key=_size)
     places: dict[str, str] = {}
     for array in sorted(filter(_is_local, other), key=_size):
         free = [n for n, each in enumerate(arrays) if each.dtype is array.dtype and each.name not in places.values()]
-        if not free:
+        if not free or array.dtype is DType.U64:
             arrays.append(array)
             continue
         size, alignment = max(arrays[free[0]].size, array.size), max(arrays[free[0]].alignment, array.alignment)

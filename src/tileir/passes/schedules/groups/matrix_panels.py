@@ -20,6 +20,9 @@ _NARROW: Final = 64
 ACROSS: Final = 8
 """Rows of a tile along its row index, at least; others are along the index above."""
 
+_NEAR: Final = 4
+"""Places between outputs at most, for threads beside each other to have them where none are side by side."""
+
 _SHORT: Final = 7
 """Neighbours along an index that are fewer are no reason to have rows along it."""
 
@@ -28,6 +31,7 @@ def panels(nest: Nest, reads: Sequence[Use]) -> tuple[Panel, Panel] | Refused:
     """Return the left and the right input, each with the output index that moves it and not the other one."""
     written = sch.written_uses(nest)
     contiguous = [i for i in nest.indices if all(u.stride(i.name) == 1 for u in written)]
+    contiguous = contiguous or [i for i in nest.indices if all(0 < u.stride(i.name) <= _NEAR for u in written)]
     column = max(contiguous or nest.indices, key=lambda i: i.range, default=None)
     if column is None:
         return refused("TR430", outputs=1)
@@ -59,8 +63,9 @@ def tops(nest: Nest, left: Panel, right: Panel) -> Iterator[tuple[Panel, stripe.
     """
     rows = _rows_of(nest, left.use, right.use)
     written = sch.written_uses(nest)
+    near = 1 if all(use.stride(right.index.name) == 1 for use in written) else _NEAR
     fixed = [i for i in rows if i.range >= _SHORT and all(use.stride(i.name) == 1 for use in (left.use, *written))]
-    fixed = fixed or [i for i in rows if i.range >= _SHORT and all(use.stride(i.name) == 1 for use in written)]
+    fixed = fixed or [i for i in rows if i.range >= _SHORT and all(0 < use.stride(i.name) <= near for use in written)]
     if left.use.stride(left.index.name) == 1:
         fixed = [left.index]
     firsts = fixed or [left.index, *(i for i in rows if i is not left.index)]
