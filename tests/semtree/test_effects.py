@@ -32,6 +32,7 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
     prefetch A[P[i % 4] + 300];
   }
   async_commit();
+  turn take 32;
   for (i64 e = 0; e < 8; e += 1) {
     sums[e] = 0.0;
   }
@@ -98,6 +99,7 @@ def test_kinds_of_statements() -> None:
         ir.Exchange,
         ir.Channel,
         ir.BulkCopy,
+        ir.Turn,
     }
     assert {kind for kind, stmt in found.items() if not is_plain(stmt)} == {
         ir.Barrier,
@@ -106,5 +108,6 @@ def test_kinds_of_statements() -> None:
         ir.Channel,
         ir.BulkCopy,
         ir.AsyncCopy,
+        ir.Turn,
     }
     assert all(not writes(stmt) and not sets(stmt) for stmt in found.values() if isinstance(stmt, ir.Hint))

@@ -42,6 +42,7 @@ from tileir.semtree.kinds import (
     LoopKind as LoopKind,
     ParamAccess as ParamAccess,
     Region as Region,
+    TurnStep as TurnStep,
     Type as Type,
 )
 from tileir.semtree.node import Node, Whole
@@ -162,7 +163,7 @@ class AsyncWait(Node):
 class MatrixOperand(Node):
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``.
 
-    With a ``fold`` (piece, row, rows), powers of two, each ``rows`` rows of ``row`` elements lie as columns of pieces,
+    With a ``fold`` (piece, row, rows) each ``rows`` rows of ``row`` elements lie as columns of pieces,
     one column after the other: before it is swizzled, the bits of ``p`` that number the row move below those that
     number the piece in it.
 
@@ -271,12 +272,24 @@ class Prefetch(Hint):
     target: Subscript = attrs.field(metadata=_PLACE)
 
 
+@frozen(cache_hash=True, repr=False)
+class Turn(Collective, Hint):
+    """Take or pass the turn among parts of a group, ``threads`` neighbours each, which go round and round: a hint.
+
+    What it changes is when parts do something, such as that some begin products while others compute.
+    """
+
+    form: ClassVar[str] = "turn {step} {threads}"
+    step: TurnStep
+    threads: int
+
+
 Instruction: TypeAlias = (
     AssignLanes | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
 )
 """What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 
-Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch
+Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch | Turn
 
 
 @frozen(cache_hash=True, repr=False)

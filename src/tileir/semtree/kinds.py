@@ -91,6 +91,16 @@ class ChannelStep(_Kind):
     """Be done with the message: with all that the thread has read of it, products that were begun among it."""
 
 
+class TurnStep(_Kind):
+    """What some of the threads of a group do that take turns with others."""
+
+    TAKE = "take"
+    """Wait until those before have passed the turn on, but for the first ones in the first round."""
+
+    PASS = "pass"
+    """Let the next ones take it."""
+
+
 class Collective(Node):
     """A statement that all threads of a group run together, each equally often."""
 

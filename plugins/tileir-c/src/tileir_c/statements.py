@@ -27,6 +27,7 @@ from tileir.semtree.ir import (
     LoopKind,
     MatrixMultiply,
     Prefetch,
+    Turn,
     Var,
 )
 from tileir.semtree.rewrite import statements, trip_values
@@ -96,6 +97,7 @@ class Statements:
                 self.out.line(f"__builtin_prefetch(&{element(self.names, target)});")
             case (
                 Barrier()
+                | Turn()
                 | AssignLanes()
                 | AsyncCopy()
                 | AsyncCommit()

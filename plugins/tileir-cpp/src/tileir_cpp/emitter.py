@@ -156,6 +156,7 @@ class _Emitter:
                 yield f"__builtin_prefetch({self.names[array]} + {self.value(offset)});"
             case (
                 sem.Barrier()
+                | sem.Turn()
                 | sem.AssignLanes()
                 | sem.AsyncCopy()
                 | sem.AsyncCommit()

@@ -155,6 +155,7 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     maps = {each: f"%m{number}" for number, each in enumerate(tensor_maps(kernel))}
     steps = Channels(env, kernel.group, maps, channels(kernel))
     writer = CudaStatements(env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole, channels=steps)
+    writer.begin_turns(kernel)
     writer.write(kernel.body)
     out.effect("ret void")
     pointers = (f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))

@@ -16,19 +16,20 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Broadcast, Const, Expr, KernelFunction, Type
+from tileir.semtree.ir import Apply, Broadcast, Const, Expr, KernelFunction, Turn, Type
 from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.rewrite import distinct_nodes, map_expr, map_stmts, with_body
 from tileir_llvm.emit.capabilities import CAPABILITIES as LLVM
 
 
 def _with_instructions(of_lanes: Capabilities) -> Capabilities:
-    """Return what LLVM has, the exponentials that are left, and casts of bf16, which keep subnormal numbers."""
+    """Return what LLVM has, the exponentials that are left, casts of bf16, which keep subnormal numbers, and turns."""
     own = {(DType.F32, DType.BF16): Support.TOTAL, (DType.BF16, DType.F32): Support.TOTAL}
     casts = MappingProxyType({**of_lanes.casts, **own})
     vectors = None if of_lanes.vectors is None else _with_instructions(of_lanes.vectors)
     exponential = {(Op.EXP, DType.F32): Support.TOTAL}
-    return attrs.evolve(of_lanes.with_operations(exponential), casts=casts, vectors=vectors)
+    hints = (*of_lanes.hints, Turn)
+    return attrs.evolve(of_lanes.with_operations(exponential), casts=casts, vectors=vectors, hints=hints)
 
 
 CAPABILITIES: Final = _with_instructions(LLVM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
@@ -23,18 +24,22 @@ from tileir.semtree.ir import (
     Exchange,
     Expr,
     For,
+    Hint,
     If,
+    KernelFunction,
     LoopKind,
     MatrixMultiply,
     Region,
     Stmt,
     Subscript,
+    Turn,
+    TurnStep,
     Type,
 )
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda.emit import products, warpgroups
-from tileir_cuda.emit.products import Shared
-from tileir_cuda.emit.warpgroups import OF_WARPGROUPS, Begun
+from tileir_cuda.emit.products import Shared, thread_number
+from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, Begun
 from tileir_cuda.emit.zeroing import makes_zeros
 from tileir_llvm.emit.expressions import evaluate, offset_of
 from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
@@ -53,6 +58,11 @@ _CACHED_ONCE: Final = 16
 
 _MOST_STEPS: Final = 16
 """So many steps of a contraction are written one behind the other: more do not fit the cache of instructions."""
+
+
+_FIRST_TURN: Final = 1
+_TURNS: Final = 15
+"""The barriers of a group by which its parts take turns, beside that at which all of it meets: the first, how many."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -155,6 +165,36 @@ class CudaStatements(Statements):
                 products.multiply(self.env, stmt, self.group, self._shared)
             case _:
                 assert_never(stmt)
+
+    def begin_turns(self, kernel: KernelFunction) -> None:
+        """Let the first part of a group that takes turns begin: as if the last one had passed the turn on."""
+        turn = next((stmt for stmt in statements(kernel.body) if isinstance(stmt, Turn)), None)
+        if turn is not None and self._parts(turn):
+            last = f"setp.ge.u32 p, $0, {(self._parts(turn) - 1) * turn.threads};"
+            lines = ("{", ".reg .pred p;", last, f"@p bar.arrive {_FIRST_TURN}, {2 * turn.threads};", "}")
+            self._turning(lines, thread_number(self.env, self.group).text)
+
+    def _hint(self, hint: Hint) -> None:
+        if not isinstance(hint, Turn) or not self._parts(hint):
+            super()._hint(hint)
+            return
+        out, parts = self.env.out, self._parts(hint)
+        part = out.pure(f"udiv i32 {thread_number(self.env, self.group).text}, {hint.threads}")
+        if hint.step is TurnStep.PASS:
+            after = out.pure(f"add i32 {part}, 1")
+            part = out.pure(f"select i1 {out.pure(f'icmp eq i32 {after}, {parts}')}, i32 0, i32 {after}")
+        word = "sync" if hint.step is TurnStep.TAKE else "arrive"
+        number = out.pure(f"add i32 {part}, {_FIRST_TURN}")
+        self._turning((f"bar.{word} $0, {2 * hint.threads};",), number)
+
+    def _parts(self, turn: Turn) -> int:
+        """Return how many parts of a group take turns; 0 where there are no barriers for them."""
+        parts = math.prod(self.group) // turn.threads
+        return parts if 1 < parts <= _TURNS and turn.threads % WARP == 0 else 0
+
+    def _turning(self, lines: tuple[str, ...], operand: str) -> None:
+        code = "\\0A".join(lines)
+        self.env.out.effect(f'call void asm sideeffect "{code}", "r,~{{memory}}"(i32 {operand}) #{CONVERGENT}')
 
     def repeats(self, loop: For, begin: Value, end: Value) -> bool | int:
         """Return how often the body of a loop shall be repeated: whole steps of a contraction whose tile is unrolled.

@@ -30,6 +30,7 @@ from tileir.semtree.ir import (
     Prefetch,
     Stmt,
     Subscript,
+    Turn,
     Var,
 )
 from tileir.semtree.legalise.offsets import ramp_of
@@ -103,8 +104,8 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case AssignLanes() | Exchange() | Channel() | BulkCopy():
-                pass  # spelt out before
+            case AssignLanes() | Exchange() | Channel() | BulkCopy() | Turn():
+                pass  # spelt out before, or left out
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))
             case _:

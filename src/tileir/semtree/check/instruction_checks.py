@@ -24,6 +24,7 @@ from tileir.semtree.ir import (
     ParamAccess,
     Prefetch,
     Region,
+    Turn,
     Type,
 )
 from tileir.semtree.matrices import COPIED_BYTES, PLAIN, held, held_of_left
@@ -150,6 +151,15 @@ def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL554", f"prefetches are for parameters, and {stmt.target.array!r} is none")
         if stmt.target.offset.type.lanes != 1:
             yield Diagnostic("TIL552", f"a prefetch has one address, and {stmt.target.array!r} is given several")
+
+
+def check_turns(survey: Survey) -> Iterator[Diagnostic]:
+    """Parts of a group that take turns are equal, and the same everywhere."""
+    threads = math.prod(survey.kernel.group)
+    found = [place.stmt for place in _of_kinds(survey, Turn) if isinstance(place.stmt, Turn)]
+    for stmt in found:
+        if stmt.threads < 1 or threads % stmt.threads or stmt.threads != found[0].threads:
+            yield Diagnostic("TIL551", f"all turns are of equal parts of {threads} threads, and not of {stmt.threads}")
 
 
 def check_products(survey: Survey) -> Iterator[Diagnostic]:

@@ -20,6 +20,7 @@ from tileir.semtree.check.instruction_checks import (
     check_masked,
     check_prefetches,
     check_products,
+    check_turns,
 )
 from tileir.semtree.check.scope_checks import (
     check_barriers,
@@ -168,6 +169,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_exchanges,
         check_masked,
         check_prefetches,
+        check_turns,
         check_products,
     ),
     (check_bounds, check_barriers),
