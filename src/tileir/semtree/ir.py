@@ -163,9 +163,7 @@ class AsyncWait(Node):
 class MatrixOperand(Node):
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``.
 
-    With a ``fold`` (piece, row, rows) each ``rows`` rows of ``row`` elements lie as columns of pieces,
-    one column after the other: before it is swizzled, the bits of ``p`` that number the row move below those that
-    number the piece in it.
+    With a ``fold`` (piece, row, rows) each ``rows`` rows of ``row`` elements lie as columns of pieces before that.
 
     With ``held``, threads hold the operand in private arrays, each so many elements from ``start`` on: those of one
     fragment after the other, row by row, as the layout of the fragment's operand says. Strides are 0 then.
@@ -274,10 +272,7 @@ class Prefetch(Hint):
 
 @frozen(cache_hash=True, repr=False)
 class Turn(Collective, Hint):
-    """Take or pass the turn among parts of a group, ``threads`` neighbours each, which go round and round: a hint.
-
-    What it changes is when parts do something, such as that some begin products while others compute.
-    """
+    """Take or pass the turn among parts of a group, ``threads`` neighbours each: when they do something, not what."""
 
     form: ClassVar[str] = "turn {step} {threads}"
     step: TurnStep

@@ -99,7 +99,8 @@ class CudaStatements(Statements):
                 begun.append(warpgroups.begin(self.env, stmt, self.group, self._shared, fresh=fresh))
                 continue
             needed = _needed(stmt, begun)
-            last = needed and not any(_needed(later, begun[:needed]) for later in stmts[number + 1 :])
+            rest = (later for later in stmts[number + 1 :] if not isinstance(later, Channel))
+            last = needed and not any(_needed(later, begun[:needed]) for later in rest)
             if last and isinstance(stmt, If) and not stmt.otherwise and not _meets(stmt):
                 self._seldom(stmt, begun[:needed], len(begun) - needed)
                 self._finish(begun, changed, needed)

@@ -26,11 +26,12 @@ _TILES: Final = (
 )
 """Columns for which threads have registers, rows of queries of a warp, warps, and keys at a time, the best first."""
 
-_OF_WARPGROUPS: Final = ((64, 64, 1, 128), (128, 64, 1, 64))
+_OF_WARPGROUPS: Final = ((64, 64, 1, 128), (128, 64, 2, 128), (128, 64, 1, 64))
 """The same for instructions of four warps, which go on while threads make weights.
 
-Groups of four warps wait for nobody else, and two or three of them share a processor: while one makes weights, others
-multiply. Larger groups copy less, but then all of their warps make weights at a time.
+While some warps make weights, others multiply. Of rows of 64 columns, groups of four warps wait for nobody else, and
+three share a processor. Two parts of a group with wider rows take turns, and have all registers of a processor: what
+they copy is half of what two groups would. Where there are not enough of these, smaller groups share a processor.
 """
 
 _FLOATS: Final = 192

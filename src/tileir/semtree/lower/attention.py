@@ -53,7 +53,10 @@ def attention_kernel(
     back = special.name == ATTEND_BACK
     numbers = special.inputs[4:] if back else special.outputs[1:]
     names = (*special.inputs, *special.outputs)
-    matrices = [Matrix.of(views[name], numbers=name in numbers) for name in names]
+    variables = {
+        name: index.range for index in (*block.indices, *more) for name in values.get(index.name, Affine()).indices
+    }
+    matrices = [Matrix.of(views[name], variables, numbers=name in numbers) for name in names]
     part = values.get(split.name, Affine())
     if plan.parts:
         matrices = [*matrices[:3], *(each.of_head(part) for each in matrices[3:])]

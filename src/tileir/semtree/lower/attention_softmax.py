@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from tileir.core.dtype import DType
 from tileir.core.frozen import frozen
@@ -17,10 +17,11 @@ from tileir.stripe.attending import QUAD, Attending
 
 _WIDE: Final = sem.Type(DType.F32)
 
-WORDS: Final = ("scores", "weights", "shared", "top", "seen", "total", "factor", "less", "one", "told")
+WORDS: Final = ("scores", "weights", "shared", "top", "seen", "total", "factor", "less", "one", "told", "keys_ready",
+         "values_ready")  # fmt: skip
 """The arrays: scores, and weights made of them; what the threads of a row tell each other; and of each row of a thread
 the score that weights are relative to, the greatest one so far, the sums of weights, what these are to be scaled by,
-and what is added to scores before the exponential; and the number 1.
+and what is added to scores before the exponential; the number 1; and channels of tiles.
 """
 
 SUMS: Final = 8
@@ -40,8 +41,11 @@ class Softmax(Threads):
         names: Of the arrays of :data:`WORDS`.
         results: The sums of a thread, by panels of values.
         part: The number of the part of the keys, if they are split.
+        joined: Whether all columns of values are one panel, if they can be.
 
     """
+
+    joined: ClassVar[bool] = False
 
     matrices: list[Matrix]
     stages: tuple[tuple[Panel, ...], ...]
@@ -57,7 +61,7 @@ class Softmax(Threads):
         stages = (
             tile(blocks, "queries", dtype, plan.rows, queries.columns),
             tile(blocks, "keys", dtype, plan.keys, keys.columns, plan.depth),
-            tile(blocks, "values", dtype, plan.keys, values.columns, plan.depth),
+            tile(blocks, "values", dtype, plan.keys, values.columns, plan.depth, joined=cls.joined),
         )
         thread, team, row, quad = (blocks.counter(word) for word in ("tid", "team", "own_row", "quad"))
         return cls(
@@ -93,17 +97,21 @@ class Softmax(Threads):
             highest = self._op(Op.MIN, self.blocks.offsets.scalar((self.part + 1) * share), highest)
         return lowest, highest
 
+    def own_rows(self) -> tuple[Affine, int]:
+        """Return the first query of those whose tiles have masks together, and how many these are."""
+        return self.first, self.plan.rows
+
     def _masked(self, place: Affine) -> tuple[sem.Stmt, ...]:
         """Return what makes scores minus infinity that a query does not see; nothing where it sees the whole tile."""
         plan, keys = self.plan, self.matrices[1]
         tests: list[tuple[Affine, Callable[[Affine, Affine], Affine]]] = []
-        last = plan.keys - 1
+        last, (first, count) = plan.keys - 1, self.own_rows()
         if keys.rows % plan.keys:
             tests.append((keys.rows - 1 - last - place, lambda _, key: keys.rows - 1 - key))
         if (after := plan.after) is not None:
-            tests.append((self.first + after - last - place, lambda query, key: query + after - key))
+            tests.append((first + after - last - place, lambda query, key: query + after - key))
         if (before := plan.before) is not None:
-            tests.append((place - (self.first + (plan.rows - 1)) + before, lambda query, key: key - query + before))
+            tests.append((place - (first + (count - 1)) + before, lambda query, key: key - query + before))
         if not tests:
             return ()
         zero = self._number(0)

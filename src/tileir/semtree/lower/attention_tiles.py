@@ -5,7 +5,7 @@ The threads of a group that computes attention: where their elements are, and lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -19,7 +19,7 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.views import View
 from tileir.semtree.matrices import PLAIN
-from tileir.stripe.attending import QUAD, Attending, panels
+from tileir.stripe.attending import PANEL, QUAD, Attending, panels
 
 _COPIED: Final = 16
 _LINE: Final = 128
@@ -37,6 +37,7 @@ class Matrix:
         columns: Elements of a row; 1 where rows have one number each.
         dtype: Of these.
         heads: How many such matrices there are, and how far they are apart.
+        ranges: How many values the variables of ``offset`` have.
 
     """
 
@@ -47,14 +48,16 @@ class Matrix:
     columns: int
     dtype: DType
     heads: tuple[int, int] = (1, 0)
+    ranges: Mapping[str, int] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, view: View, *, numbers: bool = False) -> Matrix:
+    def of(cls, view: View, ranges: Mapping[str, int], *, numbers: bool = False) -> Matrix:
         """Return the matrix of a view, by its axes of several elements; of ``numbers``, one for each row."""
         axes = [(dim.size, dim.stride) for dim in view.shape.dims if dim.size > 1]
         columns = 1 if numbers else axes.pop()[0]
         rows, stride = axes.pop()
-        return cls(view.array, view.offset, rows, stride, columns, view.shape.dtype, axes.pop() if axes else (1, 0))
+        heads = axes.pop() if axes else (1, 0)
+        return cls(view.array, view.offset, rows, stride, columns, view.shape.dtype, heads, ranges)
 
     def of_head(self, head: Affine) -> Matrix:
         """Return one of several matrices."""
@@ -65,7 +68,8 @@ class Matrix:
 class Panel:
     """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks.
 
-    There are ``stages`` such tiles, one behind another.
+    There are ``stages`` such tiles, one behind another. Wide rows are folded into columns of ``piece`` elements, 0 for
+    none.
     """
 
     array: str
@@ -74,22 +78,32 @@ class Panel:
     width: int
     rows: int
     stages: int = 1
+    piece: int = 0
+
+    @property
+    def fold(self) -> tuple[int, int, int]:
+        """How rows are folded."""
+        return (self.piece, self.width, self.rows) if self.piece else PLAIN
 
     @property
     def swizzle(self) -> tuple[int, int]:
         """Shift and mask."""
-        piece = _COPIED // self.dtype.itemsize
-        pieces = self.width // piece
-        apart = max(1, _LINE // (self.width * self.dtype.itemsize))
-        return (self.width * apart // piece).bit_length() - 1, (pieces - 1) * piece
+        piece, width = _COPIED // self.dtype.itemsize, self.piece or self.width
+        pieces = width // piece
+        apart = max(1, _LINE // (width * self.dtype.itemsize))
+        return (width * apart // piece).bit_length() - 1, (pieces - 1) * piece
 
     def declaration(self) -> sem.Stmt:
         """Return the declaration of its array."""
         return sem.DeclareArray(self.array, self.dtype, self.stages * self.rows * self.width, sem.Region.LOCAL)
 
 
-def tile(blocks: BlockLowering, name: str, dtype: DType, rows: int, columns: int, stages: int = 1) -> tuple[Panel, ...]:
-    """Return the panels of a tile."""
+def tile(
+    blocks: BlockLowering, name: str, dtype: DType, rows: int, columns: int, stages: int = 1, *, joined: bool = False
+) -> tuple[Panel, ...]:
+    """Return the panels of a tile; ``joined`` where one that is folded may stand for several."""
+    if joined and columns > PANEL and columns % PANEL == 0:
+        return (Panel(blocks.names.fresh(f"{name}_stage"), dtype, 0, columns, rows, stages, PANEL),)
     return tuple(
         Panel(blocks.names.fresh(f"{name}_stage"), dtype, first, width, rows, stages)
         for first, width in panels(columns)
@@ -100,7 +114,8 @@ def operand(blocks: BlockLowering, panel: Panel, row: Affine, *, across: bool, c
     """Return the operand that begins at a row of a panel; ``across`` where its rows are rows of the operand."""
     start = blocks.offsets.scalar(row * panel.width + column)
     strides = (panel.width, 1) if across else (1, panel.width)
-    return sem.MatrixOperand(sem.Subscript(panel.array, start, sem.Type(panel.dtype)), strides, *panel.swizzle)
+    place = sem.Subscript(panel.array, start, sem.Type(panel.dtype))
+    return sem.MatrixOperand(place, strides, *panel.swizzle, fold=panel.fold)
 
 
 def copies(
@@ -139,6 +154,26 @@ def copies(
             inner = sem.If(sem.Apply(Op.CMP_LT, (thread, constant(at_once * across))), (inner,))
         result.append(inner)
     return (*result, sem.AsyncCommit())
+
+
+def box(
+    blocks: BlockLowering, matrix: Matrix, panel: Panel, first: Affine, stage: Affine, channel: sem.Subscript
+) -> sem.BulkCopy:
+    """Return the copy of rows from ``first`` on to the tile that has the number ``stage``, as a box of a tensor."""
+    axes = [(int(step), matrix.ranges[name], 1, Affine.index(name)) for name, step in matrix.offset.terms]
+    axes.append((matrix.stride, matrix.rows, panel.rows, first))
+    axes.sort(key=lambda axis: -axis[0])
+    axes.append((1, matrix.columns, panel.width, Affine.constant(panel.first)))
+    strides, extents, sizes, at = zip(*axes, strict=True)
+    kind = sem.Type(panel.dtype)
+    return sem.BulkCopy(
+        channel,
+        sem.Subscript(panel.array, blocks.offsets.scalar(stage * (panel.rows * panel.width)), kind),
+        sem.Subscript(matrix.array, blocks.offsets.constant(int(matrix.offset.offset)), kind),
+        sizes, extents, strides,
+        tuple(blocks.offsets.scalar(each) for each in at),
+        *panel.swizzle, fold=panel.fold,
+    )  # fmt: skip
 
 
 def _copy(

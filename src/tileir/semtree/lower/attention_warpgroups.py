@@ -1,26 +1,32 @@
 """The special ``attend`` by instructions of four warps, which go on while threads do something else.
 
 While a tile of weights is multiplied by its values, threads find the weights of the next tile of keys: each iteration
-begins the products of scores for its own tile, then those of values for the tile before, and copies what the next one
-needs. Four neighbouring threads share a row, and tell each other their greatest scores; nobody else waits for them.
-That products of one tile and exponentials of the next one overlap is by Shah et al., "FlashAttention-3", 2024.
+begins the products of scores for its own tile, then those of values for the tile before, and asks for what a later one
+needs: tiles are boxes of tensors, messages of two channels. Four neighbouring threads share a row, and tell each other
+their greatest scores. Nobody else waits for them, but who copies to a tile that others still read. Several parts of a
+group take turns: while one makes weights, the other's products run. That products of one tile and exponentials of the
+next one overlap, and that groups of four warps take turns, is by Shah et al., "FlashAttention-3", 2024.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import ClassVar, Final
 
 from tileir.core.dtype import DType
 from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.ir import ChannelStep, TurnStep
 from tileir.semtree.lower.attention_softmax import GROWTH, Softmax
-from tileir.semtree.lower.attention_tiles import Panel, copies, operand
+from tileir.semtree.lower.attention_tiles import box, operand
 from tileir.stripe.attending import QUAD, STAGES, of_width
 
 _WIDE: Final = sem.Type(DType.F32)
+_READY: Final = ("keys_ready", "values_ready")
+"""The channels: queries come with the first keys."""
+
 _SUMMED: Final = 8
 """Pairs of weights that are added in f16, before the sum goes on in f32: weights are at most exp(GROWTH)."""
 
@@ -28,6 +34,8 @@ _SUMMED: Final = 8
 @frozen(eq=False, repr=False)
 class WarpGroups(Softmax):
     """Builds the body of one kernel."""
+
+    joined: ClassVar[bool] = True
 
     def statements(self) -> tuple[sem.Stmt, ...]:
         """Return the body of the kernel."""
@@ -42,18 +50,14 @@ class WarpGroups(Softmax):
             sem.Declare(begin, lowest),
             sem.Declare(second, self.blocks.offsets.scalar(start + 1)),
             sem.Declare(end, self._op(Op.MAX, highest, second)),  # one tile that nobody sees does no harm
-            *self._copies(0, self.first, Affine()),
-            *self._tile(1, start),
-            *self._tile(2, start),
-            *self._tile(1, start + 1, end),
-            sem.AsyncWait(2),
-            sem.Barrier(),
+            *self._before(start, end),
+            self._step_of(ChannelStep.RECEIVE, 1),
             self._zeros(self.names["scores"], self.scores),
             *self._scores(start),
             *self._softmax(start, first=True),
+            self._step_of(ChannelStep.RELEASE, 1),
             sem.For(step, second, end, 1, self._step(Affine.index(step.name), end)),
-            sem.AsyncWait(0),
-            sem.Barrier(),
+            self._step_of(ChannelStep.RECEIVE, 2),
             *self._results(last),
             *self._all_sums(),
             *self._finish(),
@@ -74,20 +78,40 @@ class WarpGroups(Softmax):
             sem.Assign(self._held("top", slot), sem.Const(-math.inf, _WIDE)),
         )  # fmt: skip
         zeros = [self._zeros(name, size) for name, size in (*self._sums(), (self.names["total"], 2 * self.slots))]
-        return (*stages, *arrays, start, *zeros)
+        places = 2 * STAGES
+        channels = [sem.DeclareArray(self.names[word], DType.U64, places, sem.Region.LOCAL) for word in _READY]
+        return (*stages, *channels, *arrays, start, *zeros)
+
+    def own_rows(self) -> tuple[Affine, int]:
+        """Return those of four warps, which go their own way."""
+        return self.first + Affine.index(self.team.name) * self.plan.tall, self.plan.tall
+
+    def _before(self, start: Affine, end: sem.Var) -> tuple[sem.Stmt, ...]:
+        """Return what begins to copy the queries, and the tiles that are needed before steps copy any."""
+        queries = self._boxes(0, self.first, Affine())
+        return (*self._tile(1, start, None, queries), *self._tile(1, start + 1, end), *self._tile(2, start, None))
 
     def _step(self, step: Affine, end: sem.Var) -> tuple[sem.Stmt, ...]:
         """Return what is done for a tile of keys, and for the tile of values before it."""
         return (
-            sem.AsyncWait(0),
-            sem.Barrier(),  # the tiles are there, and nobody reads those before any more
+            self._step_of(ChannelStep.RECEIVE, 1),
+            *self._turn(TurnStep.TAKE),
             self._zeros(self.names["scores"], self.scores),
             *self._scores(step),
+            self._step_of(ChannelStep.RECEIVE, 2),
             *self._results(step - 1),
-            *self._tile(2, step),
+            *self._turn(TurnStep.PASS),
+            *self._tile(2, step, None),
             *self._tile(1, step + 1, end),
             *self._softmax(step, first=False),
+            self._step_of(ChannelStep.RELEASE, 1),
+            self._step_of(ChannelStep.RELEASE, 2),
         )
+
+    def _turn(self, step: TurnStep) -> tuple[sem.Stmt, ...]:
+        """Return a hint that groups of four warps begin products one after the other, and weigh in between."""
+        threads = self.fragment.threads
+        return (sem.Turn(step, threads),) if self.plan.threads > threads else ()
 
     def _scores(self, step: Affine) -> tuple[sem.Stmt, ...]:
         rows, start, declared = Affine.index(self.team.name) * self.plan.tall, *self._stage(step)
@@ -132,17 +156,35 @@ class WarpGroups(Softmax):
         value = self._op(Op.BIT_AND, self.blocks.offsets.scalar(step), self._number(STAGES - 1))
         return Affine.index(stage.name), sem.Declare(stage, value)
 
-    def _tile(self, matrix: int, step: Affine, end: sem.Var | None = None) -> tuple[sem.Stmt, ...]:
-        """Return what begins to copy a tile of keys or values, if it is before ``end``, and makes a group of it."""
-        start, declared = self._stage(step)
-        *begun, commit = self._copies(matrix, step * self.plan.keys, start)
-        if end is None:
-            return (declared, *begun, commit)
-        return (sem.If(self._op(Op.CMP_LT, self.blocks.offsets.scalar(step), end), (declared, *begun)), commit)
+    def _channel(self, matrix: int) -> sem.Subscript:
+        return sem.Subscript(self.names[_READY[matrix > 1]], self._number(0), sem.Type(DType.U64))
 
-    def _copies(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
-        staged: tuple[Panel, ...] = self.stages[matrix]
-        return copies(self.blocks, self.matrices[matrix], staged, first, self.plan.threads, self.thread, stage)
+    def _step_of(self, step: ChannelStep, matrix: int) -> sem.Stmt:
+        """Return a step of the channel of keys or of values."""
+        return sem.Channel(step, self._channel(matrix))
+
+    def _tile(
+        self, matrix: int, step: Affine, end: sem.Var | None, more: tuple[sem.Stmt, ...] = ()
+    ) -> tuple[sem.Stmt, ...]:
+        """Return what sends a tile of keys or values as a message, with ``more`` copies, if it is before ``end``."""
+        start, declared = self._stage(step)
+        message = (
+            declared,
+            self._step_of(ChannelStep.ACQUIRE, matrix),
+            *more,
+            *self._boxes(matrix, step * self.plan.keys, start),
+            self._step_of(ChannelStep.SEND, matrix),
+        )
+        return (
+            message if end is None else (sem.If(self._op(Op.CMP_LT, self.blocks.offsets.scalar(step), end), message),)
+        )
+
+    def _boxes(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
+        """Return the copies of rows of a matrix, panel by panel, which belong to a message of keys or of values."""
+        channel = self._channel(max(matrix, 1))
+        return tuple(
+            box(self.blocks, self.matrices[matrix], panel, first, stage, channel) for panel in self.stages[matrix]
+        )
 
     def _softmax(self, step: Affine, *, first: bool) -> tuple[sem.Stmt, ...]:
         """Return what makes weights of scores; sums are scaled only when weights are there."""
