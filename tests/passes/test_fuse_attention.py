@@ -280,7 +280,7 @@ def parts(
 ) -> Attending:
     """Check attention whose keys groups share, at every stage, without races and undefined values."""
     source, types = attention(*shapes, **options)
-    made = stages(source, types, groups=4, local_bytes=LOCAL_BYTES)
+    made = stages(source, types, groups=6, local_bytes=LOCAL_BYTES)
     assert made.passed is not None
     assert made.flat is not None
     (special,) = specials(made.passed)
