@@ -51,6 +51,7 @@ LEFT_TURNED = "function (A[K, M], B[K, N]) -> (R) { R[i, j : M, N] = +(A[k, i] *
 BOTH_TURNED = "function (A[K, M], B[N, K]) -> (R) { R[i, j : M, N] = +(A[k, i] * B[j, k]); }"
 BATCH = "function (A[Z, M, K], B[Z, K, N]) -> (R) { R[z, i, j : Z, M, N] = +(A[z, i, k] * B[z, k, j]); }"
 HEADS = "function (A[M, H, K], B[H, K, N]) -> (R) { R[i, h, j : M, H, N] = +(A[i, h, k] * B[h, k, j]); }"
+ROWS = "function (A[Z, M, K], B[K, N]) -> (R) { R[z, i, j : Z, M, N] = +(A[z, i, k] * B[k, j]); }"
 SLICE = "function (A[M, K], B[K, N]) -> (R) { R[i, j : M - 8, N] = +(A[i + 8, k] * B[k, j]); }"
 WINDOW = "function (A[M, K], B[P, K, N]) -> (R) { R[i, j : M - P + 1, N] = +(A[i + p, k] * B[p, k, j]); }"
 
@@ -92,6 +93,8 @@ CASES = [
     (BATCH, {"A": (2, 66, 72), "B": (2, 72, 32)}),
     (HEADS, {"A": (66, 2, 72), "B": (2, 72, 40)}),
     (SLICE, {"A": (74, 64), "B": (64, 32)}),
+    (WINDOW, {"A": (66, 64), "B": (3, 64, 32)}),
+    (ROWS, {"A": (3, 25, 136), "B": (136, 40)}),
 ]
 
 
@@ -184,7 +187,6 @@ def test_other_products_take_no_three_warpgroups(text: str, shapes: dict[str, tu
     [
         (PRODUCT, {"A": (64, 100), "B": (100, 32)}, "alignment"),
         (PRODUCT, {"A": (64, 64), "B": (64, 36)}, "alignment"),
-        (WINDOW, {"A": (66, 64), "B": (3, 64, 32)}, "window"),
     ],
 )
 def test_what_is_no_box_is_copied_by_threads(text: str, shapes: dict[str, tuple[int, ...]], word: str) -> None:

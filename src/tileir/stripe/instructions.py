@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core.fragments import FRAGMENTS
 from tileir.core.frozen import frozen
+from tileir.poly.affine import Affine
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ class Copy(Node):
 
     Where its sizes are said, the block copies a box of a dense tensor, ``box[i]`` of ``extents[i]`` elements along axis
     i, which are ``strides[i]`` apart: every one or, with ``steps``, every ``steps[i]``-th one. They lie along axis i of
-    what the block sees or, with ``axes``, axis ``axes[i]``. Its tests are that a place is in the tensor, and zeros are
-    written for others. One thread can ask for all of it on some devices.
+    what the block sees or, with ``axes``, axis ``axes[i]``, which may stand for several: see :meth:`places`. Its tests
+    are that a place is in the tensor, and zeros are written for others. One thread can ask for all of it on some
+    devices.
     """
 
     box: tuple[int, ...] = ()
@@ -78,6 +80,30 @@ class Copy(Node):
     def every(self) -> tuple[int, ...]:
         """The steps along all axes."""
         return self.steps or (1,) * len(self.box)
+
+    def places(self, access: Sequence[Affine], strides: Sequence[int]) -> list[Affine]:
+        """Return the place along each axis of the tensor, for one along each axis of what the block sees.
+
+        Where one of these stands for several of the tensor, a term moves along the first one, of those far apart first,
+        that has it as a multiple.
+        """
+        result = [Affine()] * len(self.box)
+        for number in dict.fromkeys(self.along):
+            own = sorted((i for i, each in enumerate(self.along) if each == number), key=lambda i: -self.strides[i])
+            apart = [max(1, self.strides[i] // max(1, strides[number])) for i in own]
+            if len(own) == 1:
+                result[own[0]] = access[number] / apart[0]
+                continue
+            rest = access[number].offset
+            for i, step in zip(own, apart, strict=True):
+                digit, rest = divmod(rest, step)
+                result[i] = result[i] + digit
+            for name, move in access[number].terms:
+                i, step = next(
+                    (each for each in zip(own, apart, strict=True) if move % each[1] == 0), (own[-1], apart[-1])
+                )
+                result[i] = result[i] + Affine.of({name: move}) / step
+        return result
 
 
 @frozen(cache_hash=True, repr=False)

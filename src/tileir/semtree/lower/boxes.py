@@ -93,10 +93,7 @@ def _places(source: View, copy: stripe.Copy, block: stripe.Block) -> list[Affine
     """Return where in the tensor a view of it begins, along each axis."""
     if max(copy.along) >= len(source.places):
         raise _unlike(block, "has other axes")
-    places = []
-    for axis, stride in zip(copy.along, copy.strides, strict=True):
-        apart = source.shape.dims[axis].stride
-        places.append(source.places[axis] / max(1, stride // max(1, apart)))
+    places = copy.places(source.places, source.shape.strides)
     if total(map(mul, places, copy.strides)) != source.offset or not all(place.is_integral for place in places):
         raise _unlike(block, "moves between the elements of the tensor")
     return places

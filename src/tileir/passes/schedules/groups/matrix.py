@@ -317,9 +317,10 @@ class _MatrixKernel:
         first = self._firsts
         values = {**first, **{name: first[name] + place for name, place in places.items()}}
         box = stripe.Copy() if plan.boxes is None else plan.boxes[panel is plan.right]
-        asked = plan.tests(panel) if plan.boxes is None else ends(box, panel.use)
+        seen = panel.use.substitute(values)
+        asked = [each.substitute(values) for each in plan.tests(panel)] if plan.boxes is None else ends(box, seen)
         ranges = {i.name: i.range for i in (*self.grid, *sch.the_reduction(self.nest).loops, self.step, *team, *loops)}
-        tests.extend(test for each in asked if (test := each.substitute(values)).bounds(ranges)[0] < 0)
+        tests.extend(test for test in asked if test.bounds(ranges)[0] < 0)
         places[axes[0][0].name] = places[axes[0][0].name] + sch.part(lane)
         source = panel.use.substitute({**first, **{name: first[name] + place for name, place in places.items()}})
         row = places[index.name]

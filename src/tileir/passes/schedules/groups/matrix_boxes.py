@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from math import gcd
+from operator import mul
 from typing import Final
 
 from tileir.core.frozen import frozen
 from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
+from tileir.stripe.blocks import Index
 from tileir.stripe.instructions import Copy
 
 _UNIT: Final = 16
@@ -62,14 +65,13 @@ def boxes(plan: MatrixTiling, ranges: Mapping[str, int]) -> tuple[Copy, Copy] | 
 def are_whole_lines(plan: MatrixTiling) -> bool:
     """Return whether rows of both inputs begin where lines of the cache do, so that a row of a box lies in one."""
     uses = (plan.left.use, plan.right.use)
-    steps = [step * use.dtype.itemsize for use in uses for step in use.strides if step != 1]
-    return all(step % _LINE == 0 for step in steps)
+    moved = [(use, use.stride(name)) for use in uses for affine in use.access for name in affine.indices]
+    return all(step * use.dtype.itemsize % _LINE == 0 for use, step in moved if step != 1)
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:
     """Yield the tests whether what a use sees lies in the tensor of which a copy takes boxes."""
-    for number, stride, extent in zip(copy.along, copy.strides, copy.extents, strict=True):
-        place = use.access[number] / (stride // use.strides[number])
+    for place, extent in zip(copy.places(use.access, use.strides), copy.extents, strict=True):
         yield place
         yield extent - 1 - place
 
@@ -117,11 +119,17 @@ def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int], seen: set
             continue
         apart = gcd(*(int(each) for _, each in affine.terms), int(affine.offset))
         place = affine / apart
-        extent = _extent(place, plan, ranges, seen)
         moving = [(name, int(step)) for name, step in place.terms if name in sizes]
+        if len(moving) > 1:
+            parts = _parts(place, sizes, plan.loop, ranges)
+            if not parts:
+                return "window"
+            axes += [_Axis(name, stride * apart * each, n, sizes[name], 1, number) for name, each, n in parts]
+            continue
+        extent = _extent(place, plan, ranges, seen)
         name, step = moving[0] if moving else ("", 1)
         cut = name == plan.loop.name and plan.loop.range % plan.depth > 0  # what is behind the end has to be zero
-        if extent is None or len(moving) > 1 or step < 1 or (cut and len(place.terms) > 1):
+        if extent is None or step < 1 or (cut and len(place.terms) > 1):
             return "window"
         axes.append(_Axis(name, stride * apart, extent, sizes.get(name, 1), step, number))
     axes.sort(key=lambda axis: -axis.stride)
@@ -130,6 +138,50 @@ def _axes(panel: Panel, plan: MatrixTiling, ranges: Mapping[str, int], seen: set
         return "order"
     rows = iter(tile)
     return [tiled[next(rows)] if axis.index in tiled else axis for axis in axes]
+
+
+def _parts(
+    place: Affine, sizes: Mapping[str, int], loop: Index, ranges: Mapping[str, int]
+) -> list[tuple[str, int, int]]:
+    """Return an axis as those of the tile that it stands for: what moves along it, distance and number of elements.
+
+    Nothing where these are no digits of a place, or where a box would have more than is read.
+    """
+    moving = sorted(((int(step), name) for name, step in place.terms if name in sizes), reverse=True)
+    strides = [step for step, _ in moving]
+    if (
+        strides[-1] != 1
+        or place.offset < 0
+        or any(outer % inner or outer == inner for outer, inner in pairwise(strides))
+    ):
+        return []
+    last = [0] * len(moving)
+    rest = int(place.offset)
+    for axis, stride in enumerate(strides):
+        last[axis], rest = divmod(rest, stride)
+    for name, factor in place.terms:
+        step, size, count = int(factor), sizes.get(name, 1), ranges[name]
+        axis = next(n for n, stride in enumerate(strides) if step * size % stride == 0)
+        if step < 1 or (name in sizes and axis != strides.index(step) and count % size):
+            return []
+        if name in sizes and axis != strides.index(step):
+            last[strides.index(step)] += size - 1
+            count //= size
+            step *= size
+        last[axis] += step // strides[axis] * (count - 1)
+    lone = {name: last[axis] < ranges[name] for axis, (_, name) in enumerate(moving)}
+    whole = all(
+        last[axis] * inner < outer and inner * sizes[moving[axis][1]] <= outer
+        for axis, (outer, inner) in enumerate(pairwise(strides), 1)
+    )
+    reach = sum(map(mul, last, strides))
+    if (
+        not whole
+        or reach > place.bounds(ranges)[1]
+        or not (lone.get(loop.name, True) or loop.range % sizes[loop.name] == 0)
+    ):
+        return []
+    return [(name, step, end + 1) for (step, name), end in zip(moving, last, strict=True)]
 
 
 def _extent(place: Affine, plan: MatrixTiling, ranges: Mapping[str, int], seen: set[Affine]) -> int | None:

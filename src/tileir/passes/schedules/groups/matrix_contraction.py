@@ -239,7 +239,8 @@ class MatrixContraction:
 
     def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[Copy, Copy] | str:
         """Return how inputs are copied as boxes, or a word for why they are not."""
-        least = -(-self.boxes // _OF_WINDOWS) if plan.constraints else self.boxes
+        is_window = plan.constraints or plan.repeats > 1
+        least = -(-self.boxes // _OF_WINDOWS) if is_window else self.boxes
         if not least or plan.rows * plan.columns < least or plan.stages == 1:
             return "tile"
         return boxes(plan, {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)})
