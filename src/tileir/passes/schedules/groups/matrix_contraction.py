@@ -19,7 +19,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix import build
 from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes
-from tileir.passes.schedules.groups.matrix_panels import panels, tops
+from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
 from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
     Panel,
@@ -87,6 +87,7 @@ class MatrixContraction:
             return refused("TR420")
         nest = accepted(unscheduled_reduction(kernel))
         rule_out(against_plain(nest) or against_product(nest, sch.the_reduction(nest)))
+        nest = with_windows_apart(nest) if self.boxes else nest
         plan = accepted(self._plan(nest, {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}))
         facts: tuple[tuple[str, int | str], ...] = (("rows", plan.rows), ("columns", plan.columns))
         facts = (*facts, ("depth", plan.depth), ("stages", plan.stages))

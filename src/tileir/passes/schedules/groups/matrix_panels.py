@@ -23,6 +23,9 @@ ACROSS: Final = 8
 _NEAR: Final = 4
 """Places between outputs at most, for threads beside each other to have them where none are side by side."""
 
+_STEP: Final = 128
+"""Bytes of a row that steps of a sum copy at a time, where they can."""
+
 _SHORT: Final = 7
 """Neighbours along an index that are fewer are no reason to have rows along it."""
 
@@ -53,6 +56,39 @@ def _row_of(use: Use, rows: Sequence[stripe.Index]) -> stripe.Index:
 def _rows_of(nest: Nest, left: Use, right: Use) -> list[stripe.Index]:
     """Return the indices that only the left input moves along."""
     return [i for i in nest.indices if i.range > 1 and left.stride(i.name) and not right.stride(i.name)]
+
+
+def with_windows_apart(nest: Nest) -> Nest:
+    """Return a nest with the loop over a window and what lies within as two loops, where one stands for both.
+
+    Where a window lies in its tensor throughout, what it sees of a row are neighbours, and one loop goes over them. A
+    box has an axis for the places of windows and one for what is within, where whole steps go along that.
+    """
+    segment = sch.the_reduction(nest)
+    outputs = {index.name for index in nest.indices}
+    accesses = [(affine, _STEP // use.dtype.itemsize) for use in sch.reads_of(nest, segment) for affine in use.access]
+    for loop in segment.loops:
+        moves = [
+            (int(move), step)
+            for affine, step in accesses
+            if affine.coefficient(loop.name) == 1
+            for name, move in affine.terms
+            if name in outputs
+        ]
+        within = min((k for k, step in moves if 1 < k < loop.range and loop.range % k == k % step == 0), default=0)
+        if within:
+            inner = sch.index(nest.taken_names().fresh(loop.name), within)
+            outer = attrs.evolve(loop, range=loop.range // within)
+            place = {loop.name: sch.part(outer, within) + sch.part(inner)}
+            loops = tuple(part for each in segment.loops for part in ((outer, inner) if each is loop else (each,)))
+            parted = attrs.evolve(
+                segment,
+                loops=loops,
+                uses=tuple(use.substitute(place) for use in segment.uses),
+                constraints=tuple(each.substitute(place) for each in segment.constraints),
+            )
+            return attrs.evolve(nest, segments=tuple(parted if each is segment else each for each in nest.segments))
+    return nest
 
 
 def tops(nest: Nest, left: Panel, right: Panel) -> Iterator[tuple[Panel, stripe.Index | None, int]]:
