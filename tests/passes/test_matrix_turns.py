@@ -91,7 +91,7 @@ def test_each_tile_has_a_group_where_all_run_at_a_time_or_nobody_asks(step: Matr
 
 def test_the_end_of_a_tile_copies_what_the_next_one_needs_first() -> None:
     text = semtree_text(stages(PRODUCT, SHAPES, IN_TURNS).sem)
-    head, loop = text.split("for (i32 turn")
+    head, loop = text.split("for (i32 `turn`")
     assert head.count("bulk_copy") == 2 * (STEP.stages - 1)
     assert loop.count("bulk_copy") == 2
     assert re.search(r"point_1 = first \+ ahead / 3 \* 2;\s+if \(point_1 < 6\)", loop)
