@@ -160,3 +160,12 @@ def test_results_of_tiles_along_two_indices_go_through_local_memory() -> None:
     local = {s.name for s in body_of(found) if isinstance(s, DeclareArray) and s.region is Region.LOCAL}
     assert any(name.startswith("R") for name in local)
     check(found, shapes, 0)
+
+
+def test_three_warpgroups_write_rows_along_two_indices() -> None:
+    """Their threads are no multiple of the rows along an index, nor the other way round."""
+    shapes = {"A": (32, 8, 3, 64), "B": (3, 2, 64, 128)}
+    step = attrs.evolve(STEP, rows=192, columns=128, threads=256, most_threads=384)
+    found = stages(window(6, 2, b=0, left=0), shapes, step)
+    assert [kernel.group for kernel in found.sem.kernels] == [(384,)]
+    check(found, shapes, 0, lowered=False)

@@ -66,7 +66,8 @@ def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
         return 0
     for width in (width // size for width in _WIDTHS if plan.rows * width <= most):
         rows = max(1, plan.threads * lanes // width)
-        if plan.columns % width == plan.rows % rows == rows % min(rows, plan.across) == 0:
+        down = min(rows, plan.across)
+        if plan.columns % width == rows % down == plan.across % down == plan.high % (rows // down) == 0:
             return width
     return 0
 
