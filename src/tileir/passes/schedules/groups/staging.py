@@ -144,13 +144,14 @@ class Staging:
 
     def _lanes(self, use: Use, axis: str) -> int:
         """Return how many neighbours along an axis one load can stage: whole vectors that are aligned."""
-        tested = self._is_tested_for(use)
-        if (self._may_miss(use) and not tested) or (self.shape.ahead and axis != self.shape.axes(use)[-1]):
+        if self.shape.ahead and axis != self.shape.axes(use)[-1]:
             return 1
         lanes = sch.vector_lanes(self.load_bytes, use.dtype.itemsize, self.max_lanes)
         lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
-        ranges = [i.range for i in self.indices if i.name == axis] if tested else []
-        while any(size % lanes for size in (self.shape.extents[axis], *ranges)):
+        moved = self._may_miss(use) and not self._is_tested_for(use)
+        wholes = [i.range for i in self.indices if i.name == axis] if moved or self._is_tested_for(use) else []
+        wholes += [self.elements[use.root]] if moved else []  # then a vector is in the tensor, or beside it
+        while any(size % lanes for size in (self.shape.extents[axis], *wholes)):
             lanes //= 2
         return lanes
 
@@ -160,16 +161,17 @@ class Staging:
         if not self._may_miss(use) or self._is_tested_for(use):
             plain = (stripe.Load(use.name, "value"), stripe.Store("value", target.name))
             return Node(lanes, statements=plain, uses=(moved, target))
-        size = self.elements[use.root]
+        size, width = self.elements[use.root], product(i.range for i in lanes)
         dtype = DType.I32 if size < 1 << 30 else DType.I64
-        address = total(affine * stride for affine, stride in zip(moved.access, moved.strides, strict=True))
-        whole = attrs.evolve(use, access=(Affine(),), strides=(1,), sizes=(size,))
+        lane = total(sch.part(i) for i in lanes)
+        address = total(affine * stride for affine, stride in zip(moved.access, moved.strides, strict=True)) - lane
+        whole = attrs.evolve(use, access=(Affine(), lane), strides=(width, 1), sizes=(size // width, width))
         statements = (
-            stripe.LoadIndex(address, "place", dtype),
+            stripe.LoadIndex(address / width, "place", dtype),
             stripe.Load(use.name, "value", "place"),
             stripe.Store("value", target.name),
         )
-        return Node(statements=statements, uses=(whole, target))
+        return Node(lanes, statements=statements, uses=(whole, target))
 
     def _is_tested_for(self, use: Use) -> bool:
         """Return whether copies of an input that are behind its end are left out, not moved: a test is enough."""
