@@ -36,6 +36,7 @@ from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.instructions import Copy
+from tileir.stripe.tags import BESIDE
 
 
 @frozen
@@ -79,7 +80,12 @@ class MatrixContraction:
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such contractions scheduled."""
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
-        return map_kernels(program, lambda kernel: self._kernel(kernel, sizes))
+        alone = attrs.evolve(self, boxes=0)  # kernels of one launch fill a card: smaller tiles let it go on sooner
+
+        def scheduled(kernel: stripe.Block) -> Done | Refused:
+            return (alone if BESIDE in kernel.tags else self)._kernel(kernel, sizes)
+
+        return map_kernels(program, scheduled)
 
     @refusing
     def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
