@@ -98,7 +98,7 @@ TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "mem_loc": ("LOCAL", "SRAM", "L1"),
     "order": ("(1,0)", "(0,1)"),
     "parameters": ("()", "({name=rows,value=2})"),
-    "laws": ('("neg(neg(x)) -> x")', '("add(x, y) -> add(y, x)","mul(x, x) -> pow(x, 2)")'),
+    "laws": ('("neg(neg(x)) -> x")', '("add(x, x) -> mul(x, 2)","mul(x, x) -> pow(x, 2)")'),
     "prefix": ("SRAM",),
     "sizes": ("2", "(2,3)", "(2,2,2)"),
     "steps": (
