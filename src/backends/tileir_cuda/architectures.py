@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 
 STATIC_SHARED_BYTES: Final = 48 * 1024
@@ -26,7 +26,7 @@ BULK_COPIES: Final = ("sm_90a",)
 """Architectures whose copies of boxes of tensors are used."""
 
 
-@frozen
+@attrs.frozen
 class Architecture:
     """A processor that PTX is emitted for.
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import llvmlite
 import llvmlite.binding as llvm
 
+from tileir.core import attrs
 from tileir.core.distributions import version_of
-from tileir.core.frozen import frozen
 from tileir.core.schema import bodies
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import Const, For, KernelFunction, LoopKind, Stmt
@@ -20,7 +20,7 @@ from tileir_cuda.library import CudaLibrary
 from tileir_llvm.device.host import usable_threads
 
 
-@frozen
+@attrs.frozen
 class CudaCompiler:
     """Compiles for one device; may be used from several threads."""
 

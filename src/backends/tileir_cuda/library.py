@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import checked_parts, sealed
 from tileir.semtree.ir import KernelFunction
 
 _CODE: Final = "code {}"
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class CudaLibrary:
     """Kernels, the modules of LLVM IR that they became, and PTX of all of them.
 

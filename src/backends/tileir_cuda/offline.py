@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import HostExecutor
@@ -39,7 +37,7 @@ class OfflineExecutor(HostExecutor):
         return OfflineKernel(kernel_at(library, index), self.device.id)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OfflineKernel:
     """A kernel without a card."""
 

@@ -10,9 +10,9 @@ from typing import Final
 import llvmlite
 import llvmlite.binding as llvm
 
+from tileir.core import attrs
 from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import checked_parts
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import KernelFunction
@@ -35,7 +35,7 @@ LARGE_OPERATIONS: Final = 1 << 30
 """Kernels of so many are shared out to threads: a thread that does 400 in a nanosecond takes 3 ms."""
 
 
-@frozen
+@attrs.frozen
 class LLVMCompiler:
     """Compiles for one device; may be used from several threads."""
 

@@ -10,12 +10,11 @@ from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]
@@ -25,7 +24,7 @@ def _shape(sizes: Iterable[int]) -> tuple[int, ...]:
     return tuple(map(index, sizes))
 
 
-@frozen(cache_hash=True, slots=False)
+@attrs.frozen(cache_hash=True, slots=False)
 class ArrayValue:
     """An array that never changes.
 

@@ -25,11 +25,10 @@ import enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator, float_for
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Combine(enum.Enum):
         return accumulator(float_for(dtype))
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class ScalarStep:
     """One scalar operation: ``op`` of earlier scalars, by number; without one, the constant ``value``."""
 
@@ -89,7 +88,7 @@ class ScalarStep:
     value: bool | int | float | None = attrs.field(default=None, eq=repr)
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class ScalarProgram:
     """Scalar operations on some inputs, which are numbered first; ``outputs`` are scalars by number."""
 
@@ -109,7 +108,7 @@ class ScalarProgram:
         return tuple(values[number] for number in self.outputs)
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Rule:
     """A combine of one dtype.
 

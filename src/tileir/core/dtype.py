@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 
 class DType(enum.Enum):
@@ -123,7 +123,7 @@ class DType(enum.Enum):
         return found
 
 
-@frozen
+@attrs.frozen
 class FloatFormat:
     """How a float type represents numbers, from which everything else that is known of it follows.
 

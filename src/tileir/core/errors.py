@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.codes import CODES, WARNINGS
-from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +26,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
         raise ValueError(f"diagnostic code {code!r} is not in tileir.core.codes")
 
 
-@frozen
+@attrs.frozen
 class Diagnostic:
     """One thing that is wrong, or seldom meant, and what to change."""
 

@@ -18,11 +18,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 
 
@@ -34,7 +32,7 @@ class Where(enum.Enum):
     TILE = "tile"
 
 
-@frozen
+@attrs.frozen
 class Run:
     """Neighbouring bits of a thread's or element's number that are neighbouring bits of a row or a column.
 
@@ -70,7 +68,7 @@ class Run:
         return (*low, attrs.evolve(high, most=self.most >> high.start - self.start))
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """Which elements of a matrix each thread holds: a bit such as ``m0`` for each bit of both numbers.
 
@@ -118,7 +116,7 @@ NOTHING: Final = "-"
 """A bit that makes no difference."""
 
 
-@frozen
+@attrs.frozen
 class Swizzle:
     """What lies at byte ``p`` of a plain array lies at ``p ^ (p >> shift & mask)``."""
 
@@ -126,7 +124,7 @@ class Swizzle:
     mask: int
 
 
-@frozen
+@attrs.frozen
 class Operand:
     """One of the three matrices.
 
@@ -154,7 +152,7 @@ class Operand:
         return self.transposable or (self.layout is not None and self.dtype.itemsize == _WORD)
 
 
-@frozen
+@attrs.frozen
 class Fragment:
     """One instruction.
 

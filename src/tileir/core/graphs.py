@@ -10,9 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ PLAIN: Final[Mapping[str, object]] = MappingProxyType({})
 """The attributes of an edge that has none."""
 
 
-@frozen
+@attrs.frozen
 class Vertex:
     """A node of a graph: its name, what it is in a word and as text, whether callers get it, what the program has."""
 
@@ -50,7 +48,7 @@ def frozen_graph(vertices: Iterable[Vertex], edges: Iterable[tuple[str, str, Map
     return frozen
 
 
-@frozen
+@attrs.frozen
 class Work:
     """A launch, a loop or a branch, as far as a graph tells it.
 

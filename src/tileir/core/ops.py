@@ -11,8 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 
 
 class Op(enum.Enum):
@@ -95,7 +95,7 @@ class Domain(enum.Enum):
     BITS = "bits"  # bool and integers
 
 
-@frozen
+@attrs.frozen
 class OpInfo:
     """Static facts of an operation.
 

@@ -12,10 +12,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import DivergenceError
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.lexing import Cursor, Faults, Lexer, everything, source_of
 from tileir.core.text.names import nearest
@@ -51,21 +49,21 @@ _PATTERN: Final = re.compile(
 _OPS: Final = {op.value: op for op in Op}
 
 
-@frozen
+@attrs.frozen
 class Hole:
     """Any value; equal ones where the name stands several times."""
 
     name: str
 
 
-@frozen
+@attrs.frozen
 class Number:
     """A constant of that value."""
 
     value: int | float
 
 
-@frozen
+@attrs.frozen
 class Operation:
     """An operation on what its operands match."""
 
@@ -76,7 +74,7 @@ class Operation:
 Term: TypeAlias = Hole | Number | Operation
 
 
-@frozen
+@attrs.frozen
 class Operand:
     """What a hole stands for, as conditions of laws see it; ``number`` where it is a constant."""
 
@@ -103,7 +101,7 @@ class Terms(Protocol[V]):
         """Return a constant of the type of another value; None where that cannot hold the number."""
 
 
-@frozen
+@attrs.frozen
 class Law:
     """What may stand in the place of what: ``text`` is ``pattern -> replacement``.
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Generic, TypeVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import DivergenceError
-from tileir.core.frozen import frozen
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -23,7 +21,7 @@ def rewritten(items: tuple[S, ...], function: Callable[[S], tuple[S, ...]]) -> t
     return items if same else new
 
 
-@frozen
+@attrs.frozen
 class Rule(Generic[T]):
     """A rewrite whose name is the law that it applies; ``apply`` returns None where it does not fit."""
 

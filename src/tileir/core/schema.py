@@ -13,9 +13,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 N = TypeVar("N")
 T = TypeVar("T")
@@ -72,7 +70,7 @@ _EVALUATED: Final = (Role.OPERAND, Role.OPERANDS, Role.UPDATED)
 _WRITTEN: Final = (Role.TARGET, Role.UPDATED)
 
 
-@frozen
+@attrs.frozen
 class Slot:
     """A field with a role, and its place among the fields of its node."""
 

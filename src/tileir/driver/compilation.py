@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.errors import BackendError, GroupLimitError, TileError
-from tileir.core.frozen import frozen
 from tileir.core.json.codec import from_json, identity, to_json
 from tileir.core.targets.target import Target
 from tileir.driver import programs
@@ -47,7 +45,7 @@ NAMED_KERNELS: Final = 3
 """How many names of kernels an entry shows to people."""
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Request:
     """All that decides which kernels a program becomes.
 
@@ -131,7 +129,7 @@ class Request:
         return to_text(self.passes) if {type(unnamed(step)) for step in self.passes} <= set(PASSES) else None
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Compilation:
     """A function and its kernels.
 

@@ -6,12 +6,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.cancelling import checkpoint
 from tileir.core.collection import collection_paused
 from tileir.core.errors import SkippedPassWarning, TileError, fail
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Program, Source, program_of, stage_name
@@ -36,7 +34,7 @@ _MOST_SHOWN: Final = 1000
 """Characters of the types of arguments in a warning."""
 
 
-@frozen
+@attrs.frozen
 class Stages:
     """One program at every stage of its way down to kernels, from the one at which it came in.
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.shown import call_of
 from tileir.core.tracebacks import at_the_call, shortened
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from tileir.schedule.remarks import Remark
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Executable(Generic[R_co]):
     """Call it with arrays; or look at any stage of its way down.
 

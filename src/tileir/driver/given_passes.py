@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.stripe.ir import Program
 
 if TYPE_CHECKING:
     from tileir.passes.base import Pass
 
 
-@frozen
+@attrs.frozen
 class FunctionPass:
     """A function from Stripe to Stripe as a pass."""
 

@@ -6,11 +6,10 @@ import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Generic
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, TileError
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.tracebacks import at_the_call, shortened
 from tileir.driver.arguments import (
@@ -39,7 +38,7 @@ from tileir.tile.ir import Function
 from tileir.typed.ir import Function as TypedFunction, TensorType, Value
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Latest:
     """The executable of the latest signature, as long as the context keeps it, and what else decided about it."""
 
@@ -69,7 +68,7 @@ class _Latest:
         return executable if options is not None or context.options is self.options else None
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Jit(Generic[R_co]):
     """A callable that takes arrays in declared order or by tensor name.
 

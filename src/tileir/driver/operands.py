@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 from tileir.runtime.arrays import (
     Array,
@@ -33,7 +33,7 @@ from tileir.runtime.offers import StreamingExecutor
 from tileir.runtime.plans.plan import Plan
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Operands:
     """The arrays of one call.
 

@@ -6,9 +6,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.events import PendingEvent
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ else:
     R_co = TypeVar("R_co", covariant=True)  # Python 3.11 knows no defaults, and nobody asks for them when running
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class PendingCall(Generic[R_co]):
     """What :meth:`tileir.Executable.submit` returns; as an event, others may wait for it too.
 

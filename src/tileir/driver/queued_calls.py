@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.exchange import Exchange, Format
 from tileir.runtime.devices.home import Home
@@ -37,7 +36,7 @@ class _Run:
     waits: bool = False
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class QueuedCalls:
     """Calls of one plan on memory of its device, which follow each other in its queue.
 

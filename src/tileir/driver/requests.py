@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets.target import Target
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.passes.base import Pass
 
 
-@frozen
+@attrs.frozen
 class Origin:
     """What an executable was compiled with, beside its program and types."""
 

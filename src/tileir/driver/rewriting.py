@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias, overload
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.patterns import Law, Operand
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
@@ -69,7 +67,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
             raise ArgumentError((Diagnostic("TIL707", message),))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Laws:
     """The pass that applies laws, which may have conditions."""
 

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, cast
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import bind, is_number, memory_checked
@@ -61,7 +60,7 @@ class _Buffers:
                 arrays.update({name: _sent(array, executable) for name, array in arrays.items()})
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Stepper(Generic[R_co]):
     """A function with state: it takes the inputs that are no state, and returns the results that update none.
 

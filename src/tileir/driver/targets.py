@@ -8,10 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic, fail
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.core.targets.target_file import Scalar, TargetFile
 
 
-@frozen
+@attrs.frozen
 class TargetChoice:
     """A target file that takes the place of a device's own pipeline and hardware model.
 

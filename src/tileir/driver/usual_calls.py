@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.driver.arguments import memory_checked, out_of_memory
 from tileir.driver.pending import PendingCall, called
 from tileir.runtime.devices.home import Home
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.driver.queued_calls import QueuedCalls
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class UsualCalls:
     """The calls of one executable, of which none is of numbers that adapt.
 

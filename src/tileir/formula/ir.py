@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.shown import call_of, counted
 from tileir.core.text.span import Span, span_field
 from tileir.formula.node import Node, Whole
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Number(Node):
     """A number; a whole one has no fraction in the text either."""
 
@@ -19,7 +19,7 @@ class Number(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Word(Node):
     """A choice among words, or a flag: ``yes`` or ``no``."""
 
@@ -27,7 +27,7 @@ class Word(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Colour(Node):
     """Red, green and blue, from 0 to 255 each."""
 
@@ -37,7 +37,7 @@ class Colour(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Weights(Node):
     """The weights of a window, row by row; all rows have the same length."""
 
@@ -48,7 +48,7 @@ class Weights(Node):
 Value: TypeAlias = Number | Word | Colour | Weights
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Argument(Node):
     """``name = value``: a parameter that is not at its default."""
 
@@ -57,7 +57,7 @@ class Argument(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Source(Node):
     """What a step reads: an input of the formula, or an earlier step by its name or its number, counted from 1."""
 
@@ -73,7 +73,7 @@ class Subject(enum.Enum):
     ORIGINAL = "original"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Near(Node):
     """``subject within limit of reference``: the step applies where that holds.
 
@@ -93,7 +93,7 @@ class Near(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Mask(Node):
     """``mask source``: the step applies where a picture of one channel is not 0."""
 
@@ -102,7 +102,7 @@ class Mask(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Region(Node):
     """``region(top, left, height, width)``: the step applies inside a rectangle, in pixels."""
 
@@ -117,7 +117,7 @@ class Region(Node):
 Condition: TypeAlias = Near | Mask | Region
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Merge(Node):
     """``with function(arguments) source``: what the step made, merged with a second picture."""
 
@@ -136,7 +136,7 @@ class Boundary(enum.Enum):
     CONSTANT = "constant"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Step(Node):
     """``name = function(arguments) of sources outside boundary where condition with merge``.
 
@@ -165,7 +165,7 @@ class Step(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Repeat(Node):
     """``repeat count until change below limit { steps }``: the steps read what their last round made.
 
@@ -188,7 +188,7 @@ class Repeat(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Formula(Whole):
     """A computation.
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.formula.ir import Formula, Mask, Repeat, Source, Step
 from tileir.formula.text.reading import PREVIOUS
 
 
-@frozen
+@attrs.frozen
 class Reference:
     """A source of a formula.
 

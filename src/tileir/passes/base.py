@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, VerifyError, fail
-from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded
@@ -46,7 +44,7 @@ def for_target(passes: Iterable[Pass], target: Target) -> tuple[Pass, ...]:
     return tuple(step.for_target(target) if isinstance(step, TargetedPass) else step for step in passes)
 
 
-@frozen
+@attrs.frozen
 class Named:
     """A pass as a step of a pipeline that has a name of its own."""
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tileir.core import attrs
 from tileir.core.errors import TileError, VerifyError
-from tileir.core.frozen import frozen
 from tileir.passes.base import NOT_REPEATED, Pass, label_of, run, unchecked
 from tileir.schedule.remarks import refused, remark
 from tileir.stripe.check.verifier import verify as verify_program
 from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class Skipped:
     """A pass that was left out, and what it did wrong; without a label, what went wrong once and not again."""
 

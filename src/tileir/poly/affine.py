@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.shown import Shown
 
 Rational: TypeAlias = int | Fraction
@@ -21,7 +21,7 @@ def exact(value: Rational) -> Rational:
     return value
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Affine(Shown):
     """``offset + Σ coefficient·index``; ``terms`` sorted by index, without zero coefficients.
 

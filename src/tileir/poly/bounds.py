@@ -17,8 +17,8 @@ from functools import lru_cache
 from math import ceil, floor, gcd, prod
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError, fail
-from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine, Rational, total
 from tileir.poly.box import enclose
 from tileir.poly.constraint import RangeConstraint, Row, gather, merge, normalised, system
@@ -27,7 +27,7 @@ from tileir.poly.lattice import Coset, common_denominator, free_columns, indepen
 _LIMIT = 2**63
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Domain:
     """The valid points of a contraction, each exactly once.
 
@@ -184,7 +184,7 @@ def _limits(row: Row, ranges: Mapping[str, int], origin: Mapping[str, int]) -> I
 _MOST_RESIDUES: Final = 16  # of an index; the search for a good order of more takes too long
 
 
-@frozen
+@attrs.frozen
 class Reduced:
     """Accesses and constraints, integral in new indices ``names`` that may be any integers.
 
@@ -282,7 +282,7 @@ def _split(
     )
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Residues:
     """A residue r counts ``(r + shift) · row``."""
 
@@ -319,7 +319,7 @@ def _moves(residues: _Residues, involved: Sequence[str], constraints: Sequence[R
     return sum(1 for c in constraints if sum(c.polynomial.coefficient(name) * x for name, x in row) != 0)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Limit:
     """``0 <= factor · (index number position) < bound``, where that index is ``origin + … + span · step``."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.simplex import Budget, Optimum, minimise
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROUNDS = 12  # propagation that converges slowly is left to the integer programs
 
 
-@frozen
+@attrs.frozen
 class Bounded:
     """Least and greatest value of each index, and the rows that the box alone does not imply."""
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.shown import Shown
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.lattice import meet
@@ -19,7 +19,7 @@ Span: TypeAlias = tuple[int | None, int | None]
 """Least and greatest value, both included; None where there is no limit."""
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class RangeConstraint(Shown):
     """``polynomial`` is an integer, and ``0 <= polynomial < bound``."""
 
@@ -101,7 +101,7 @@ def merge(constraints: Iterable[RangeConstraint]) -> tuple[RangeConstraint, ...]
     return tuple(merged.values())
 
 
-@frozen
+@attrs.frozen
 class Row:
     """``low <= Σ coefficient·index <= high`` over integer indices.
 
@@ -113,7 +113,7 @@ class Row:
     high: int | None
 
 
-@frozen
+@attrs.frozen
 class System:
     """Integer constraints in normal form: a span for each index, and the rows that link several."""
 

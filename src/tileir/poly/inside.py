@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import lcm
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
@@ -18,7 +18,7 @@ from tileir.poly.box import feasible
 from tileir.poly.constraint import system
 
 
-@frozen
+@attrs.frozen
 class Axis:
     """One axis of one access: ``polynomial`` is meant to be an integer in ``[0, size)``.
 
@@ -42,7 +42,7 @@ class Axis:
         return polynomial.indices[0] if polynomial == Affine.index(*polynomial.indices[:1] or ("",)) else None
 
 
-@frozen
+@attrs.frozen
 class Mismatch:
     """An index that stands alone in axes of two sizes: the larger one is used in part."""
 

@@ -11,14 +11,14 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Rational, exact
 
 IntegerRows: TypeAlias = tuple[tuple[int, ...], ...]
 RationalRows: TypeAlias = tuple[tuple[Rational, ...], ...]
 
 
-@frozen
+@attrs.frozen
 class Hermite:
     """The Hermite normal form of a matrix A: ``form = transform · A``.
 
@@ -175,7 +175,7 @@ def _rational_hermite(rows: Sequence[Sequence[Rational]]) -> RationalRows:
     return tuple(tuple(exact(Fraction(x, scale)) if x else 0 for x in row) for row in work[: len(pivots)])
 
 
-@frozen
+@attrs.frozen
 class Coset:
     """The points ``origin + Σ k_j · basis[j]`` for integers ``k_j``; ``basis`` is upper triangular.
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +34,7 @@ class Budget:
         return Budget(part)
 
 
-@frozen
+@attrs.frozen
 class Optimum:
     """The least value of an objective, with a point that reaches it.
 

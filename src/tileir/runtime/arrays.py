@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.arithmetic import constant, fits
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
 from tileir.runtime.devices.dlpack import HOST_KINDS, imported, place_of
 from tileir.runtime.devices.refusals import advice_for, advice_on, missing_elements
@@ -51,7 +51,7 @@ class Formatted(Protocol):
         """Its extents."""
 
 
-@frozen
+@attrs.frozen
 class TensorSpec:
     """Name, element type and shape of a tensor."""
 

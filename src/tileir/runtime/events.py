@@ -7,11 +7,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NoReturn
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import Renewable
-from tileir.core.frozen import frozen
 from tileir.runtime.offers import NotifyingEvent
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ IDLE_SECONDS: Final = 5.0
 """How long a thread of a scheduler stays without work."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Failure:
     """An error as it was when it was caught.
 

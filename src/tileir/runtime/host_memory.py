@@ -7,11 +7,10 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import memory_size
 from tileir.runtime.mapping import map_host
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import KernelFunction
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class HostBuffer:
     """Host memory; ``array`` keeps it alive.
 
@@ -60,7 +59,7 @@ def allocate(nbytes: int) -> HostBuffer:
     return HostBuffer(room[start : start + nbytes], begin + start, nbytes)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Addresses:
     """How functions of kernels take their arrays: as addresses, one behind the other.
 
@@ -156,7 +155,7 @@ class HostExecutor:
         self._spare.append(scratch)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class HostKernel:
     """A kernel that is a function of the addresses of its arrays, and of scratch memory, which runs all groups.
 

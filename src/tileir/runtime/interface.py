@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
@@ -181,14 +179,14 @@ class KernelSequence(Protocol):
         """
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Condition:
     """A byte that is not 0 where something shall run; ``argument`` is what holds it, like an argument of a launch."""
 
     argument: Any
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Repetition:
     """Works that run in order, so many times or while a condition holds, which is looked up before each turn.
 
@@ -199,7 +197,7 @@ class Repetition:
     works: tuple[tuple[Any, Sequence[Any]] | Repetition | Choice, ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Choice:
     """Works of which only some run, in order: ``then`` where a condition holds, else ``otherwise``."""
 
@@ -248,7 +246,7 @@ class BatchingExecutor(Protocol):
         """
 
 
-@frozen
+@attrs.frozen
 class DeviceInfo:
     """One device that a back end can see; ``dlpack`` is what DLPack calls it, its kind and number."""
 
@@ -262,7 +260,7 @@ class DeviceInfo:
 
 
 @made_at_the_call
-@frozen
+@attrs.frozen
 class Options:
     """How to compile and run; part of every cache key.
 

@@ -6,9 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
 from tileir.runtime.interface import Event
 
@@ -46,7 +44,7 @@ class Postponed:
         self._events.clear()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Watchers:
     """Threads that wait for events of a driver, to call whoever wants to be called; they start when they are needed.
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.evolving import evolved
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
@@ -95,7 +93,7 @@ def _spanning(views: Mapping[Use, stripe.Refinement]) -> dict[Use, stripe.Refine
     }
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Source:
     """A refinement of the block around a node, and where in it the least element is that a use touches."""
 

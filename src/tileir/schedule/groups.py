@@ -9,9 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Use, product
@@ -174,7 +172,7 @@ def _handed_on(seen: list[tuple[Leaf, Path]], apart: set[str]) -> str | None:
     return None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Touch:
     """An access to memory: by which block of threads, whether again in loops around, and where each has its own."""
 
@@ -200,7 +198,7 @@ def _own(use: Use, path: Path) -> tuple[int, Affine] | None:
     return None if left or not step else (step, rest)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Numbered:
     """Replaces axes of memory along which threads lie by one for the number of the thread."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
@@ -12,7 +12,7 @@ from tileir.schedule.nest import Use
 from tileir.schedule.tree import Item, Leaf, Loop
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Touch:
     """A use of memory in a leaf, and the loops around it, the outermost first."""
 

@@ -14,10 +14,8 @@ from math import prod
 from operator import is_
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, merges
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement
@@ -30,7 +28,7 @@ from tileir.stripe.blocks import Binding
 _SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Use:
     """How the statements of one segment see a root: a refinement of the kernel, or one of its allocations.
 
@@ -74,7 +72,7 @@ class Use:
         return Use(self.name, self.root, access, *held)
 
 
-@frozen
+@attrs.frozen
 class Segment:
     """Scalar statements that run at each point of ``loops`` inside each point of the nest."""
 
@@ -97,7 +95,7 @@ class Segment:
         return any(isinstance(s, stripe.Store) and s.index is not None for s in self.statements)
 
 
-@frozen
+@attrs.frozen
 class Nest:
     """A kernel as index spaces: outer indices, and segments in order."""
 
@@ -127,7 +125,7 @@ class Nest:
         return scope
 
 
-@frozen
+@attrs.frozen
 class Node:
     """A block to be written: either ``children`` or ``statements`` with their ``uses``.
 

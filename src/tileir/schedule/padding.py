@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves
 from tileir.stripe import ir as stripe
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Use
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Seen:
     """A leaf and the loops around it, with the memory that each of them makes.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@frozen
+@attrs.frozen
 class Reason:
     """What a code means.
 

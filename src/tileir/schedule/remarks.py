@@ -12,9 +12,7 @@ from contextvars import ContextVar
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.schedule.reasons import REASONS
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def _known(_: object, __: attrs.Attribute[str], code: str) -> None:
         raise ValueError(f"remark code {code!r} is not in tileir.schedule.reasons")
 
 
-@frozen
+@attrs.frozen
 class Refused:
     """What a scheduling step returns where it leaves a kernel alone: why, and the facts that decided it.
 
@@ -117,7 +115,7 @@ def strongest(said: Sequence[Refused]) -> Refused:
     return max(said, key=lambda each: (each.relevant, each.code != SILENT))
 
 
-@frozen
+@attrs.frozen
 class Done:
     """What a scheduling step may return in place of a kernel alone: kernels, and facts on what it did.
 
@@ -136,7 +134,7 @@ def done(blocks: tuple[Statement, ...] | Refused, **facts: Value) -> Done | Refu
     return blocks if isinstance(blocks, Refused) else Done(blocks, tuple(facts.items()))
 
 
-@frozen
+@attrs.frozen
 class Remark:
     """What one step of a pipeline did to a kernel, or why it did nothing.
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.rearranging import Rearrangement, rearranged
@@ -41,7 +39,7 @@ Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""
 
 
-@frozen
+@attrs.frozen
 class Parameter:
     """A number that the steps of a script may name, and that a tuner may change."""
 
@@ -49,7 +47,7 @@ class Parameter:
     value: Size
 
 
-@frozen
+@attrs.frozen
 class Pattern:
     """The kernels that a script is for.
 
@@ -99,7 +97,7 @@ def _names(tree: Tree) -> tuple[tuple[str, ...], ...]:
     )
 
 
-@frozen
+@attrs.frozen
 class Script:
     """Steps for the kernels that a pattern fits."""
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,
@@ -33,7 +31,7 @@ def no_producer(_: str, unread: bool) -> None:  # all are called alike
     """Return None: nothing is known of the kernels before."""
 
 
-@frozen
+@attrs.frozen
 class Known:
     """What steps may speak of beside the loops and the memory of a kernel.
 

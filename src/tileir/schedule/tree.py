@@ -14,9 +14,7 @@ import math
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule.nest import Nest, Use, analyse
@@ -41,7 +39,7 @@ class Tail(enum.Enum):
     SHIFT = "shift"  # the last iteration is a whole one that overlaps the one before it: it stores the same again
 
 
-@frozen
+@attrs.frozen
 class Leaf:
     """Scalar statements that run at each point of the loops around them.
 
@@ -70,7 +68,7 @@ class Leaf:
         )
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """A loop ``0 <= name < size`` over a body, which runs in order.
 
@@ -114,7 +112,7 @@ class Loop:
 Item: TypeAlias = Loop | Leaf
 
 
-@frozen
+@attrs.frozen
 class Tree:
     """A kernel as loops.
 
@@ -279,7 +277,7 @@ def map_leaves(
     return tuple(result)
 
 
-@frozen
+@attrs.frozen
 class Replaced:
     """What a step puts in the place of a loop, and the memory that goes with it to the body around."""
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.schema import OPERAND, OPERANDS, USES, one_of
 from tileir.semtree.kinds import GridLevel, Type, bits
 from tileir.semtree.node import Node
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Const(Node):
     """A value known when compiling, the same in every lane: a bool, int or float as ``type.dtype`` represents it."""
 
@@ -32,7 +30,7 @@ class Const(Node):
         return cls(rounded(value, type.dtype), type)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Var(Node):
     """A variable declared before: a :class:`Declare` or the counter of a loop."""
 
@@ -40,7 +38,7 @@ class Var(Node):
     type: Type
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class GridIndex(Node):
     """The coordinate of this group or thread along ``axis``, as a scalar of the kernel's index type."""
 
@@ -49,7 +47,7 @@ class GridIndex(Node):
     type: Type
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Apply(Node):
     """An elementwise operation on operands of equal type."""
 
@@ -63,7 +61,7 @@ class Apply(Node):
         return operand.with_dtype(DType.BOOL) if self.op.info.compares else operand
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Cast(Node):
     """Convert by value, with :func:`tileir.core.arithmetic.cast`; lanes stay."""
 
@@ -72,7 +70,7 @@ class Cast(Node):
     type: Type
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Bitcast(Node):
     """Read the same bits as a type of the same lanes and element width."""
 
@@ -81,7 +79,7 @@ class Bitcast(Node):
     type: Type
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Broadcast(Node):
     """A scalar in every lane."""
 
@@ -95,7 +93,7 @@ class Broadcast(Node):
         return Type(self.operand.type.dtype, self.lanes)
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Ramp(Node):
     """``base, base + stride, base + 2·stride, …`` of a scalar integer ``base``."""
 
@@ -110,7 +108,7 @@ class Ramp(Node):
         return Type(self.base.type.dtype, self.lanes)
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Reduce(Node):
     """Merge all lanes into a scalar with ADD, MUL, MAX or MIN, in any order."""
 
@@ -124,7 +122,7 @@ class Reduce(Node):
         return Type(self.operand.type.dtype)
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Shuffle(Node):
     """Lane ``j`` of the result is number ``lanes[j]`` among the lanes of the operands, one operand after the other.
 
@@ -141,7 +139,7 @@ class Shuffle(Node):
         return Type(self.operands[0].type.dtype, len(self.lanes))
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Dot(Node):
     """Lane ``j`` is that of ``total`` plus the products of lanes ``r·j … r·j + r - 1`` of ``left`` and ``right``.
 
@@ -165,7 +163,7 @@ class Dot(Node):
         return self.left.type.lanes // self.total.type.lanes
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Subscript(Node):
     """``array[offset]``, read as an expression or written as the target of :class:`Assign`.
 

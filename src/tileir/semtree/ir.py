@@ -11,10 +11,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import (
@@ -62,7 +60,7 @@ _UPDATED: Final = role(Role.UPDATED, Subscript)
 _PLACE: Final = role(Role.PLACE, Subscript)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Declare(Node):
     """Introduce a variable, visible to the end of the enclosing list of statements."""
 
@@ -70,7 +68,7 @@ class Declare(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class DeclareArray(Node):
     """Introduce an array of ``size`` elements with undefined content; ``alignment`` in bytes."""
 
@@ -81,7 +79,7 @@ class DeclareArray(Node):
     alignment: int = 64
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Assign(Node):
     """Set a variable or array elements."""
 
@@ -89,7 +87,7 @@ class Assign(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class AssignLanes(Node):
     """Set the lanes of a variable or of array elements from ``begin`` on, before ``end``: scalars of the index type.
 
@@ -104,7 +102,7 @@ class AssignLanes(Node):
     value: Expr = attrs.field(metadata=OPERAND)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class For(Node):
     """Run ``body`` for ``counter = begin, begin + step, …`` while ``counter < end``; ``step`` > 0.
 
@@ -119,7 +117,7 @@ class For(Node):
     kind: LoopKind = LoopKind.SERIAL
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class If(Node):
     """Run ``then`` where the scalar bool ``condition`` holds, else ``otherwise``."""
 
@@ -128,14 +126,14 @@ class If(Node):
     otherwise: tuple[Stmt, ...] = attrs.field(default=(), metadata=BODY)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Barrier(Collective):
     """All threads of the group wait here, and see each other's writes to local arrays."""
 
     form: ClassVar[str] = "barrier()"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class AsyncCopy(Deferred):
     """Begin to copy neighbours to a local array, whose elements are undefined until an :class:`AsyncWait`."""
 
@@ -144,14 +142,14 @@ class AsyncCopy(Deferred):
     source: Subscript = attrs.field(metadata=_READ)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class AsyncCommit(Node):
     """Make one group of the copies that this thread has begun since the last one."""
 
     form: ClassVar[str] = "async_commit()"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class AsyncWait(Node):
     """Wait until at most the last ``pending`` groups of copies of this thread are not complete."""
 
@@ -159,7 +157,7 @@ class AsyncWait(Node):
     pending: int = 0
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class MatrixOperand(Node):
     """Element (i, j) is at ``p ^ ((p >> shift) & mask)``, where ``p = start.offset + i·strides[0] + j·strides[1]``.
 
@@ -178,7 +176,7 @@ class MatrixOperand(Node):
     held: int = 0
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class MatrixMultiply(Collective):
     """Add ``left @ right`` to what the threads of a fragment hold together; all threads of a group run it.
 
@@ -196,7 +194,7 @@ class MatrixMultiply(Collective):
     right: MatrixOperand = attrs.field(metadata=PART)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Exchange(Collective):
     """Set elements to those that another thread holds of ``source``: the one whose number differs in the bits ``mask``.
 
@@ -209,7 +207,7 @@ class Exchange(Collective):
     source: Subscript = attrs.field(metadata=_READ)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Channel(Collective):
     """Take a step of a channel: a queue of messages, each of which is some copies that a group makes to local memory.
 
@@ -227,7 +225,7 @@ def _of_older_bulk_copy(data: dict[str, object]) -> dict[str, object]:
     return {"steps": [], **data}
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class BulkCopy(Collective, Deferred):
     """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
 
@@ -262,7 +260,7 @@ class BulkCopy(Collective, Deferred):
         return self.steps or (1,) * len(self.box)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -270,7 +268,7 @@ class Prefetch(Hint):
     target: Subscript = attrs.field(metadata=_PLACE)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Turn(Collective, Hint):
     """Take or pass the turn among parts of a group, ``threads`` neighbours each: when they do something, not what."""
 
@@ -287,7 +285,7 @@ Instruction: TypeAlias = (
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch | Turn
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Param(Node):
     """An array that the caller passes: ``size`` elements of ``dtype``.
 
@@ -302,7 +300,7 @@ class Param(Node):
     no_alias: bool = True
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class KernelFunction(Whole):
     """A kernel over a launch grid.
 
@@ -325,7 +323,7 @@ class KernelFunction(Whole):
         return f"{called}: {counted(statements_in(self.body), 'statement')}"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Buffer(Node):
     """Dense row-major memory; ``data`` holds the bytes of a constant, little-endian."""
 
@@ -341,7 +339,7 @@ class Buffer(Node):
         return prod(self.shape)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Launch(Node):
     """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
 
@@ -349,14 +347,14 @@ class Launch(Node):
     arguments: tuple[str, ...] = attrs.field(metadata=USES)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class While(Node):
     """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
 
     buffer: str = attrs.field(metadata=USES)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Loop(Node):
     """Run ``works``, in order, again and again: so many times, from 1 on, or while a condition holds, maybe never."""
 
@@ -364,7 +362,7 @@ class Loop(Node):
     works: tuple[Work, ...] = attrs.field(metadata=BODY)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Branch(Node):
     """Run ``then``, in order, where the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
 
@@ -376,7 +374,7 @@ class Branch(Node):
 Work: TypeAlias = Launch | Loop | Branch
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Program(ShownProgram, Whole):
     """Kernels, the buffers between them, and works in an order that respects all dependencies."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from tileir.core import attrs
 from tileir.core.dtype import DType  # the decoder of JSON reads annotations
-from tileir.core.frozen import frozen
 from tileir.semtree.node import Node
 
 
@@ -15,7 +15,7 @@ class _Kind(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Type(Node):
     """``lanes`` elements of one dtype; a scalar has one lane."""
 

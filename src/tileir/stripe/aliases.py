@@ -12,9 +12,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
@@ -34,7 +32,7 @@ class Overlap(enum.Enum):
     EXACT = "both touch the same box of elements"
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Reach:
     """What a statement may touch of one piece of memory.
 
@@ -59,7 +57,7 @@ class Reach:
     writes: bool
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class PlacedReach:
     """Bytes of a location that a statement may touch.
 
@@ -79,7 +77,7 @@ class PlacedReach:
 AnyReach: TypeAlias = Reach | PlacedReach
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _View:
     """A refinement in terms of the memory behind it; ``start`` is None where axes differ on the way."""
 

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.core.frozen import frozen
 from tileir.stripe.blocks import Block, Refinement, Special
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ STAGES: Final = 2
 """Tiles of keys and of values that are in local memory at a time: of one, and of the one that is copied meanwhile."""
 
 
-@frozen
+@attrs.frozen
 class Attending:
     """The parameters of ``attend``.
 

@@ -27,12 +27,9 @@ from functools import cached_property
 from math import prod
 from typing import ClassVar, TypeAlias
 
-import attrs
-
-from tileir.core import schema
+from tileir.core import attrs, schema
 from tileir.core.combines import Combine, Rule
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op, merges
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
@@ -82,7 +79,7 @@ class Direction(enum.Enum):
         return self in (Direction.OUT, Direction.INOUT)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Refinement(Node):
     """A view of the parent's refinement ``source``, or an allocation where ``direction`` is NONE.
 
@@ -125,7 +122,7 @@ def allocation(name: str, dtype: DType, sizes: Sequence[int], location: Location
     return Refinement(name, Direction.NONE, "", (Affine(),) * len(sizes), shape, location=location)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Index(Node):
     """An index of a block; see the module text for its values.
 
@@ -171,7 +168,7 @@ class Index(Node):
         return attrs.evolve(self, binding=(*bindings, self.binding)[0], serial=serial or self.serial, tags=tags)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Load(Node):
     """``$into = load(source)``: read one element.
 
@@ -186,7 +183,7 @@ class Load(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Store(Node):
     """``into = store($source)``: write or merge one element; ``index`` as for :class:`Load`."""
 
@@ -197,7 +194,7 @@ class Store(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class LoadIndex(Node):
     """``$into = load_index(affine)``: the value of an integral affine of the block's indices, as ``dtype``."""
 
@@ -208,7 +205,7 @@ class LoadIndex(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Constant(Node):
     """``$into = (dtype)value``; compared by text, which tells 0.0 from -0.0 and a NaN from no other."""
 
@@ -219,7 +216,7 @@ class Constant(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Intrinsic(Node):
     """``$into = op($inputs…)`` with result ``dtype``; operand dtypes as :class:`tileir.core.ops.OpInfo` asks."""
 
@@ -231,7 +228,7 @@ class Intrinsic(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Convert(Node):
     """``$into = cast_dtype($input)``: :func:`tileir.core.arithmetic.cast`."""
 
@@ -242,7 +239,7 @@ class Convert(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Special(Node):
     """A named operation on whole views: ``(outputs…) = name(inputs…)``.
 
@@ -262,7 +259,7 @@ class Special(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Reduction(Node):
     """What a block whose points run in order does to a state, which is its INOUT views, in order: one element each.
 
@@ -280,7 +277,7 @@ class Reduction(Node):
         return self.combine.rule(self.elements, self.positions)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Block(Whole):
     """Statements under indices, refinements, and constraints, affines in the indices that must be >= 0; see above."""
 
@@ -354,7 +351,7 @@ class Block(Whole):
 Statement: TypeAlias = Load | Store | LoadIndex | Constant | Intrinsic | Convert | Special | Block
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Buffer(Node):
     """Constant content of a tensor: row-major elements, little-endian."""
 

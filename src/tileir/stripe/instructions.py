@@ -8,8 +8,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
+from tileir.core import attrs
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.stripe.shapes import Node
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tileir.stripe.tags import Tags, TagValue
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Product(Node):
     """A product of matrices by the fragment of that name: :class:`Index.role` says what its indices move along."""
 
@@ -32,7 +32,7 @@ def _of_older_pipeline(data: dict[str, object]) -> dict[str, object]:
     return {"groups": 0, **data}
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Pipeline(Node):
     """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
 
@@ -52,7 +52,7 @@ def _of_older_copy(data: dict[str, object]) -> dict[str, object]:
     return {"steps": [], "axes": [], **data}
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Copy(Node):
     """Copies ahead, in a block with :class:`Pipeline`.
 
@@ -106,7 +106,7 @@ class Copy(Node):
         return result
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Repair(Node):
     """A block that writes again what is there, unless an instruction before took terms in that constraints leave out.
 
@@ -158,7 +158,7 @@ class RoleKind(enum.Enum):
         return self in (RoleKind.LANE, RoleKind.ELEMENT)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Role(Node):
     """What an index of a product moves along; ``bit`` is 0 where none belongs to it."""
 

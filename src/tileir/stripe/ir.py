@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.stripe.blocks import (
     INSIDE as INSIDE,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Program(ShownProgram, Whole):
     """Memory, the kernels that run on it, each once however often it is launched, and the works that launch them.
 

@@ -11,9 +11,7 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.schema import slots
 from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.stripe import blocks as stripe
@@ -21,7 +19,7 @@ from tileir.stripe.blocks import Block
 from tileir.stripe.shapes import Location, Node, TensorShape, Whole
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Parameter(Node):
     """Memory that a kernel is launched on, as far as the kernel knows it."""
 
@@ -31,7 +29,7 @@ class Parameter(Node):
     bank_dim: int | None = None
 
 
-@frozen(cache_hash=True, slots=False, repr=False)
+@attrs.frozen(cache_hash=True, slots=False, repr=False)
 class Kernel(Whole):
     """A block whose views have names of ``parameters`` as their sources; it has no name, comments or deps itself."""
 

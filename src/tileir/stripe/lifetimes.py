@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Sequence
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.dependences import Order, order_of
@@ -15,7 +13,7 @@ from tileir.stripe.ir import Block, Direction, Refinement, views_read, views_wri
 from tileir.stripe.tags import LOOP
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Lifetime:
     """An allocation, and when it is in use.
 

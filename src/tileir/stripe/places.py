@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.stripe.lower.kernel_builder import axis_index
@@ -18,7 +16,7 @@ _DEPTH: Final = 24
 """Places are computed in a few operations; longer chains are not looked through."""
 
 
-@frozen
+@attrs.frozen
 class IndirectIndex:
     """The sum of an affine in the indices of a kernel, and of the elements of a tensor, from 0 to ``high``, if any."""
 
@@ -27,7 +25,7 @@ class IndirectIndex:
     high: int = 0
 
 
-@frozen
+@attrs.frozen
 class Places:
     """What the operations of a function say about the places that they compute.
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from math import prod
 from typing import TypeAlias
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.shown import Shown, ShownWhole
 from tileir.poly.affine import Affine
 
@@ -32,7 +32,7 @@ class Whole(Node, ShownWhole):
     __slots__ = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Device(Node):
     """One step of a location: ``name[units…]``."""
 
@@ -44,7 +44,7 @@ Location: TypeAlias = tuple[Device, ...]
 """Where data lives or code runs, outermost device first; () is unspecified."""
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Dim(Node):
     """Extent of one axis, and the distance of neighbours in elements."""
 
@@ -52,7 +52,7 @@ class Dim(Node):
     stride: int
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class TensorShape(Node):
     """Element type, and extent and stride of each axis."""
 

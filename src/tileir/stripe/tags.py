@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.stripe.shapes import Node
 
 TagValue: TypeAlias = bool | int | float | str | None
@@ -51,7 +51,7 @@ SCHEDULE: Final[Mapping[str, str]] = MappingProxyType(
 """What a lowering to the semtree makes of what carries a tag. Nothing else reads a schedule."""
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Tags(Node):
     """A set of names, each with a value or None; sorted by name, each name once."""
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-import attrs
-
-from tileir.core import schema
-from tileir.core.frozen import frozen
+from tileir.core import attrs, schema
 from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, PART, READS, USES, WRITES
 from tileir.stripe.shapes import Node
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.stripe.kernels import Kernel
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Launch(Node):
     """Run kernel number ``kernel`` on memory, one name for each of its parameters."""
 
@@ -31,7 +28,7 @@ class Launch(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Carry(Node):
     """A step of a loop leaves in ``made`` what the next one, and what follows the loop, finds in ``kept``."""
 
@@ -39,14 +36,14 @@ class Carry(Node):
     made: str = attrs.field(metadata=READS)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class While(Node):
     """As long as ``memory``, which holds one bool, is true; it is read before each step of a loop."""
 
     memory: str = attrs.field(metadata=READS)
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Loop(Node):
     """Run ``works``, in order, and then copy what is carried, one step after the other: so many times, or while.
 
@@ -62,7 +59,7 @@ class Loop(Node):
     deps: tuple[int, ...] = ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Branch(Node):
     """Run ``then`` where memory ``condition``, which holds one bool, is true, and ``otherwise`` where it is not."""
 
@@ -80,7 +77,7 @@ MAX_LOOPS: Final = 32
 """Loops and branches inside one another that are allowed."""
 
 
-@frozen
+@attrs.frozen
 class Uses:
     """Memory that works use, by name: what they read, and what they write."""
 

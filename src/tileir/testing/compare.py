@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.testing.batches import run_together
 from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.subject import Array, Subject
@@ -50,7 +49,7 @@ class _Tally:
                 self.worst[device] = max(self.worst.get(device, 0.0), apart)
 
 
-@frozen
+@attrs.frozen
 class Comparison:
     """Which programs run on which devices.
 

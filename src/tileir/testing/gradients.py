@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.driver.arguments import bind, split, tensor_types
 from tileir.driver.differentiation import Names, Ties, chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device
@@ -135,7 +135,7 @@ def _evaluator(
     return run
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Weighted:
     """A function as one number: the weighted sum of its results."""
 
@@ -152,7 +152,7 @@ class _Weighted:
             return float(np.sum(terms)), self.noise * (1.0 + float(np.sum(np.abs(terms))))
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Check:
     """One function at one place."""
 

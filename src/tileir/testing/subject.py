@@ -12,11 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.driver.executable import Executable, compile as compile_function
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Backend, Buffer, Compiler, DeviceInfo, Event, Executor, Kernel, Library, Options
@@ -26,7 +25,7 @@ from tileir.semtree.text.parser import parse_kernel
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Subject:
     """One device, in a context of its own that keeps nothing on disk.
 

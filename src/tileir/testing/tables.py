@@ -10,12 +10,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.core.ops import OPS, Op
 from tileir.driver.jit import evaluate
 from tileir.testing.values import Array, bound, check_close, small, special, to_cast
@@ -25,7 +24,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Evaluated:
     """A program and its arguments.
 

@@ -21,12 +21,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Unpack
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import methods_at_the_call
@@ -46,7 +45,7 @@ __all__ = ["Access", "Combined", "Constraint", "Dim", "FunctionBuilder", "Index"
 
 
 @methods_at_the_call
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class FunctionBuilder:
     """Records one function. Statements keep the order in which they were written."""
 

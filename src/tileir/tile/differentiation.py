@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, Function, Input, IntLiteral, Name, Output, Statement
 from tileir.tile.traversal import dimensions
 
 
-@frozen
+@attrs.frozen
 class Differentiated:
     """A function that computes derivatives of another one.
 

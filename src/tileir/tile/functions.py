@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import OPS, Op
 from tileir.core.text.advice import meant, own_form
 
 
-@frozen
+@attrs.frozen
 class Builtin:
     """One function that Tile knows.
 

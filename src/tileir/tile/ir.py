@@ -5,11 +5,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.schema import OPERAND, OPERANDS
 from tileir.core.text.shown import ShownProgram, call_of, counted
@@ -47,7 +45,7 @@ class BinaryOperator(enum.Enum):
     BIT_XOR = "^"
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class IntLiteral(Node):
     """A non-negative integer; a negative one is a negation."""
 
@@ -55,7 +53,7 @@ class IntLiteral(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class FloatLiteral(Node):
     """A non-negative float, kept at double precision; infinity is allowed, NaN is not."""
 
@@ -63,7 +61,7 @@ class FloatLiteral(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Name(Node):
     """A tensor or a dimension, by name."""
 
@@ -71,7 +69,7 @@ class Name(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class IndexName(Node):
     """An index variable; only inside index polynomials."""
 
@@ -79,7 +77,7 @@ class IndexName(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Unary(Node):
     """``-x`` or ``~x``."""
 
@@ -88,7 +86,7 @@ class Unary(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Binary(Node):
     """``lhs operator rhs``."""
 
@@ -98,7 +96,7 @@ class Binary(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Conditional(Node):
     """``condition ? then : otherwise``; associates to the right."""
 
@@ -108,7 +106,7 @@ class Conditional(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Call(Node):
     """``function(arguments…)`` with one argument or more."""
 
@@ -121,7 +119,7 @@ Expr: TypeAlias = IntLiteral | FloatLiteral | Name | IndexName | Unary | Binary 
 """Expressions and index polynomials share their nodes; the verifier says which may stand where."""
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Attribute(Node):
     """``[[name(parameters…)]]`` in front of a statement."""
 
@@ -130,7 +128,7 @@ class Attribute(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Input(Node):
     """A parameter: any rank when ``dims`` is None, else one dimension name for each axis."""
 
@@ -139,7 +137,7 @@ class Input(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Output(Node):
     """A result, by the name of its tensor."""
 
@@ -147,7 +145,7 @@ class Output(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Access(Node):
     """``tensor[indices…]`` inside a contraction."""
 
@@ -156,7 +154,7 @@ class Access(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Constraint(Node):
     """``polynomial < bound``, which means ``0 <= polynomial < bound``."""
 
@@ -165,7 +163,7 @@ class Constraint(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Assignment(Node):
     """``name = value;`` with elementwise meaning."""
 
@@ -176,7 +174,7 @@ class Assignment(Node):
     name_span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Contraction(Node):
     """``name[indices : sizes] = aggregation(inputs), constraints default …;``.
 
@@ -197,7 +195,7 @@ class Contraction(Node):
     name_span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Scan(Node):
     """``name = scan (carries; sequences; constants) count times reverse function … ;``.
 
@@ -228,7 +226,7 @@ def _bits(value: ArrayValue | bool | int | float) -> object:
     return value if isinstance(value, ArrayValue) else (type(value).__name__, repr(value))
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Constant(Node):
     """``constant name[dims…] = value;``: a tensor whose elements are part of the program.
 
@@ -252,7 +250,7 @@ class Constant(Node):
 Statement: TypeAlias = Assignment | Contraction | Scan | Constant
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Function(ShownProgram, Whole):
     """``function (inputs) -> (outputs) { statements }``."""
 

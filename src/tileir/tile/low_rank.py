@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import (
@@ -37,7 +36,7 @@ COST_OF_A_PART: Final = 16
 """What a further window of rank one costs beside its products: two pictures are written and read."""
 
 
-@frozen
+@attrs.frozen
 class Approximation:
     """A window that was replaced.
 

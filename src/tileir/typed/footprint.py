@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
@@ -286,7 +285,7 @@ From the middle they lie inside of all pictures of as many rows and columns as a
 """
 
 
-@frozen
+@attrs.frozen
 class Reach:
     """How many rows are read above and below the place of an element, and how many columns left and right of it."""
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
-from tileir.core import schema
+from tileir.core import attrs, schema
 from tileir.core.array_value import ArrayValue
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.schema import BODY, INTRODUCES, USES
 from tileir.core.text.shown import ShownProgram, call_of, counted
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Value(Node):
     """A parameter of the function.
 
@@ -49,7 +46,7 @@ class Value(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Constant(Node):
     """A scalar known when compiling; ``value`` is representable in ``dtype``. Its shape is ()."""
 
@@ -64,7 +61,7 @@ class Constant(Node):
         return ()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class ArrayConstant(Node):
     """An array known when compiling. It stands outside of loops, to which it is passed."""
 
@@ -83,7 +80,7 @@ class ArrayConstant(Node):
         return self.value.shape
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Elementwise(Node):
     """``op`` at every element; ``shape`` is the broadcast of the inputs' shapes."""
 
@@ -95,7 +92,7 @@ class Elementwise(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Cast(Node):
     """Convert every element to ``dtype`` by the rules of :func:`tileir.core.arithmetic.cast`."""
 
@@ -106,7 +103,7 @@ class Cast(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Coordinate(Node):
     """The coordinate of each element along ``axis``; its dtype is i32 (i64 from 2**31 elements on an axis)."""
 
@@ -117,7 +114,7 @@ class Coordinate(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class ShapeOf(Node):
     """The i32 vector ``dims``: the shape of some tensor, known when compiling."""
 
@@ -128,7 +125,7 @@ class ShapeOf(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Reshape(Node):
     """The same elements in row-major order under another shape."""
 
@@ -139,7 +136,7 @@ class Reshape(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Argsort(Node):
     """Where the elements of ``input`` stand along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
 
@@ -156,7 +153,7 @@ class Argsort(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Gather(Node):
     """``out[i…, r…] = data[clamp(indices[i…], 0, data.shape[0] - 1), r…]``; indices are i32 or i64."""
 
@@ -168,7 +165,7 @@ class Gather(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Scatter(Node):
     """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros.
 
@@ -184,7 +181,7 @@ class Scatter(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Access(Node):
     """``tensor[indices…]`` with rational affine indices: a point counts only where they are integral."""
 
@@ -192,7 +189,7 @@ class Access(Node):
     indices: tuple[Affine, ...]
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Constraint(Node):
     """``0 <= polynomial < bound``."""
 
@@ -200,7 +197,7 @@ class Constraint(Node):
     bound: int
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Contraction(Node):
     """Aggregate a combination of the inputs over all valid index points.
 
@@ -228,7 +225,7 @@ class Contraction(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Reduce(Node):
     """Component ``result`` of the state of all elements along ``axes``, which the shape lacks.
 
@@ -256,7 +253,7 @@ class ScanPart(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class ScanResult(Node):
     """One result of a loop.
 
@@ -268,7 +265,7 @@ class ScanResult(Node):
     number: int
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Scan(Node):
     """``result`` of a loop over ``count`` steps, which is not unrolled: the meaning is that of ``lax.scan`` in JAX.
 
@@ -291,7 +288,7 @@ class Scan(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Override(Node):
     """``input`` itself, through which no gradient passes: each pair (X, G) says that X gets G instead.
 
@@ -308,7 +305,7 @@ class Override(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Upstream(Node):
     """A placeholder for what arrives at an :class:`Override`: values made of it are a template, which never runs."""
 
@@ -318,7 +315,7 @@ class Upstream(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Checkpoint(Node):
     """``input`` itself, which is kept for the backward pass; forward values without this mark are computed again."""
 
@@ -329,7 +326,7 @@ class Checkpoint(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Recall(Node):
     """``input`` itself, computed again from what is kept, for the backward pass number ``sweep``."""
 
@@ -363,7 +360,7 @@ Marker: TypeAlias = Override | Upstream | Checkpoint | Recall
 Operation: TypeAlias = Computation | Marker
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class Function(ShownProgram, Whole):
     """Parameters, operations in an order that defines before it uses, and the names of the results.
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.span import Span, span_field
 from tileir.typed.node import Node
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class NumberLiteral(Node):
     """A number of the program; without a dtype it is exact, and adapts."""
 
@@ -23,7 +21,7 @@ class NumberLiteral(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class NumberCast(Node):
     """A number converted to ``dtype`` because the program says so."""
 
@@ -33,7 +31,7 @@ class NumberCast(Node):
     span: Span | None = span_field()
 
 
-@frozen(cache_hash=True, repr=False)
+@attrs.frozen(cache_hash=True, repr=False)
 class NumberArithmetic(Node):
     """``op`` on numbers, computed as on literals: exactly or in f64 without a dtype, else in ``dtype``."""
 

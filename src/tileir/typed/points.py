@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _CHUNK: Final = 1 << 17
 _SAFE: Final = 1 << 62
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Form:
     """``coefficients · point + offset``, at every valid point ``step`` times an integer in ``[0, count)``."""
 
@@ -37,7 +37,7 @@ class _Form:
     count: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Basis:
     """Independent forms that determine a point: ``point = rows · (values - offsets) / divisor``."""
 

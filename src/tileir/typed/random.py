@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.inference.elementwise import tensor
@@ -74,7 +74,7 @@ def stream_state(emission: Emission, stream: Stream, span: Span | None) -> Tenso
     return result
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Words:
     """Emits operations on 32-bit words, all at one place of the program."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator as accumulator_of, arithmetic_type, promote, promote_all
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 
 
-@frozen
+@attrs.frozen
 class ContractionTypes:
     """The dtypes of a contraction.
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from operator import index
 from typing import TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.text.advice import dtype_meant
 
 Shape: TypeAlias = tuple[int, ...]
@@ -42,7 +40,7 @@ def _shape(value: Iterable[int]) -> Shape:
         raise fail("TIL702", f"{value!r} is not a shape; write a tuple of sizes, such as (3, 4), or ()") from None
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class TensorType:
     """The dtype and shape of one tensor, or the kind of a number.
 

@@ -11,12 +11,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
@@ -142,7 +140,7 @@ def _loss(given: DType, dtype: DType) -> str:
     return f"{given.value} becomes {dtype.value} here, {what}: cast one of the operands, to say what you mean"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Accesses:
     """The accesses of one contraction, as they were written and as numbers."""
 

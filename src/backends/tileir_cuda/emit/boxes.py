@@ -12,10 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.semtree.ir import WARP, BulkCopy, Channel, ChannelStep, DeclareArray, GridLevel, KernelFunction
 from tileir.semtree.matrices import PLAIN, folded
 from tileir.semtree.rewrite import statements
@@ -44,7 +42,7 @@ _BARRIER: Final = 8
 _ROWS: Final = (128, 64, 32)
 
 
-@frozen
+@attrs.frozen
 class TensorMap:
     """What the host tells the device about a tensor, and about the boxes that are copied from it.
 

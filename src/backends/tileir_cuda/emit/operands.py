@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.semtree.ir import MatrixOperand
 from tileir.semtree.matrices import PLAIN
 
@@ -14,7 +14,7 @@ CODES: Final = {128: 1, 64: 2, 32: 3}
 _UNIT: Final = 16
 
 
-@frozen
+@attrs.frozen
 class Matrix:
     """How an operand lies in shared memory, in bytes.
 

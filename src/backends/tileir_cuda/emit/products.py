@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.ir import GridLevel, MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import period
@@ -49,7 +47,7 @@ OF_WARPS: Final = tuple(_MULTIPLY)
 """The fragments of this module."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Shared:
     """Arrays in shared memory, by name: their address there, a constant of 32 bits, and its alignment."""
 
@@ -120,7 +118,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...], sha
     keep(env, stmt, 0, sums)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Held:
     """Takes fragments of the left operand from a private array, where they lie as instructions want them.
 
@@ -205,7 +203,7 @@ def _product(env: Environment, fragment: str, left: list[str], right: list[str],
     ]
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Fragments:
     """Loads fragments of one operand: sixteen rows of the left one, or sixteen columns of the right one, at a time.
 

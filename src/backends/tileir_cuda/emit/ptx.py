@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import llvmlite.binding as llvm
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir_llvm.run.forking import guard_forks
 from tileir_llvm.run.modules import emitted, optimised, parsed, refusals, whole_pipeline
 from tileir_llvm.run.side_by_side import made_side_by_side
@@ -30,7 +30,7 @@ _OF_BYTES: Final = 84
 _HEADER_ENDS: Final = ".address_size 64\n"
 
 
-@frozen
+@attrs.frozen
 class Made:
     """What became of a module: PTX, and machine code for a card that is there."""
 

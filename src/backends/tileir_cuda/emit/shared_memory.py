@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.semtree.ir import DeclareArray, KernelFunction, MatrixMultiply, Region
 from tileir.semtree.rewrite import statements
 from tileir_cuda.architectures import STATIC_SHARED_BYTES
@@ -18,7 +18,7 @@ _LEAST: Final = 16
 """Bytes to which shared arrays are aligned: those of the widest access of a thread."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class SharedMemory:
     """The shared arrays of one kernel; equal declarations share their place, as they never live at the same time.
 

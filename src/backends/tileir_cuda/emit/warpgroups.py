@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
-from tileir.core.frozen import frozen
 from tileir.semtree.ir import MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import folded, held
 from tileir_cuda.emit.operands import CODES, Matrix
@@ -59,7 +59,7 @@ OF_WARPGROUPS: Final = tuple(name for name in named("sm_90a") if FRAGMENTS[name]
 """The fragments of this module."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Begun:
     """A product that was begun.
 

@@ -11,10 +11,8 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import BackendError
-from tileir.core.frozen import frozen
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.exchange import Exchange
 from tileir_cuda.run.array_code import STRUCTURES, Call, Library, Operand
@@ -48,7 +46,7 @@ _FIELDS: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
 )
 
 
-@frozen
+@attrs.frozen
 class Program:
     """What is handed over.
 

@@ -11,11 +11,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-import attrs
 from cuda.bindings import driver
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 
 _RESULT: Final = driver.CUresult
 SUCCESS: Final = _RESULT.CUDA_SUCCESS
@@ -40,7 +39,7 @@ _STICKY: Final = frozenset(
 _ATTRIBUTE: Final = driver.CUdevice_attribute
 
 
-@frozen
+@attrs.frozen
 class Card:
     """One card, as the driver counts them."""
 

@@ -7,13 +7,12 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 from cuda.bindings import driver
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.forking import Renewable
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
 from tileir.runtime.events import Scheduler
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from tileir_cuda.library import CudaLibrary
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Module:
     """Code that the driver has loaded on a card."""
 

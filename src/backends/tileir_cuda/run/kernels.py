@@ -6,11 +6,10 @@ import math
 from ctypes import addressof, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from cuda.bindings import driver
 
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, GroupLimitError
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import check_buffers
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emit.emitter import blocks, has_maps, threads
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tileir_cuda.run.stream import Stream
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class CudaKernel:
     """One kernel, ready to run from any thread.
 
@@ -112,7 +111,7 @@ class CudaKernel:
         return BoundCudaKernel(self.kernel, self._function, self.shape, self._executor.stream, kept, first_pointer)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class BoundCudaKernel:
     """A launch whose buffers are checked and packed. It may run again while an earlier run has not completed."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cuda.bindings import driver
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir_cuda.run.driver import checked
 from tileir_cuda.run.words import spelt
 from tileir_llvm.device.host import device
@@ -275,7 +275,7 @@ which launch it was, from 1 on. With a mark, an event, they follow what is in an
 ``change`` gives those nodes of a graph other arguments that have some; 0, or the status of what failed."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Launcher:
     """The code, and the functions of the driver that it calls.
 

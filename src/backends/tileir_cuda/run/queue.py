@@ -6,9 +6,7 @@ from ctypes import addressof, create_string_buffer
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir_cuda.run.array_calls import Program, array_call
 from tileir_cuda.run.driver import context_of, fail, status_of
 from tileir_cuda.run.entries import Entries
@@ -76,7 +74,7 @@ class _Records:
         return tuple(place if place >= 0 else ~(~place + behind) for place in self.places)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class CudaQueue:
     """Launches of which some arrays are given each time. It fulfils :class:`tileir.runtime.offers.ArrayQueue`.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets.generic_hardware import processor
 from tileir.core.targets.hardware import HardwareModel, MemoryUnit
 
@@ -35,7 +35,7 @@ _TWO_WIDE: Final = (
 """Processors, by LLVM's names, with two multipliers of 64 bytes; others make one such of their two of 32."""
 
 
-@frozen
+@attrs.frozen
 class Cache:
     """A data cache of the first processor.
 

@@ -10,14 +10,14 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 
 VARIABLE: Final = "TILEIR_LLVM_PROCESSOR"
 """Environment variable that names the processor; it is read once."""
 
 
-@frozen
+@attrs.frozen
 class Processor:
     """What LLVM may count on.
 

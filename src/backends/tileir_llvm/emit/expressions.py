@@ -7,11 +7,9 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
@@ -55,7 +53,7 @@ _OFFSET: Final = Type(DType.I64)
 """Offsets whose sums cannot overflow, in whatever order they are computed."""
 
 
-@frozen
+@attrs.frozen
 class Cell:
     """A variable that is assigned to: it lives in memory until LLVM's ``mem2reg``."""
 

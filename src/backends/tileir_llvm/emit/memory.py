@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.evolving import evolved
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 from tileir_llvm.emit.conversions import cast, convert, integer, wrapped
@@ -22,7 +22,7 @@ _WIDE: Final = 64
 _ALL: Final = "splat (i1 true)"
 
 
-@frozen
+@attrs.frozen
 class Place:
     """An array in memory: the pointer to its first element, and the alignment in bytes of that.
 
@@ -41,7 +41,7 @@ class Place:
     streamed: bool = False
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Offset:
     """Where an access begins, in elements from the first one of an array: a sum of three parts.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Cast, Const, Declare, Subscript, Type, Var
 from tileir_llvm.emit.conversions import cast, integer
@@ -31,7 +31,7 @@ _WRAPS: Final = (1 << 31) - 1
 """The place whose next one is the least."""
 
 
-@frozen
+@attrs.frozen
 class Pair:
     """What two variables hold: the elements of an array at the lanes of a place, and at those of the next place.
 

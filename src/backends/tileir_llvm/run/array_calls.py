@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.arrays import Array, Format
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
@@ -213,7 +213,7 @@ class _Fields(ctypes.Structure):
     )
 
 
-@frozen
+@attrs.frozen
 class Entries:
     """Launches that run one after the other, and their arguments.
 

@@ -9,10 +9,8 @@ import weakref
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.forking import Renewable
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import Addresses, HostExecutor
@@ -90,7 +88,7 @@ class LLVMExecutor(Renewable, HostExecutor):
         self.pool.close()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LLVMKernel:
     """One kernel in executable memory.
 

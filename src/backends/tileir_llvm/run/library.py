@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import sealed
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.transform.layout import layout
@@ -20,7 +18,7 @@ SECONDS: Final = "seconds"
 """The name of the part that has the estimated seconds of all kernels, as JSON."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LLVMLibrary:
     """Kernels, the modules of LLVM IR text that they became, and the object code that LLVM made of each.
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final
 
-import attrs
 import llvmlite.binding as llvm
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir_llvm.run.modules import target_machine
 from tileir_llvm.run.uninterrupted import uninterrupted
 
@@ -18,7 +17,7 @@ LIBRARIES: Final = 16
 """How many libraries share a linker, which needs 110 KiB and keeps 9 KiB of each until it goes itself."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Linker:
     """LLVM's linker, and numbers for its libraries."""
 
@@ -30,7 +29,7 @@ _linkers: Final[dict[tuple[str, ...], _Linker]] = {}
 """By features, the linker that takes the next library. Those before it live as long as their libraries."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Code:
     """Loaded functions; they stay in memory as long as this object.
 

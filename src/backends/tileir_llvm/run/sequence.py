@@ -8,9 +8,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.arrays import Format, addresses_of
 from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Condition, Repetition
@@ -42,7 +40,7 @@ _ADDRESS: Final = Struct("P")
 _POINTER_BYTES: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Stretch:
     """Neighbouring entries that run on the calling thread, or a kernel that is shared out to the pool.
 
@@ -60,7 +58,7 @@ class _Stretch:
     offset: int = 0
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Turns:
     """Stretches that are repeated, some of which are shared out: so often, or while a condition holds."""
 
@@ -68,7 +66,7 @@ class _Turns:
     stretches: _Stretches
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Ways:
     """Stretches of which only some run, some of which are shared out."""
 
@@ -77,7 +75,7 @@ class _Ways:
     otherwise: _Stretches
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Holds:
     """A condition; ``offset`` is where the argument that points to it is."""
 
@@ -197,7 +195,7 @@ def _is_plain(stretch: _Stretch | _Turns | _Ways | None) -> TypeGuard[_Stretch]:
     return isinstance(stretch, _Stretch) and stretch.pooled is None
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Alone:
     """A function of arrays that runs launches on the calling thread, as long as none of them is better shared out."""
 
@@ -209,7 +207,7 @@ class _Alone:
         return self.function(*arrays) if all(preference.passes() for preference in self.preferences) else None
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LLVMSequence:
     """Kernels with their buffers, of which some are given at each launch. Several threads may launch it.
 

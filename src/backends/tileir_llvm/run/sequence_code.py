@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.cancelling import checkpoint
-from tileir.core.frozen import frozen
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
 
@@ -247,7 +247,7 @@ _PYTHON: Final = _Python(
 )
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Native:
     """A loaded function of entries, their number, arguments and scratch memory.
 

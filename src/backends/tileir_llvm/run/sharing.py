@@ -8,9 +8,7 @@ from functools import partial
 from struct import pack
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 ALWAYS_SECONDS: Final = 1e-3
 """Kernels that take longer alone are shared out to all threads, whatever that costs: nothing is measured for them."""
@@ -64,7 +62,7 @@ _BUSY_SECONDS: Final = 1e-4
 _PAIR: Final = 2
 
 
-@frozen
+@attrs.frozen
 class Costs:
     """Seconds that a launch on several threads takes beyond the share of one.
 
@@ -85,7 +83,7 @@ class Costs:
         return self.pair + between * max(0.0, self.all - self.pair) + PYTHON_SECONDS
 
 
-@frozen
+@attrs.frozen
 class Share:
     """How a kernel is shared out.
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Final, Protocol
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError
-from tileir.core.frozen import frozen
 from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
@@ -34,7 +34,7 @@ KERNEL_TYPE: Final = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _NUMBER, _NUMBER
 """C type of the functions of :mod:`tileir_llvm.emit.emitter`; calling one releases the GIL."""
 
 
-@frozen
+@attrs.frozen
 class Job:
     """One launch: run ``groups`` groups of the function at ``function``.
 
@@ -61,7 +61,7 @@ class Team(Protocol):
         """Stop the threads and wait until they are gone."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Native:
     """The functions of :mod:`tileir_llvm.run.pool_code`."""
 
@@ -73,7 +73,7 @@ class _Native:
     count: int
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class NativeTeam:
     """Python threads that stay in native code, where they meet the launching thread."""
 
@@ -111,7 +111,7 @@ class NativeTeam:
             thread.join()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class PythonTeam:
     """The same with Python's own means, where the system lacks POSIX threads."""
 

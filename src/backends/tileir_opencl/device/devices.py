@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device.capabilities import Capabilities, capabilities
 from tileir_opencl.device.platforms import Found, scan
@@ -18,7 +18,7 @@ DLPACK_KIND: Final = 4
 """What DLPack calls devices of OpenCL."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Device:
     """One device: what others see of it, the driver's handle, and what it can do."""
 

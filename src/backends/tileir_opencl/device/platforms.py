@@ -11,8 +11,8 @@ from typing import Final
 
 import pyopencl as cl
 
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 
 log: Final = logging.getLogger("tileir.opencl")
 
@@ -24,7 +24,7 @@ NVIDIA_LIBRARY: Final = "libnvidia-opencl.so.1"
 POCL_ADVICE: Final = "for a processor, run: pip install pocl-binary-distribution"
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Found:
     """One device, its platform, and what tells it from its like.
 
@@ -52,7 +52,7 @@ class Found:
         return 0 if self.device.type & cl.device_type.GPU else 1
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Scan:
     """What one look at the ICD loader found.
 

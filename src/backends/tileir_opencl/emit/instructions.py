@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.frozen import frozen
 from tileir.semtree.ir import AsyncCopy, MatrixMultiply, MatrixOperand
 from tileir.semtree.matrices import period
 from tileir.semtree.rewrite import summands
@@ -90,7 +88,7 @@ def multiply(env: Environment, stmt: MatrixMultiply, group: tuple[int, ...]) -> 
                 out.writer.line(f"{function}({sums} + {first.at(PRODUCT)} + {at}, {a[row]}, {pair});")
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Held:
     """Takes fragments of the left operand from a private array, where they lie as instructions want them."""
 

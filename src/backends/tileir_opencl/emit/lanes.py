@@ -9,10 +9,7 @@ from __future__ import annotations
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
-
-from tileir.core import schema
-from tileir.core.frozen import frozen
+from tileir.core import attrs, schema
 from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
@@ -61,7 +58,7 @@ WIDTHS: Final = (16, 8, 4, 3, 2, 1)
 """The lanes that OpenCL has."""
 
 
-@frozen
+@attrs.frozen
 class Chunk:
     """``lanes`` lanes of a vector, from number ``first`` on."""
 

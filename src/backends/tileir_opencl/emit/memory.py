@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.semtree.ir import Type
 from tileir_opencl.emit.logic import compared
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM, UNARY, register, vector
 from tileir_opencl.emit.text import KernelText, Value, call, canonical, integer, lane_of, masked
 
 
-@frozen
+@attrs.frozen
 class Place:
     """An array: the pointer to its first element, with the qualifiers of what it points to, and that one's alignment.
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
 from tileir.semtree.ir import Apply, Assign, Const, Expr, Stmt
@@ -30,7 +30,7 @@ class Builtin(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen
+@attrs.frozen
 class Call:
     """A function of operands; its result has the type of the last."""
 
@@ -38,7 +38,7 @@ class Call:
     args: tuple[Expr, ...]
 
 
-@frozen
+@attrs.frozen
 class Row:
     """A pattern, named by its law; ``fast`` says that it holds under ``fast_math`` only."""
 

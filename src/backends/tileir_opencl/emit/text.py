@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.writer import Writer
 from tileir_opencl.emit.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from tileir_opencl.device.features import Features
 
 
-@frozen
+@attrs.frozen
 class Value:
     """A C expression.
 

@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Final
 
-import attrs
 import pyopencl as cl
 
+from tileir.core import attrs
 from tileir.core.distributions import version_of
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import KernelFunction
@@ -28,7 +27,7 @@ KERNELS: Final = 4
 """Programs have up to so many kernels: fewer cost more starts of the driver's compiler, more leave threads idle."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OpenCLCompiler:
     """Compiles for one device; may be used from several threads."""
 

@@ -6,11 +6,10 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-import attrs
 import pyopencl as cl
 
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, GroupLimitError
-from tileir.core.frozen import frozen
 from tileir.runtime.checks import check_buffers
 from tileir_opencl.emit.emitter import scratch_bytes
 from tileir_opencl.run.buffers import OpenCLBuffer
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from tileir_opencl.run.executor import OpenCLExecutor
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OpenCLKernel:
     """One kernel, ready to run. Several threads may launch it at a time: each takes a handle of its own.
 
@@ -112,7 +111,7 @@ class OpenCLKernel:
         return handle, held
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class BoundOpenCLKernel:
     """A launch whose buffers are checked and set. It may run again while an earlier run has not completed."""
 

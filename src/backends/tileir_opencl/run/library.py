@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.semtree.ir import KernelFunction
 from tileir_opencl.emit.emitter import symbol
 from tileir_opencl.run.programs import NativeProgram, binary_of
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Part:
     """The program of some kernels of a library, which may still be being built.
 
@@ -38,7 +36,7 @@ class Part:
         return self._program()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class OpenCLLibrary:
     """Kernels, their source, and the driver's programs.
 

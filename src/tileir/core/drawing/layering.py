@@ -11,12 +11,12 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 _SWEEPS: Final = 6
 
 
-@frozen
+@attrs.frozen
 class Wire:
     """One thing that another reads; ``places`` are a layer and a slot in each layer that the wire passes."""
 
@@ -25,7 +25,7 @@ class Wire:
     places: tuple[tuple[int, float], ...]
 
 
-@frozen
+@attrs.frozen
 class Drawing:
     """Where nodes and wires go.
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 _CLOSES: Final = {"{": "}", "[": "]"}
 _OPENS: Final = {sign: opening for opening, sign in _CLOSES.items()}
@@ -19,7 +19,7 @@ _LINE_END: Final = re.compile(r"[ \t]*(?://[^\n]*)?(?:\n|\Z)")
 _TOKEN: Final = re.compile(r"""//[^\n]*|"(?:[^"\\\n]|\\.)*"?|(?P<bracket>[\[\]{}])""")
 
 
-@frozen
+@attrs.frozen
 class Misplaced:
     """A bracket that is likely to be wrong, or to lack its counterpart.
 

@@ -12,9 +12,7 @@ from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Final, TypeAlias, get_args, get_origin, get_type_hints
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.json.encoder import field_names
 
 Decoder: TypeAlias = Callable[[object], object]
@@ -57,7 +55,7 @@ def is_shallow(document: object) -> bool:
     return False
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Choice:
     """What may stand somewhere: by the JSON type of the value, and for objects by their tag."""
 
@@ -164,7 +162,7 @@ def _record_decoder(decoders: tuple[Decoder, ...]) -> Decoder:
     return decode
 
 
-@frozen(slots=False, repr=False)
+@attrs.frozen(slots=False, repr=False)
 class _NodeDecoder:
     """Decodes the nodes of one class."""
 

@@ -7,10 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, fail
-from tileir.core.frozen import frozen
 from tileir.core.json.brackets import brackets_of, misplaced
 from tileir.core.json.decoder import MAX_DEPTH, is_shallow
 from tileir.core.text.names import nearest
@@ -107,7 +105,7 @@ def _way(path: Iterable[str | int | None]) -> Path:
     return tuple(part for part in path if part is not None)
 
 
-@frozen
+@attrs.frozen
 class Reader:
     """Reads values of known shape, and collects what does not fit; what it returns then is of no use.
 

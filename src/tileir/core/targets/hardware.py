@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.core.text.names import nearest
 
@@ -27,7 +27,7 @@ ENDPOINT: Final = re.compile(r"(?P<name>[^\W\d]\w*)(?:\[(?P<number>\d{1,9})\])?\
 """An end of a bus: ``SRAM[0]`` is one unit, ``SRAM`` all units of that name."""
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class MemoryUnit:
     """Memories of one kind.
 
@@ -57,7 +57,7 @@ class MemoryUnit:
         return self.line_bytes > 0
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class ExecutionUnit:
     """Units of one kind that compute.
 
@@ -83,7 +83,7 @@ class ExecutionUnit:
         return rates.get(dtype, rates.get(None, 0))
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class TransferUnit:
     """Units of one kind that move data and keep none, such as engines of direct memory access."""
 
@@ -95,7 +95,7 @@ Unit: TypeAlias = MemoryUnit | ExecutionUnit | TransferUnit
 U = TypeVar("U", bound=Unit)
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Bus:
     """A way for data from any of its sources to any of its sinks.
 
@@ -113,7 +113,7 @@ class Bus:
     count: int = 1
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class HardwareModel:
     """A machine.
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import REGISTER, HardwareModel
 from tileir.core.targets.template_expressions import power_of_two_below
 
@@ -35,7 +33,7 @@ _WIDTH: Final = 64
 """Bytes of a memory transaction where no cache tells."""
 
 
-@frozen
+@attrs.frozen
 class KernelSettings:
     """How kernels should be cut for a device.
 

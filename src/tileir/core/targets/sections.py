@@ -7,10 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.core.json.brackets import misplaced
 from tileir.core.json.plain import Path, places_of, read_json
 from tileir.core.targets.template import Filled, filled
@@ -31,7 +29,7 @@ _OTHER: Final = {"}": "]", "]": "}"}
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 
 
-@frozen
+@attrs.frozen
 class Section:
     """The value of a member as it was written: characters ``start`` to ``stop`` of ``source``."""
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import HardwareModel
 from tileir.core.tracebacks import made_at_the_call
 
 
 @made_at_the_call
-@frozen
+@attrs.frozen
 class Target:
     """Facts of one device. Passes and lowerings read these, and never ask a back end.
 

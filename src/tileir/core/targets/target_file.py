@@ -21,11 +21,9 @@ from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeAlias, get_type_hints
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.frozen import frozen
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Path, Reader
 from tileir.core.targets.generic_hardware import generic_hardware
@@ -48,7 +46,7 @@ _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 """Attributes of targets that files have in other places, or that only back ends know."""
 
 
-@frozen
+@attrs.frozen
 class Parameter:
     """What a target leaves open; without a default it must be given."""
 
@@ -57,7 +55,7 @@ class Parameter:
     default: Scalar | None = None
 
 
-@frozen
+@attrs.frozen
 class TargetFile:
     """A target as it was written: what its sections say when they are filled in is not known yet.
 

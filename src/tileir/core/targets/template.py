@@ -16,10 +16,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,
@@ -36,7 +34,7 @@ _MOST_CHARACTERS: Final = 1 << 20
 """By how much a template may grow."""
 
 
-@frozen
+@attrs.frozen
 class Filled:
     """A text with all parts filled in.
 

@@ -11,9 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
 
@@ -138,7 +136,7 @@ def evaluate(node: ast.expr, names: Mapping[str, Value], budget: Budget) -> Valu
         raise ExpressionError("this is nested too deeply") from None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Evaluation:
     names: Mapping[str, Value]
     budget: Budget

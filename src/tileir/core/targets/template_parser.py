@@ -6,10 +6,8 @@ import ast
 import re
 from typing import Final, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.span import Source, Span
 
@@ -31,14 +29,14 @@ _MOST_PARTS: Final = 10_000
 _MOST_DEPTH: Final = 16
 
 
-@frozen
+@attrs.frozen
 class Text:
     """Characters that stand as they are."""
 
     span: Span
 
 
-@frozen
+@attrs.frozen
 class Output:
     """A value that is filled in."""
 
@@ -46,7 +44,7 @@ class Output:
     value: ast.expr
 
 
-@frozen
+@attrs.frozen
 class Setting:
     """A name that has a value from here on."""
 
@@ -55,7 +53,7 @@ class Setting:
     value: ast.expr
 
 
-@frozen
+@attrs.frozen
 class Choice:
     """Parts that count if a test holds, and others if it does not."""
 
@@ -65,7 +63,7 @@ class Choice:
     other: tuple[Part, ...]
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """Parts that are repeated for each item of a list."""
 

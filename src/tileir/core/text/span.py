@@ -12,9 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 _Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _Place: TypeAlias = tuple[int | None, int | None, int | None]
@@ -26,7 +24,7 @@ _MOST_CODE = 512
 _KNOWN_CODE: Final[dict[int, tuple[weakref.ref[CodeType], tuple[_Position, ...]]]] = {}
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Source:
     """A text with a name to show in errors. Compared by identity: spans point into one source."""
 
@@ -44,7 +42,7 @@ class Source:
         return tuple(starts)
 
 
-@frozen
+@attrs.frozen
 class Span:
     """The characters ``start`` to ``stop`` (exclusive) of a source.
 

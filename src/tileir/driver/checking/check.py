@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.driver.arguments import tensor_types
 from tileir.driver.checking.numbers import EXACT, differing, shown
@@ -170,7 +169,7 @@ def check_program(
     return check.through(program, tuple(passes), target)
 
 
-@frozen
+@attrs.frozen
 class Check:
     """Inputs, and the results that every step has to give."""
 
@@ -330,7 +329,7 @@ def _with_size(types: Types, axes: list[tuple[str, int]], size: int) -> Types:
     return result
 
 
-@frozen
+@attrs.frozen
 class Difference:
     """One element that a step changed.
 
@@ -352,7 +351,7 @@ class Difference:
         return f"{place} was {self.before} and is {self.after}"
 
 
-@frozen
+@attrs.frozen
 class Finding:
     """The first step after which a program means something else.
 

@@ -11,11 +11,11 @@ from typing import Final
 
 import click
 
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Template:
     """What the wheels of one kind have in common.
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
@@ -16,7 +16,7 @@ from tileir.stripe import works as stripe
 from tileir.stripe.ir import Program as StripeProgram
 
 
-@frozen
+@attrs.frozen
 class Dispatched:
     """A launch.
 
@@ -38,7 +38,7 @@ class Dispatched:
     conditions: tuple[str, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class BufferLife:
     """A buffer.
 
@@ -63,7 +63,7 @@ class BufferLife:
     offset: int | None = None
 
 
-@frozen
+@attrs.frozen
 class Dispatch:
     """What one run of a program does.
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 from tileir.core.text.shown import counted
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from tileir.passes.cost.figures import KernelCost
 
 
-@frozen
+@attrs.frozen
 class Explanation:
     """The costs of a program; ``str`` of it is a table for people.
 

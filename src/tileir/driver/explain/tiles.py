@@ -6,10 +6,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
@@ -25,7 +23,7 @@ from tileir.runtime.interface import DeviceInfo
 from tileir.stripe.ir import Block, Program, Tags
 
 
-@frozen
+@attrs.frozen
 class Tile:
     """One way to split a block.
 
@@ -50,7 +48,7 @@ class Tile:
     seconds: float
 
 
-@frozen
+@attrs.frozen
 class TileTable:
     """The cheapest tiles of a block, the cheapest first; ``str`` of it is a table for people.
 
@@ -140,7 +138,7 @@ def tile_tables(
     return tuple(tables)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Blocks:
     """A pass that changes nothing, and keeps what an autotile with the same options would look at."""
 
@@ -157,7 +155,7 @@ class _Blocks:
         return map_blocks(program, keep, self.options.reqs)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Split:
     """A pass that splits one block in a given way."""
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import check_kind, check_options, is_number
@@ -107,7 +106,7 @@ def _check_tolerance(_: object, __: object, value: object) -> None:
         )
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class CraftedFormula:
     """A formula that runs on pictures.
 

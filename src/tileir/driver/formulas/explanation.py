@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.driver.programs import function_of
@@ -32,7 +30,7 @@ _VALUE: Final = re.compile(r"[A-Za-z_]\w*")
 _PART: Final = re.compile(r"_\d+$")
 
 
-@frozen
+@attrs.frozen
 class CraftedStep:
     """A step.
 
@@ -48,7 +46,7 @@ class CraftedStep:
     kernels: tuple[int, ...]
 
 
-@frozen
+@attrs.frozen
 class CraftedKernel:
     """A launch.
 
@@ -88,7 +86,7 @@ class CraftedKernel:
         return tuple(name for name in self.writes if name in self.reads)
 
 
-@frozen
+@attrs.frozen
 class ApproximateStep:
     """A step whose window of weights became a sum of windows of rank one.
 
@@ -104,7 +102,7 @@ class ApproximateStep:
     error: float
 
 
-@frozen
+@attrs.frozen
 class FormulaExplanation:
     """What a formula became; ``str`` of it is tables for people.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.driver.arguments import tensor_types
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import Formula, Mask, Number, Repeat, Source, Step
@@ -38,7 +36,7 @@ function (Image[H, W, C]) -> (Result) {{
 """
 
 
-@frozen
+@attrs.frozen
 class Trial:
     """A formula for some pictures, of which parts are tried.
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.driver.cli.values import dtype_and_file, load, read_array, save
 from tileir.driver.formulas.pictures import is_picture
 from tileir.runtime.array_files import as_saved
@@ -38,7 +38,7 @@ class Frames(Protocol):
         """Return the name of a file for one of them."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Folder:
     paths: tuple[Path, ...]
 
@@ -52,7 +52,7 @@ class _Folder:
         return f"{self.paths[number].stem}.png"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Stack:
     array: Array
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.driver.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, Array, in_strips
 from tileir.driver.jit import Jit
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tileir.tile.low_rank import Approximation
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class FormulaFunction:
     """A formula for pictures of some dtypes: as Tile, as what is called, and what is passed to that after pictures."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from tileir.typed.footprint import Reach
@@ -27,7 +27,7 @@ STRIP_PIXELS: Final = 8_000_000
 """Of a strip, or a few more."""
 
 
-@frozen
+@attrs.frozen
 class Rectangle:
     """Rows and columns of a picture."""
 

@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
@@ -93,7 +92,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Probe:
     """Kernels on one device."""
 

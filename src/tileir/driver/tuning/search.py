@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.shown import counted
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import device_meant
@@ -39,7 +39,7 @@ _LINE: Final = 100
 """Characters of a line of passes, as far as one alone is not longer."""
 
 
-@frozen
+@attrs.frozen
 class Progress:
     """Where a search stands: what it does, how much of that is done, and the best time so far."""
 
@@ -49,7 +49,7 @@ class Progress:
     best: float | None = None
 
 
-@frozen
+@attrs.frozen
 class Tuned:
     """What a search found.
 

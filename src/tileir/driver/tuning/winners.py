@@ -11,10 +11,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.driver.compilation import Request
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.source_digest import source_digest
@@ -27,7 +25,7 @@ WINNER: Final = "winner"
 TUNING: Final = "tuning"
 
 
-@frozen
+@attrs.frozen
 class Trial:
     """A pipeline that was tried.
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.definitions.functions import Function
 
@@ -26,7 +26,7 @@ FOLDER: Final = Path(__file__).parents[1] / "library"
 Offer: TypeAlias = "str | Function"
 
 
-@frozen
+@attrs.frozen
 class Catalogue:
     """Functions by name, and what could not be loaded.
 

@@ -14,10 +14,8 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.targets.template_expressions import Budget, evaluate, parse
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Operand, Parameter
@@ -33,7 +31,7 @@ from tileir.tile.functions import builtin
 from tileir.tile.traversal import walk
 
 
-@frozen
+@attrs.frozen
 class Derived:
     """An input of a body that is computed from parameters, such as a radius from a standard deviation.
 
@@ -52,7 +50,7 @@ class Derived:
         return parse(self.expression)
 
 
-@frozen(slots=False)
+@attrs.frozen(slots=False)
 class Function:
     """What a step can do.
 
@@ -214,7 +212,7 @@ LONGEST_RANKED: Final = 9
 """Rows and columns of windows within which elements are ranked: networks grow faster than windows."""
 
 
-@frozen
+@attrs.frozen
 class Word:
     """A word.
 

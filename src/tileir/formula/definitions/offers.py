@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
 from tileir.formula.ir import Formula, Repeat, Step
@@ -20,7 +20,7 @@ MOST_SOURCES: Final = 100
 NEAR, MASK, REGION, NONE = "near", "mask", "region", "none"
 
 
-@frozen
+@attrs.frozen
 class Offers:
     """What fits at a place.
 

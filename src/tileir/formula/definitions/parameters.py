@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import nearest
 from tileir.formula.ir import Colour, Number, Value, Weights, Word
 from tileir.formula.text.printer import number_text, value_text
@@ -18,7 +18,7 @@ Operand: TypeAlias = int | float | np.ndarray[Any, np.dtype[np.float32]]
 YES, NO = "yes", "no"
 
 
-@frozen
+@attrs.frozen
 class NumberParameter:
     """A number from ``low`` to ``high``, both included.
 
@@ -63,7 +63,7 @@ class NumberParameter:
         return max(self.low, self.low + below * self.step), min(self.high, self.low + above * self.step)
 
 
-@frozen
+@attrs.frozen
 class ChoiceParameter:
     """One of some words; the body sees its number, counted from 0."""
 
@@ -85,7 +85,7 @@ class ChoiceParameter:
         return self.words.index(value.word)
 
 
-@frozen
+@attrs.frozen
 class FlagParameter:
     """``yes`` or ``no``; the body sees 1 or 0."""
 
@@ -104,7 +104,7 @@ class FlagParameter:
         return int(value.word == YES)
 
 
-@frozen
+@attrs.frozen
 class ColourParameter:
     """Red, green and blue; the body sees a vector of three, from 0 to 1."""
 
@@ -122,7 +122,7 @@ class ColourParameter:
         return channels(value)
 
 
-@frozen
+@attrs.frozen
 class WeightsParameter:
     """A window of weights; the body sees a matrix.
 

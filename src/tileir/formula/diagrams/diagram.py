@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
 from tileir.formula.text.printer import value_text
 
 
-@frozen
+@attrs.frozen
 class Node:
     """A function.
 
@@ -33,7 +33,7 @@ class Node:
     conditions: tuple[str, ...]
 
 
-@frozen
+@attrs.frozen
 class Legend:
     """A kind of condition: where a step applies."""
 
@@ -41,7 +41,7 @@ class Legend:
     about: str
 
 
-@frozen
+@attrs.frozen
 class Diagram:
     """What steps can be made of.
 

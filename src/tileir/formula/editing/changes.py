@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.formula.ir import Argument, Formula
 from tileir.formula.text.parser import parse
 
@@ -28,7 +26,7 @@ class Change:
     text: str
 
 
-@frozen
+@attrs.frozen
 class Edited:
     """A text after an edit.
 

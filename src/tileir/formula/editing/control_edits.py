@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
@@ -31,7 +31,7 @@ _PATH: Final = re.compile(r"(?P<step>(?:steps\[\d+\]\.)*steps\[\d+\])(?:\.(?P<pa
 _NEW_COLOUR: Final = "#808080"
 
 
-@frozen
+@attrs.frozen
 class ControlEdits:
     """What the controls of a formula change in its text."""
 
@@ -106,7 +106,7 @@ class ControlEdits:
         return [] if group.limit is None else [Change(end, self.extents[place][1], "")]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _StepEdits:
     """What the controls of one step change."""
 

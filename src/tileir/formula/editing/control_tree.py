@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypedDict
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION, Offers, offered
 from tileir.formula.definitions.parameters import (
@@ -89,7 +87,7 @@ class _Common(TypedDict):
     span: Extent | None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Building:
     formula: Formula
     functions: Mapping[str, Function]

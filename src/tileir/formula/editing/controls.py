@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.formula.text.layout import Extent
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Control:
     """What all controls have.
 
@@ -37,7 +37,7 @@ class _Control:
     span: Extent | None
 
 
-@frozen
+@attrs.frozen
 class NumberControl(_Control):
     """A number: a slider where it has both bounds, else a field.
 
@@ -55,7 +55,7 @@ class NumberControl(_Control):
     whole: bool
 
 
-@frozen
+@attrs.frozen
 class ChoiceControl(_Control):
     """One of some words.
 
@@ -67,17 +67,17 @@ class ChoiceControl(_Control):
     words: tuple[str, ...]
 
 
-@frozen
+@attrs.frozen
 class FlagControl(_Control):
     """``yes`` or ``no``."""
 
 
-@frozen
+@attrs.frozen
 class ColourControl(_Control):
     """A colour, ``#rrggbb``."""
 
 
-@frozen
+@attrs.frozen
 class WeightsControl(_Control):
     """The weights of a window.
 
@@ -91,7 +91,7 @@ class WeightsControl(_Control):
     most: int
 
 
-@frozen
+@attrs.frozen
 class NameControl(_Control):
     """The name of a step, or nothing."""
 
@@ -99,7 +99,7 @@ class NameControl(_Control):
 Control: TypeAlias = NumberControl | ChoiceControl | FlagControl | ColourControl | WeightsControl | NameControl
 
 
-@frozen
+@attrs.frozen
 class ConditionControls:
     """Where a step applies: everywhere where the kind is ``none``.
 
@@ -113,7 +113,7 @@ class ConditionControls:
     parts: tuple[Control, ...]
 
 
-@frozen
+@attrs.frozen
 class MergeControls:
     """What the result of a step is merged with: nothing where the function is ``none``.
 
@@ -127,7 +127,7 @@ class MergeControls:
     parts: tuple[Control, ...]
 
 
-@frozen
+@attrs.frozen
 class StepControls:
     """A step.
 
@@ -159,7 +159,7 @@ class StepControls:
     merge: MergeControls
 
 
-@frozen
+@attrs.frozen
 class GroupControls:
     """A group of steps that is repeated.
 
@@ -181,7 +181,7 @@ class GroupControls:
     steps: tuple[StepControls | GroupControls, ...]
 
 
-@frozen
+@attrs.frozen
 class FormulaControls:
     """A formula.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import VerifyError
-from tileir.core.frozen import frozen
 from tileir.formula.definitions.functions import Function
 from tileir.formula.editing.changes import Edited, composed, edited
 from tileir.formula.editing.control_edits import ControlEdits
@@ -22,7 +20,7 @@ from tileir.formula.text.parser import parse
 from tileir.formula.verifier import faults_of
 
 
-@frozen
+@attrs.frozen
 class Applied:
     """What a control did.
 

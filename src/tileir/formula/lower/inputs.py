@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.formula.definitions.parameters import Operand, channels
 from tileir.formula.ir import Argument, Colour, Condition, Formula, Near, Number, Region, Repeat, Step
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tileir.formula.definitions.functions import Function
 
 
-@frozen
+@attrs.frozen
 class Inputs:
     """The inputs of a function.
 

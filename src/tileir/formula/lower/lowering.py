@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.formula.definitions.parameters import Operand as Value
 from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
@@ -29,7 +27,7 @@ _WHITE: Final[Mapping[DType, float]] = {DType.U8: 255, DType.U16: 65535, DType.U
 """The pixels of integers that are 1 in a formula."""
 
 
-@frozen
+@attrs.frozen
 class Crafted:
     """A formula as a Tile function.
 
@@ -98,7 +96,7 @@ class _Scope:
         return self.names[source.name] if isinstance(source.name, str) else self.lines[source.name - 1]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Crafting:
     """The formula that is being written as Tile."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.lexing import END, Faults, Token
 from tileir.core.text.span import Source as Text
 from tileir.formula.ir import Condition, Near, Step
@@ -18,7 +18,7 @@ CLAUSES: Final = ("of", "outside", "where", "with")
 """The words that clauses of a step begin with, in their order."""
 
 
-@frozen
+@attrs.frozen
 class Call:
     """A function, and the brackets behind it where there are any."""
 
@@ -31,7 +31,7 @@ class Call:
         return self.function[1] if self.brackets is None else self.brackets[1]
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """The parts of a step.
 

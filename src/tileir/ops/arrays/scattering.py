@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -42,7 +40,7 @@ MODES: Final = ("add", "mul", "max", "min", "set")
 BOUNDS: Final = ("clamp", "drop", "wrap")
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Options:
     mode: str
     bounds: str
@@ -156,7 +154,7 @@ def scatter_nd(
     return tf.reshape(update.put(rows, flat), *dims)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Update:
     """What is put where.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.ops.arithmetic.reductions import argmax
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import (
@@ -45,7 +45,7 @@ def iou(a: Tensor, b: Tensor, *, form: str = "corners") -> Tensor:
     return narrowed(tf.where(both > 0, both / tf.where(either > 0, either, 1), 0), a)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Boxes:
     """The edges and areas of boxes, as a column (axis 0) or a row (axis 1)."""
 

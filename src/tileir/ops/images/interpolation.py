@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -109,7 +109,7 @@ def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:
     return written(Aggregation.ASSIGN, read(x, source), result)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Places:
     """Where results lie on an axis: at ``(o + 1/2) * numerator / denominator - 1/2``, or without the halves."""
 

@@ -10,7 +10,7 @@ import math
 from contextlib import nullcontext
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.ops.arithmetic import reductions
 from tileir.ops.shared.foundation import (
     Aggregation,
@@ -193,7 +193,7 @@ def rotary_embedding(
     return aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Heads:
     """Queries, keys and values, and how heads of queries share those of keys.
 

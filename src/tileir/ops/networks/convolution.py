@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.ops.shared.foundation import (
     Aggregation,
     Dim,
@@ -239,7 +239,7 @@ def separable_conv(
     return conv(middle, pointwise, bias, layout=layout, kernel_layout=pointwise_layout)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Channels:
     """The axes of channels of data and results, and those of the kernels by letter."""
 
@@ -248,7 +248,7 @@ class _Channels:
     kernel: Mapping[str, Axis]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Geometry:
     """All axes of a convolution's data, kernels and result, in the order of their layouts.
 

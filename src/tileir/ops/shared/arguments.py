@@ -16,8 +16,8 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.ops.networks.recurrent import RecurrentWeights
@@ -75,7 +75,7 @@ _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
 """What the names of types in annotations stand for."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Kind:
     """A kind of values: how to tell them, and what one and several are called, with an entry for each alternative."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.ops.shared.foundation import (
     Aggregation,
     Combined,
@@ -27,7 +27,7 @@ SPACE: Final = "x"
 """The letter that stands for all spatial axes at once."""
 
 
-@frozen
+@attrs.frozen
 class Axis:
     """Where an axis is read or written: at one place, or at several that it is made of, the last the innermost.
 
@@ -87,7 +87,7 @@ def written(aggregation: Aggregation, value: Combined, axes: Sequence[Axis]) -> 
     return result if len(places) == len(axes) else call("reshape", result, *(axis.size for axis in axes))
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """The letters of a tensor's axes in order, with one ``x`` for each spatial axis."""
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.ops.shared.foundation import Dim, Polynomial, Tensor, dim_like, mistaken
 
 PerAxis: TypeAlias = "int | Sequence[int]"
@@ -23,7 +23,7 @@ Padding: TypeAlias = "str | int | Sequence[int | tuple[int, int]]"
 _SAME: Final = ("same", "same_upper", "same_lower")
 
 
-@frozen
+@attrs.frozen
 class Window:
     """How a window slides over one axis.
 

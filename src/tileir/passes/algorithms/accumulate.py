@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
@@ -36,7 +34,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class Accumulate:
     """Replace every aggregation scope (an OUT refinement that aggregates) by an accumulator.
 
@@ -128,7 +126,7 @@ def _explicit_inside(statement: Statement) -> tuple[Statement, ...]:
     return _explicit(statement, lambda _: False)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Split:
     """A flat block, and which of its indices and constraints go where."""
 

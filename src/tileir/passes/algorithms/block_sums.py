@@ -14,9 +14,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
@@ -37,7 +35,7 @@ _MOST_BYTES = 16 * 1024
 """Accumulators that take more than this get no blocks: both would not stay in the nearest cache."""
 
 
-@frozen
+@attrs.frozen
 class BlockSums:
     """Cut loops that add many terms of floats to accumulators in registers into blocks with sums of their own.
 
@@ -97,7 +95,7 @@ def _is_loop(block: stripe.Block) -> bool:
     return not any(index.serial or index.binding in _SCHEDULED for index in block.indices)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Sum:
     """How a loop adds to accumulators.
 

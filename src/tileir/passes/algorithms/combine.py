@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
 from tileir.passes.algorithms.extrema import extremum_and_position
@@ -19,7 +17,7 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class Combine:
     """Take the elements of tuple reductions in another grouping than one after the other.
 

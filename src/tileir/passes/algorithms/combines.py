@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
@@ -18,7 +16,7 @@ from tileir.stripe.blocks import Binding
 from tileir.stripe.reductions import state_of, statements_of
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class TupleReduction:
     """A kernel that reduces to a state.
 
@@ -114,7 +112,7 @@ def _sum(left: Affine, right: Affine) -> Affine:
     return left + right
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _States:
     """So many states, in accumulators of one axis or none, and the names by which statements see them."""
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels.replacement import Replacement, replaced
@@ -28,7 +26,7 @@ from tileir.stripe.ir import Program
 _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 
 
-@frozen
+@attrs.frozen
 class CountOrder:
     """Replace kernels that order rows by two that count: ranks, and the elements that have them."""
 
@@ -59,7 +57,7 @@ def _order(kernel: stripe.Block) -> stripe.Special | None:
             return None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Counted:
     """A kernel that orders rows, and the memory for ranks.
 

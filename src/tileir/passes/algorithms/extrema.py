@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import TupleReduction
@@ -52,7 +50,7 @@ def extremum_and_position(
     return blocks, added
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Temporary:
     """Memory with an element for each point of some indices."""
 

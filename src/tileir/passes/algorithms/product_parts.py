@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, always_reached
 from tileir.poly.affine import Affine
@@ -60,7 +60,7 @@ def is_whole(kernel: stripe.Block, written: Collection[str], index: stripe.Index
     return not tests or always_reached([*tests, *end], outer, inner)
 
 
-@frozen
+@attrs.frozen
 class _Cost:
     """What a product takes whose ``tiles`` have ``terms`` each, beside one that keeps ``groups`` busy all the time."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.scans import Part, ScanKernels
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from tileir.passes.schedules.groups.scan import GroupPlan
 
 
-@frozen
+@attrs.frozen
 class Scan:
     """Turn contractions whose elements are the one before and one more term into scans.
 

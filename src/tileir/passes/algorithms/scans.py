@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Running
@@ -18,7 +16,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class Part:
     """Some steps of a scan.
 
@@ -38,7 +36,7 @@ class Part:
     known: int = 0
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Lanes:
     """Where the lanes of an index beside the scan are: a stretch of neighbours, vectors of it, and lanes of these."""
 

@@ -10,9 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.product_parts import is_whole, product_parts
@@ -32,7 +30,7 @@ PARTED: Final = "parted"
 """Tag of products of matrices of which each part has a tile."""
 
 
-@frozen
+@attrs.frozen
 class SplitReduction:
     """Cut the outermost reduction index of flat contractions into parts that run at the same time.
 

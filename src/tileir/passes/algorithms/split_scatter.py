@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
@@ -25,7 +23,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class SplitScatter:
     """Cut sums into places that data choose into parts that run at the same time.
 
@@ -195,7 +193,7 @@ def _filling(
     )
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Tables:
     """A temporary with a table for each part, of which each has neighbouring elements.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
@@ -18,7 +16,7 @@ from tileir.schedule.remarks import Refused, accepted, refused, refusing
 from tileir.stripe.ir import Block, Direction, Index, Load, Program, Refinement, Store, allocation
 
 
-@frozen
+@attrs.frozen
 class TwoStepWindow:
     """Turn contractions over windows of constant width into two, over widths whose product is that width.
 
@@ -85,7 +83,7 @@ def _steps(width: int, *, overlapping: bool) -> tuple[int, int, int] | None:
     return best if best is not None and 3 * (best[0] + best[1]) <= 2 * width else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Window:
     """A window in two steps: ``first`` neighbours, then ``second`` of their aggregates, ``apart`` elements apart."""
 

@@ -8,10 +8,8 @@ from itertools import product
 from math import prod
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
@@ -36,7 +34,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class UnrollWindow:
     """Write out the points of small windows that slide over a tensor: their aggregate is a chain of scalar operations.
 
@@ -99,7 +97,7 @@ def _aggregate(kernel: Block) -> Refinement | None:
     return result if merges and result.direction is Direction.OUT else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Walk:
     """Which elements of a tensor an aggregate takes: steps and ranges of the indices of its window, and of others."""
 

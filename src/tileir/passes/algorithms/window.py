@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.running import Terms, running, terms_of
 from tileir.passes.base import at_least
@@ -18,7 +16,7 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class Window:
     """Turn contractions over windows of constant width into scans of blocks as wide, by the scheme of van Herk.
 

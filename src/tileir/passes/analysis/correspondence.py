@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine
 
 
-@frozen
+@attrs.frozen
 class Correspondence:
     """One box of new indices, and the old indices of two boxes as affines of them.
 

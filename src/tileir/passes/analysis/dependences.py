@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.stripe.check.scope import Scope
 from tileir.stripe.dependences import dependences
@@ -47,7 +45,7 @@ class DependenceScan:
         return found - {number}
 
 
-@frozen
+@attrs.frozen
 class ComputeDeps:
     """Fill in the dependencies of all statements of the selected blocks; minimal, and exact for affine accesses.
 

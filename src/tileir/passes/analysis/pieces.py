@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
-import attrs
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Constant, Direction, Load, Refinement, Store
@@ -28,7 +27,7 @@ Table: TypeAlias = "tuple[tuple[int | None, ...], ...]"
 """For each axis how many elements each of its places adds to a place in the source; None: not a part of it."""
 
 
-@frozen
+@attrs.frozen
 class Pieces:
     """A tensor whose elements repeat elements of ``source``, or have the value ``filling``.
 
@@ -110,7 +109,7 @@ def _piece(kernel: Block, sizes: Sequence[int], sources: Mapping[str, Pieces]) -
     return None if tables is None else Pieces(view.source if known is None else known.source, tables)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Move:
     """What one axis of a source adds to a place: a stride for each step, or what a table says."""
 

@@ -7,9 +7,7 @@ hand outer ones on: they are collected in :attr:`Level.passed`.
 
 from __future__ import annotations
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total
 from tileir.stripe.check.views import same_axes
@@ -116,7 +114,7 @@ class Level:
         return Affine.index(name)
 
 
-@frozen
+@attrs.frozen
 class Origin:
     """Where a view begins along each axis of a tensor, in counters, and how large that tensor is."""
 

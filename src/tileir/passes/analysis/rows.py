@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import floor, prod
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.rewrites.decided import bounds_of_scalars
 from tileir.poly.affine import Affine
@@ -13,7 +13,7 @@ from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Direction, Index, Load, Refinement, Special, Statement, Store
 
 
-@frozen
+@attrs.frozen
 class Rows:
     """A kernel that writes rows of tensors, from ``first`` on, one for each value of ``index``."""
 

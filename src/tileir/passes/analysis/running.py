@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
 from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class Running:
     """A running aggregate.
 
@@ -63,7 +63,7 @@ class Running:
         return number * self.pace + self.term + along * self.slant
 
 
-@frozen
+@attrs.frozen
 class Terms:
     """The terms of a flat kernel that reduces one index, within bounds that move with one index of its output.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import always_reached
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
@@ -13,7 +13,7 @@ from tileir.stripe.check.views import same_axes
 from tileir.stripe.ir import Block, Special, Statement, Store
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Written:
     """Elements that one statement writes wherever its constraints hold: a box for each point."""
 

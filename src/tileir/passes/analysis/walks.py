@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.poly.affine import Affine, movement
 from tileir.stripe.ir import Block, Direction, Load, Store
 
 
-@frozen
+@attrs.frozen
 class Walk:
     """The accesses of one block, inside a kernel, to one view of the kernel.
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.stripe import works as stripe
 
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ ITERATION_CYCLES: Final = 1.0
 """What counting, comparing and jumping take of an iteration that is not unrolled, beside its body."""
 
 
-@frozen
+@attrs.frozen
 class Cycles:
     """What one unit does in one iteration of a block's own statements, in cycles.
 
@@ -55,7 +53,7 @@ class Cycles:
     overhead: float = 0.0
 
 
-@frozen
+@attrs.frozen
 class Moved:
     """Bytes that go into a cache, and out of it."""
 
@@ -70,7 +68,7 @@ class Moved:
         return Moved(self.read * count, self.written * count)
 
 
-@frozen
+@attrs.frozen
 class Operations:
     """Operations of one dtype and kind."""
 
@@ -79,7 +77,7 @@ class Operations:
     count: int
 
 
-@frozen
+@attrs.frozen
 class BlockCost:
     """What a block and all blocks inside it cost, over the whole run of the kernel.
 
@@ -119,7 +117,7 @@ class BlockCost:
         return self.accessed_bytes / self.footprint_bytes if self.footprint_bytes else 0.0
 
 
-@frozen
+@attrs.frozen
 class LevelCost:
     """Bytes that move between a level of memory and the one inside it, and the seconds that takes."""
 
@@ -129,7 +127,7 @@ class LevelCost:
     seconds: float
 
 
-@frozen
+@attrs.frozen
 class KernelCost:
     """A kernel.
 
@@ -175,7 +173,7 @@ class KernelCost:
         return self.whole.total_operations / (moved or max(1, self.whole.footprint_bytes))
 
 
-@frozen
+@attrs.frozen
 class ProgramCost:
     """A program.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.targets.hardware import LOCAL, ExecutionUnit, HardwareModel, MemoryUnit
 from tileir.core.targets.target import Target
 
@@ -21,7 +21,7 @@ MATRIX_SPEEDUP: Final = 8
 """How much faster matrix instructions are than others on narrow floats, where the model has no unit for them."""
 
 
-@frozen
+@attrs.frozen
 class Storage:
     """A cache, or the memory behind all caches.
 
@@ -43,7 +43,7 @@ class Storage:
     total_rate: float
 
 
-@frozen
+@attrs.frozen
 class Machine:
     """A device.
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.cost.figures import KernelCost, ProgramCost
@@ -33,7 +31,7 @@ NOWHERE: Final = ""
 """The unit of blocks for which nobody said where they run: they take no unit's time."""
 
 
-@frozen
+@attrs.frozen
 class Time:
     """How long something takes.
 
@@ -89,7 +87,7 @@ def _kernel_cost(plain: KernelCost, nest: _Nest, time: Time) -> KernelCost:
     )
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Nest:
     """One block and all inside it, on the units of a model.
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 Terms: TypeAlias = tuple[tuple[int, int], ...]
 """(index, coefficient) pairs; indices are numbers."""
@@ -21,7 +21,7 @@ Terms: TypeAlias = tuple[tuple[int, int], ...]
 MOST_STEPS: Final = 1 << 18
 
 
-@frozen
+@attrs.frozen
 class Constraint:
     """``offset + Σ coefficient·index >= 0``."""
 
@@ -29,7 +29,7 @@ class Constraint:
     offset: int
 
 
-@frozen
+@attrs.frozen
 class Count:
     """A number of points, and whether it is exact; otherwise there are at most so many."""
 

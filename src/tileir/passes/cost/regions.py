@@ -15,9 +15,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 Dims: TypeAlias = tuple[tuple[int, int], ...]
 """(stride, count) pairs by growing stride, all strides positive and all counts above 1."""
@@ -27,7 +25,7 @@ MOST_REGIONS: Final = 32
 """Of more regions the union is only bounded."""
 
 
-@frozen(cache_hash=True)
+@attrs.frozen(cache_hash=True)
 class Region:
     """A set of addresses; see the module text. ``elements`` is a bound where it is not ``exact``."""
 

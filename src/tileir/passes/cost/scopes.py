@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation
 from tileir.passes.cost.points import Constraint, Terms
 from tileir.poly.affine import Affine
@@ -19,7 +17,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """An index of some block, with the number that stands for it."""
 
@@ -34,7 +32,7 @@ class Loop:
         return self.binding in (None, Binding.DOT)
 
 
-@frozen
+@attrs.frozen
 class Root:
     """Memory that accesses lead to.
 
@@ -54,7 +52,7 @@ class Root:
     inside: bool = False
 
 
-@frozen
+@attrs.frozen
 class Access:
     """How one block sees a root.
 
@@ -86,7 +84,7 @@ class Access:
         return next((step for number, step in self.terms if number == loop), 0)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Scope:
     """A block.
 

@@ -14,9 +14,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.figures import Moved
 from tileir.passes.cost.regions import Region, distinct, lines_of, region_of
@@ -32,7 +30,7 @@ APART: Final = frozenset({REGISTER, LOCAL})
 """Locations that no cache serves."""
 
 
-@frozen
+@attrs.frozen
 class Footprint:
     """What is touched of one root, in bytes of the lines that are read, written, and touched at all."""
 
@@ -41,7 +39,7 @@ class Footprint:
     bytes: float
 
 
-@frozen
+@attrs.frozen
 class Different:
     """Bytes of different elements; at most so many where that is not exact."""
 

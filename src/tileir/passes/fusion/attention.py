@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
@@ -30,7 +28,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND, Attending
 
 
-@frozen
+@attrs.frozen
 class FuseAttention:
     """Compute attention in one kernel, where instructions multiply matrices: scores stay in registers, in f32.
 
@@ -220,7 +218,7 @@ _MERGES: Final = (
 """What a part adds to a result: its own, by its share."""
 
 
-@frozen
+@attrs.frozen
 class _Tensors:
     """Allocates temporaries in f32, by letters for their last axes."""
 

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Protocol
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_gradients import Gradients
@@ -33,7 +31,7 @@ class Device(Options, Protocol):
         """Width of a copy of one thread."""
 
 
-@frozen
+@attrs.frozen
 class Kernels:
     """Kernels by where they stand, and what they allocate."""
 
@@ -41,7 +39,7 @@ class Kernels:
     memory: tuple[stripe.Refinement, ...]
 
 
-@frozen
+@attrs.frozen
 class MatrixViews:
     """Makes views of whole matrices of views of one element.
 
@@ -114,7 +112,7 @@ def backward_kernels(device: Device, found: Gradients, names: NameScope) -> Kern
     return Kernels({found.number: tuple(made)}, tuple(memory))
 
 
-@frozen
+@attrs.frozen
 class _Builder:
     """Makes the kernels of one attention.
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_match import (
@@ -31,7 +29,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class Gradients:
     """The gradients of one attention, by views of one element in the indices of ``kernel``, which makes its scores.
 
@@ -77,7 +75,7 @@ class Gradients:
     kernels: tuple[int, ...]
 
 
-@frozen
+@attrs.frozen
 class _Part:
     """A kernel that adds up products of weights, or of changes, and something else.
 
@@ -211,7 +209,7 @@ def _given(share: Element, total: Element) -> Sum | None:
     return next((left for left, right in _factors(share) if isinstance(left, Sum) and right == inverse), None)
 
 
-@frozen
+@attrs.frozen
 class _Joined:
     """Puts the parts of one attention together, in the indices of the kernel that makes its scores.
 

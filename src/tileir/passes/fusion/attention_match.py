@@ -10,9 +10,7 @@ import math
 from collections.abc import Collection, Iterator
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.row_expressions import (
@@ -36,7 +34,7 @@ _COMPARED: Final = {Op.CMP_LE: (1, 0), Op.CMP_LT: (1, 1), Op.CMP_GE: (-1, 0), Op
 """Comparisons of a with b as ``sign * (b - a) - step >= 0``."""
 
 
-@frozen
+@attrs.frozen
 class Scores:
     """What is weighted: ``scale`` times a sum of products, where all ``seen`` are 0 or more, else minus infinity."""
 
@@ -45,7 +43,7 @@ class Scores:
     seen: tuple[Affine, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class Attention:
     """Attention in a program.
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Where, usable
-from tileir.core.frozen import frozen
 from tileir.passes.fusion.attention_match import Scores
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.poly.affine import Affine
@@ -85,7 +83,7 @@ class Options(Protocol):
         """So many groups keep the device busy."""
 
 
-@frozen
+@attrs.frozen
 class Asked:
     """What is to be computed.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import NOT_MEANT, at_least, free_tags, selected, selected_kernel, with_kernels
 from tileir.passes.fusion.scan import FusionScan
@@ -25,7 +23,7 @@ from tileir.stripe.ir import (
 from tileir.stripe.tags import KERNEL
 
 
-@frozen
+@attrs.frozen
 class Fuse:
     """Join kernels over corresponding boxes, in one scan with an index of last writers.
 
@@ -145,7 +143,7 @@ def _but_kernel(reqs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in reqs if name != KERNEL)
 
 
-@frozen
+@attrs.frozen
 class Fusion(Fuse):
     """The pass :class:`Fuse` with other defaults: blocks are joined wherever they share indices."""
 

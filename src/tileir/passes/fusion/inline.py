@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import Where, usable
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, bytes_of_a_row, is_element
@@ -45,7 +43,7 @@ _SMALL: Final = 8
 """A tensor this many times smaller than a result costs nothing to read beside it."""
 
 
-@frozen
+@attrs.frozen
 class Inline:
     """Put the statements of an elementwise kernel into flat reductions that read each of its elements about once.
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -36,7 +34,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class InlineStencil:
     """Put the statements of a cheap elementwise kernel into the elementwise kernels that read its result.
 

@@ -12,7 +12,7 @@ from itertools import combinations, product
 from math import gcd, prod
 from typing import TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.correspondence import Correspondence, correspond
@@ -134,7 +134,7 @@ def _neighbours(layout: Affine) -> Iterator[str]:
     return (name for name, coefficient in layout.terms if coefficient == 1)
 
 
-@frozen
+@attrs.frozen
 class Shared:
     """Indices that two blocks share: what the first calls them, and the second.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, Refinement, Special, Store
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Producer:
     """An elementwise kernel over the elements of one temporary.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address
@@ -18,21 +16,21 @@ ALONG: Final = "%along"
 """Stands for the index along which rows are aggregated; no index of a block can have this name."""
 
 
-@frozen
+@attrs.frozen
 class Number:
     """A constant."""
 
     value: float = attrs.field(eq=repr)
 
 
-@frozen
+@attrs.frozen
 class Coordinate:
     """A coordinate."""
 
     affine: Affine
 
 
-@frozen
+@attrs.frozen
 class Call:
     """An operation, conversions between floats left out."""
 
@@ -40,7 +38,7 @@ class Call:
     args: tuple[Element, ...]
 
 
-@frozen
+@attrs.frozen
 class Reduced:
     """An aggregate of ``body`` over :data:`ALONG`."""
 
@@ -48,7 +46,7 @@ class Reduced:
     body: Element
 
 
-@frozen
+@attrs.frozen
 class Sum:
     """A sum of products that kernel ``number`` makes, with the values of its indices that are not reduced."""
 
@@ -56,7 +54,7 @@ class Sum:
     values: tuple[tuple[str, Affine], ...]
 
 
-@frozen
+@attrs.frozen
 class Unknown:
     """Anything else: an element of memory."""
 

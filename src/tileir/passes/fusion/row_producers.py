@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.schedule import varying_scalars
 from tileir.passes.schedules.vectors.near_places import NearPlaces
@@ -28,7 +28,7 @@ _MOST_STATEMENTS: Final = 48
 """Loads and computations, for each element of a row, that take no longer than storing the element and loading it."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class RowProducer:
     """An elementwise kernel that writes rows.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.schedule.remarks import Done, Refused, Remarks, listener, refused, remark
 from tileir.stripe.ir import Block, Direction, Launch, Program, Refinement, Statement
@@ -86,7 +84,7 @@ def _tell(remarks: Remarks, program: Program, outcomes: Mapping[int, Outcome]) -
         remarks.add(names[number][0], refusal, facts, tuple(names[number]), number)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Expansion:
     """Launches that replace one launch of a kernel, and so those that replace any other."""
 

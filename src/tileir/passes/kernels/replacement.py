@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import NOT_MEANT, selected_kernel, with_temporaries
 from tileir.passes.kernels.expansion import called_block
@@ -12,7 +12,7 @@ from tileir.schedule.remarks import Fact, Refused, remark
 from tileir.stripe.ir import Block, Program, Refinement, Statement
 
 
-@frozen
+@attrs.frozen
 class Replacement:
     """What takes the place of a kernel.
 

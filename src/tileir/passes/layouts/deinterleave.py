@@ -10,10 +10,8 @@ from itertools import product
 from math import prod
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import Array
-from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.core.ops import Aggregation
 from tileir.core.rewrite import rewritten
@@ -49,7 +47,7 @@ _REDUCES: Final = ("agg_op_", "comb_op_", "contraction")
 """How tags of reductions begin."""
 
 
-@frozen
+@attrs.frozen
 class Deinterleave:
     """Write out the channels of kernels that mix them, so that vectors run over pixels.
 
@@ -174,7 +172,7 @@ def _chosen(candidates: Mapping[int, _Pixels], behind: Mapping[str, str], tempor
     return {number for number in chosen if candidates[number].has_channels}
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Pixels:
     """A flat kernel whose points are pixels, and channels of these.
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, selected_kernel, with_temporaries
@@ -36,7 +34,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class Pad:
     """Let contractions read neutral values outside of tensors, instead of leaving points out.
 
@@ -118,7 +116,7 @@ def _limits(view: Refinement, tensor: TensorShape) -> Iterable[Affine]:
         yield tightened(dim.size - 1 - access)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Term:
     """What a flat kernel merges into its output: a product of inputs, or one input."""
 
@@ -156,7 +154,7 @@ class _Term:
         return cls(output, tuple(kernel.refinement(name) for name in dict.fromkeys(names)))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Padding:
     """Ranges of the indices after padding, and the term that is merged at each point."""
 
@@ -177,7 +175,7 @@ class _Padding:
         return [view for view in self.term.factors if not self.fits(view, sizes)]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Copy:
     """A padded tensor, and where in it the original one begins."""
 

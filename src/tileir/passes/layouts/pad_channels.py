@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import usable
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
@@ -35,7 +33,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class PadChannels:
     """Copy factors of products that matrix instructions take, so that their few channels are a power of two.
 
@@ -134,7 +132,7 @@ def _is_product(kernel: Block) -> bool:
     return sums and isinstance(store, Store) and store.source == multiplied[0].into
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Copy:
     """A tensor with its channels last, and zeros behind them; ``axes`` are those of ``source`` in that order."""
 

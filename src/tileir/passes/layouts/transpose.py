@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import usable
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
 
 
-@frozen
+@attrs.frozen
 class Transpose:
     """Choose the fastest axis of temporaries by how kernels walk, and copy operands that are read against their grain.
 

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.passes.base import Pass, applied
 from tileir.passes.cost.prediction import predict
@@ -63,7 +61,7 @@ SPACES: Final[Mapping[str, Space]] = MappingProxyType(
 """Values to try, by pass and option."""
 
 
-@frozen
+@attrs.frozen
 class Candidate:
     """A pipeline, what it makes of a program, the time that the model expects of that, and the pass that differs."""
 
@@ -73,7 +71,7 @@ class Candidate:
     knob: str = ""
 
 
-@frozen
+@attrs.frozen
 class Failed:
     """A pipeline that a pass refused, and why."""
 

@@ -11,10 +11,8 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.passes.base import Pass, applied, expand_kernels, unnamed
 from tileir.passes.cost.prediction import predict
 from tileir.passes.pipelines.candidates import Candidate
@@ -51,7 +49,7 @@ PARENTS: Final = 8
 """Of so many of the fastest the next sketches are made."""
 
 
-@frozen
+@attrs.frozen
 class Drawn:
     """A pipeline with scripts, the sketches that these were made of, and the time that the model expects."""
 
@@ -203,7 +201,7 @@ def _named(kernel: Block) -> str:
     return kernel.name.partition("(")[0]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Kernels:
     """Puts something else in the place of each kernel, as a pass does."""
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.frozen import frozen
 from tileir.core.protocols import mistakes
 from tileir.core.targets.target import Target
 from tileir.passes.base import Named, Pass, for_target
@@ -17,7 +15,7 @@ from tileir.passes.pipelines import pipeline
 from tileir.stripe.ir import Program
 
 
-@frozen
+@attrs.frozen
 class Schedule:
     """A step that an entry point names: without options, since whoever wrote it has set them."""
 

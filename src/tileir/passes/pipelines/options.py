@@ -17,9 +17,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import nearest
 
 Written: TypeAlias = "bool | int | float | str | tuple[Written, ...] | dict[str, Written] | None"
@@ -33,7 +31,7 @@ _RESERVED: Final = (*WORDS, "inf", "nan")
 _PLAIN: Final = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "none"}
 
 
-@frozen
+@attrs.frozen
 class FitError(Exception):
     """Why a value does not fit, and where inside of it, such as ``[0].idxs[1].size``; empty for all of it."""
 

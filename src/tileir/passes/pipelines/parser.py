@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.lexing import END, AbandonError, Cursor, Faults, Lexer, Token, everything, source_of
 from tileir.core.text.span import Span
 from tileir.passes.pipelines.options import WORDS, Written
@@ -34,7 +32,7 @@ _ADVICE: Final = "write a name, a value or one of {}(),=: here"
 _SCALARS: Final = frozenset(("number", "word", "string"))
 
 
-@frozen
+@attrs.frozen
 class Setting:
     """An option as it was written."""
 
@@ -44,7 +42,7 @@ class Setting:
     value_span: Span | None = None
 
 
-@frozen
+@attrs.frozen
 class Request:
     """A pass as it was written; ``label`` is what the step is called, empty where it has no name of its own."""
 
@@ -94,7 +92,7 @@ class _Cursor(Cursor):
             self.advance()
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Parser:
     """Recursive descent over one text. Where a pass is faulty, those after it are read all the same."""
 

@@ -7,10 +7,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.core.json.plain import Path as Way
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import TargetFile, file_of, passes_places, passes_value, target_called
@@ -87,7 +85,7 @@ def _loaded(name: str) -> type[Pass]:
     return next(kind for kind in members if isinstance(kind, type) and vars(kind).get("name") == name)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Entry:
     """An entry of a pipeline, and the file in which it stands at that position."""
 

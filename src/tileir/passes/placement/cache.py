@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level, keeps_axes
@@ -181,7 +179,7 @@ def _factor(_: object, __: attrs.Attribute[float], limit: float) -> None:
         raise ValueError("odd_limit must be at least 1")
 
 
-@frozen
+@attrs.frozen
 class Cache:
     """Keep views of blocks that hold other blocks in memory of their own, with copies before and after.
 

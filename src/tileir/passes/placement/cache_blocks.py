@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
@@ -71,7 +69,7 @@ def refitted(statement: Statement, parents: Mapping[str, Refinement]) -> Stateme
     return attrs.evolve(statement, refinements=views, statements=inner)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Copies:
     """The copy blocks of one view.
 
@@ -185,7 +183,7 @@ class Copies:
         return tuple(tests)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Handed:
     """The indices of a copy block that hand on those of the block around it."""
 

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ParseError, fail
-from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import MemoryUnit
 from tileir.core.targets.target import Target
@@ -42,7 +40,7 @@ def _are_units(_: object, __: attrs.Attribute[tuple[int | str, ...]], units: tup
                 raise ValueError(f"a unit is a number, #tag of an index, or an affine, not {unit!r}") from error
 
 
-@frozen
+@attrs.frozen
 class Place:
     """One device of a location.
 
@@ -109,7 +107,7 @@ def memory_of(places: Sequence[Place], target: Target) -> MemoryUnit | None:
     return next((unit for unit in hardware_of(target).memory_units if unit.name == places[-1].name), None)
 
 
-@frozen
+@attrs.frozen
 class LocateBlock:
     """Name the device that runs the selected blocks.
 
@@ -138,7 +136,7 @@ class LocateBlock:
         return rewrite_blocks(program, partial(_located, self), self.reqs, skip_tags=self.skip_tags)
 
 
-@frozen
+@attrs.frozen
 class LocateInnerBlock:
     """Name the device that runs blocks directly inside the selected ones.
 
@@ -177,7 +175,7 @@ def _located(naming: LocateBlock | LocateInnerBlock, scope: Scope) -> Block:
     return block if new == block.location else attrs.evolve(block, location=new)
 
 
-@frozen
+@attrs.frozen
 class LocateMemory:
     """Name the memory in which allocations of the selected blocks are; views of them, at any depth, follow.
 
@@ -255,7 +253,7 @@ def _fixed_device(device: Device) -> Device:
     return device if all(unit.is_constant for unit in device.units) else attrs.evolve(device, units=())
 
 
-@frozen
+@attrs.frozen
 class RewriteLocations:
     """Replace the beginning of locations, of blocks and of memory.
 

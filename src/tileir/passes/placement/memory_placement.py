@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.target import Target
@@ -25,7 +23,7 @@ from tileir.stripe.tags import PROGRAM
 from tileir.stripe.text.printer import location_text
 
 
-@frozen
+@attrs.frozen
 class Limit:
     """How large a memory is.
 
@@ -45,7 +43,7 @@ _MOST_BY_DEPS: Final = 1024
 """With more allocations than this, statements count as run in order: all pairs are too many to look at."""
 
 
-@frozen
+@attrs.frozen
 class MemoryPlacement:
     """Place what the selected blocks, and blocks inside them, allocate: a byte offset in each location.
 

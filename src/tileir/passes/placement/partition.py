@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.kernels.walk import choice, rewrite_blocks
@@ -25,7 +23,7 @@ from tileir.stripe.ir import Block, Direction, Index, Location, Program, Refinem
 from tileir.stripe.tags import KERNEL, MAIN
 
 
-@frozen
+@attrs.frozen
 class PartitionCompute:
     """Split blocks into parts for several units: an outer block over the parts, around a block over one of them.
 
@@ -117,7 +115,7 @@ def _without_idle(outer: Block, chosen: str, tag: str) -> Block:
     return attrs.evolve(block, statements=(attrs.evolve(reindexed(inner, left, zero), location=()),))
 
 
-@frozen
+@attrs.frozen
 class PartitionMemory:
     """Spread what refinements of the selected blocks hold over banks, or units, of memory: each gets a bank axis.
 

@@ -16,13 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 
 
-@frozen
+@attrs.frozen
 class Use:
     """How one statement uses an item.
 
@@ -38,7 +36,7 @@ class Use:
     inside: bool = True
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Item:
     """Something that statements use in the inner memory.
 
@@ -124,7 +122,7 @@ class LiveRange:
         return self.uses[-1] if self.load_before is None else self.load_before
 
 
-@frozen
+@attrs.frozen
 class Shortage:
     """A statement whose data do not fit: how many bytes it needs, and what the largest item is."""
 
@@ -295,7 +293,7 @@ ALL_BANKS: Final = -1
 """The bank of what is spread over all of them, the same bytes in each."""
 
 
-@frozen
+@attrs.frozen
 class Slot:
     """Bytes ``offset`` to ``offset + size`` of one bank, or of each."""
 
@@ -314,7 +312,7 @@ class Slot:
         return banks and self.offset < other.end and other.offset < self.end
 
 
-@frozen
+@attrs.frozen
 class Memory:
     """A memory of equal banks.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
@@ -19,7 +19,7 @@ _NEAR = frozenset({LOCAL, REGISTER, SCRATCH})
 """Memories that are nearer than any that data are scheduled for."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Resident:
     """A view that is to be in the inner memory.
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.target import Target
 from tileir.core.text.names import NameScope
@@ -44,7 +42,7 @@ _UNKNOWN_KIB: Final = 256.0
 """The size of memories that no hardware model knows."""
 
 
-@frozen
+@attrs.frozen
 class Schedule:
     """Give statements of the selected blocks their data in an inner memory.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.stored import edges, overhangs
@@ -52,7 +50,7 @@ def _keeps_axes(block: Block, view: Refinement) -> bool:
     )
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Transfers:
     """Makes the blocks that move data into and out of slots for one block.
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.stripe.aliases import allocations
@@ -28,7 +26,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class JoinParts:
     """Let kernels that follow each other and copy to one tensor run as one, in blocks one after the other.
 
@@ -80,7 +78,7 @@ _MOST_BLOCKS: Final = 64
 """Most kernels in one: their code is compiled as a whole."""
 
 
-@frozen
+@attrs.frozen
 class _Part:
     """A kernel that copies to a part of a tensor.
 
@@ -145,7 +143,7 @@ def _joined(run: Sequence[_Part], main: Block) -> Block:
     return in_turn([part.kernel for part in run], main, shared, own, {})
 
 
-@frozen
+@attrs.frozen
 class JoinBorder:
     """Let the borders that split_border cut off a kernel, tagged ``border``, run as one, in blocks one after the other.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.base import with_temporaries
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.passes.kernels import schedule as sch
@@ -27,7 +25,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class JoinStrips:
     """Let the kernels that the pass strips has made of one chain run as one, a strip of rows for each group.
 

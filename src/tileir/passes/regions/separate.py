@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import SCHEDULED
@@ -28,7 +26,7 @@ _LANES: Final = 8
 """Fewest values of an index that vector lanes take instead of one that is cut."""
 
 
-@frozen
+@attrs.frozen
 class Separate:
     """Peel borders off kernels: values of an index for which no constraint on it ever fails are a kernel of their own.
 
@@ -113,7 +111,7 @@ class Separate:
         return best
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Cut:
     """The values ``low`` to ``high``, exclusive, of an index are inside; as many are outside at each end, or none."""
 

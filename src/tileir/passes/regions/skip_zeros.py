@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels
@@ -40,7 +38,7 @@ from tileir.stripe.ir import (
 _FINITE: Final = "finite"
 
 
-@frozen
+@attrs.frozen
 class SkipZeros:
     """Give contractions whose factors are 0, but for where coordinates satisfy affine tests, these as constraints.
 
@@ -101,7 +99,7 @@ class SkipZeros:
         return attrs.evolve(kernel, constraints=(*kernel.constraints, *tests), deps=())
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Zeros:
     """What is ``number``, which is 0 or minus infinity, or NaN, wherever some of ``tests`` is negative."""
 

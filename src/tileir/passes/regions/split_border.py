@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import against_flat
@@ -22,7 +20,7 @@ _ROW: Final = 16
 """Places that are fewer elements apart are in one row."""
 
 
-@frozen
+@attrs.frozen
 class SplitBorder:
     """Peel borders off elementwise kernels that compute places from coordinates, such as those of mirrored elements.
 

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import floor
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
@@ -45,7 +43,7 @@ STRIP: Final = "strip"
 """The tag of the index that counts strips, and of kernels over strips, whose value tells chains of them apart."""
 
 
-@frozen
+@attrs.frozen
 class Strips:
     """Cut elementwise kernels, one of which reads what another one writes, into strips of rows.
 
@@ -77,7 +75,7 @@ class Strips:
         return scan.program_of_strips()
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Stage:
     """Tensors that the same kernels write, these, and the halo of rows that a strip needs of them.
 
@@ -106,7 +104,7 @@ class _Stage:
         return sum(rows.work for rows in self.kernels.values())
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Cut:
     """How the rows of a group are cut: ``count`` strips of ``rows`` rows, from ``first`` on."""
 
@@ -340,7 +338,7 @@ def _needed(stage: _Stage, readers: Iterable[_Stage]) -> tuple[int, int] | None:
     return (low, high) if found else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _StripKernels:
     """Builds the kernels of one group over its strips."""
 

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import ClassVar, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import with_kernels
@@ -41,7 +40,7 @@ _Memory: TypeAlias = str | int
 """A tensor of the program by its name, or what kernels allocate, numbered in order."""
 
 
-@frozen
+@attrs.frozen
 class BoundPlaces:
     """Tag loads ``inside`` where the integers that choose their elements are known to lie within the view.
 

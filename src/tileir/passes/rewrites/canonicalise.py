@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import address, is_element, observed_indices
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.layouts.own_axes import with_own_axes
@@ -33,7 +31,7 @@ Bounds: TypeAlias = dict[str, tuple[int, int]]
 """Least and greatest value of each index."""
 
 
-@frozen
+@attrs.frozen
 class Canonicalise:
     """Simplify the index boxes of all blocks.
 

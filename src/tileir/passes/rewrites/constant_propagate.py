@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from math import inf
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.inline import CHEAP
 from tileir.stripe.ir import Block, Buffer, Intrinsic, Program, Special, Statement, views_read, views_written
 
 
-@frozen
+@attrs.frozen
 class ConstantPropagate:
     """Run kernels whose inputs are all constants, by the interpreter, and keep their results as constants.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
@@ -28,7 +26,7 @@ from tileir.stripe.ir import (
 from tileir.stripe.works import launches
 
 
-@frozen
+@attrs.frozen
 class DeadCode:
     """Drop kernels, blocks, stores, scalars, refinements and temporaries that have no effect on the results.
 

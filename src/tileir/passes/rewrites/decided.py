@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.rewrites.dead_code import pruned
@@ -40,7 +38,7 @@ _COMPARISONS: Final = {
 """A sign and an offset: ``x op y`` where ``sign * (x - y) + offset >= 0``; MAX and MIN are ``x`` there."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Value:
     """An integer or truth value that depends on coordinates only: from ``low`` to ``high``, and an affine if known."""
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
@@ -28,7 +26,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class Forward:
     """Let elementwise kernels read a tensor's pieces where these come from, so that copies need not be made.
 

@@ -7,10 +7,7 @@ from itertools import product
 from math import prod
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core import arithmetic
-from tileir.core.frozen import frozen
+from tileir.core import arithmetic, attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
@@ -45,7 +42,7 @@ REMARK: Final = "written out: "
 """What the comment begins with that a kernel gets for each window that was written out."""
 
 
-@frozen
+@attrs.frozen
 class Immediates:
     """Write out reductions over windows whose weights are known when compiling.
 
@@ -103,7 +100,7 @@ class Immediates:
         return window.written_out(terms)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Window:
     """A flat reduction over what is known when compiling.
 

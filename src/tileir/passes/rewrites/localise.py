@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
@@ -28,7 +26,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class Localise:
     """Allocate a temporary inside a kernel when no other uses it, as large as what one point touches.
 

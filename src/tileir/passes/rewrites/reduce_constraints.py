@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import expand_kernels
 from tileir.passes.regions.narrowing import narrowed
@@ -23,7 +21,7 @@ from tileir.schedule.reindex import reindexed
 from tileir.stripe.ir import Block, Index, Program, Statement
 
 
-@frozen
+@attrs.frozen
 class ReduceConstraints:
     """Drop constraints that follow from the others, shorten index ranges, and drop blocks that never run.
 
@@ -104,7 +102,7 @@ class ReduceConstraints:
         return block, inner, own
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Surroundings:
     """What is known where a block runs: variables with their spans, and constraints that hold.
 

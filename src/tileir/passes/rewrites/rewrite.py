@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes, Law, Scalar
 from tileir.core.rewrite import rewritten
@@ -43,7 +41,7 @@ def _are_laws(_: object, __: attrs.Attribute[tuple[str, ...]], texts: tuple[str,
             raise ValueError(f"{text!r} is no law: {error.diagnostics[0].message}") from None
 
 
-@frozen
+@attrs.frozen
 class Rewrite:
     """Put operations on scalars in the place of others, as laws say: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import map_kernels
 from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Statement, Store, views_read, views_written
 
 
-@frozen
+@attrs.frozen
 class Scalarise:
     """Forward what was stored to, or loaded from, an element to later loads of it in the same body.
 
@@ -44,7 +42,7 @@ def _scalarised(block: Block) -> Block:
     return attrs.evolve(block, statements=statements, refinements=refinements)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Aliases:
     """Which views of one block may show the same elements, and which of them merge what is stored."""
 

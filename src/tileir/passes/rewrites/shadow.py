@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
@@ -30,7 +28,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class Shadow:
     """Privatise results that a kernel reads back: it keeps them in an allocation as well, and reads that instead.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.pieces import Pieces
@@ -28,7 +26,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Run:
     """From ``start`` on places are ``step`` elements apart; that of coordinate 0 would be ``first``."""
 
@@ -41,7 +39,7 @@ class _Run:
         return coordinate * self.step + self.first
 
 
-@frozen
+@attrs.frozen
 class Axis:
     """What one axis of a view adds to the place of an element, from ``least`` to ``most``, by runs of coordinates.
 

@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_temporaries
@@ -16,7 +14,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Dim, Direction, Load, Program, Refinement, Statement, Store
 
 
-@frozen
+@attrs.frozen
 class WriteThrough:
     """Let kernels that make a temporary write to a part of an output that it is copied to, and drop the copy.
 
@@ -55,7 +53,7 @@ class WriteThrough:
         return with_temporaries(program, [scan.redirected(s) for s in kept], (), frozenset(scan.moved))
 
 
-@frozen
+@attrs.frozen
 class _Part:
     """Where in an output a temporary lies."""
 
@@ -63,7 +61,7 @@ class _Part:
     offsets: tuple[int, ...]
 
 
-@frozen
+@attrs.frozen
 class _Scan:
     """Copies that were found so far.
 

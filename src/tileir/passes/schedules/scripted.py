@@ -9,9 +9,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.core.targets.quantities import facts
 from tileir.passes.analysis.dependences import roots
@@ -44,7 +42,7 @@ SCHEDULES: Final = "tileir.passes.schedules."
 """The rooms of the passes before which scripts have their turn."""
 
 
-@frozen
+@attrs.frozen
 class Scripted:
     """Schedule kernels by a script (:mod:`tileir.schedule.script`).
 
@@ -133,7 +131,7 @@ def expanded_with_makers(
     return program if kernels == program.main.statements else DeadCode()(with_kernels(program, kernels))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Makers:
     """The kernels of a program that make tensors.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets.target import Target
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.placement.locate import Place, location, memory_of
@@ -26,7 +24,7 @@ def _positive(_: object, __: attrs.Attribute[tuple[tuple[int, ...], ...]], tiles
         raise ValueError("the sizes of candidates must be at least 1")
 
 
-@frozen
+@attrs.frozen
 class Autotile:
     """Split blocks into the cheapest tiles, as :mod:`tileir.passes.tiling.search` counts.
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from math import prod
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks
 from tileir.stripe.ir import Block, Direction, Index, Program, Refinement
 
 
-@frozen
+@attrs.frozen
 class OrderLoops:
     """Order the indices of blocks so that the innermost ones stay within cache lines.
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels, selected, selected_kernel
 from tileir.stripe.ir import Block, Direction, Index, Program, Special, Statement
 
 
-@frozen
+@attrs.frozen
 class Prefetch:
     """Let innermost loops over blocks ask for the elements of their inputs that a later iteration reads.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.stripe.ir import Block, Direction, Refinement
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _BEAM: Final = 32
 """So many of the best tiles of a coarse grid are improved step by step."""
 
 
-@frozen
+@attrs.frozen
 class TileChoice:
     """A tile: its size along each index, what it costs, and what it touches: bytes, and cache lines in and out."""
 
@@ -209,7 +209,7 @@ def _choices(costs: TileCosts, sizes: Numbers, count: int) -> tuple[TileChoice, 
     )
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class TileCosts:
     """The costs of one block's tiles.
 
@@ -291,7 +291,7 @@ class TileCosts:
         return result
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _View:
     """How a view grows with a tile: for each axis its own size, what each index adds to it, and its stride."""
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.tiling.tile import tiled
@@ -37,7 +35,7 @@ def _rules(_: object, attribute: attrs.Attribute[tuple[int, ...]], rules: tuple[
         raise ValueError(f"{attribute.name} of a stencil's index must be strides, or -1 for any but 0")
 
 
-@frozen
+@attrs.frozen
 class StencilIndex:
     """One loop of a micro-kernel.
 
@@ -60,7 +58,7 @@ def _few(_: object, __: attrs.Attribute[tuple[StencilIndex, ...]], idxs: tuple[S
         raise ValueError(f"a stencil has at most {MOST_INDICES} idxs")
 
 
-@frozen
+@attrs.frozen
 class Stencil:
     """A micro-kernel's loops.
 
@@ -75,7 +73,7 @@ class Stencil:
     startup_cost: int = -1
 
 
-@frozen
+@attrs.frozen
 class Match:
     """Which index of a block plays which part of a stencil, and how many points of it a micro-kernel covers."""
 
@@ -122,7 +120,7 @@ def _cost(block: Block, sizes: Mapping[str, int], startup_cost: int) -> int:
     return points + startup_cost * tiles
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Strides:
     """How far each index of a block moves through its results and its inputs."""
 
@@ -167,7 +165,7 @@ MATRIX_MULTIPLY: Final = Stencil(
 """An outer product for each value of ``k``: rows of the first input, columns of the second."""
 
 
-@frozen
+@attrs.frozen
 class Tensorise:
     """Split blocks by the sizes of the cheapest stencil that matches.
 

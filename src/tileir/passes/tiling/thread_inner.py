@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
@@ -16,7 +14,7 @@ from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, Program, Refinement
 
 
-@frozen
+@attrs.frozen
 class ThreadInner:
     """Give kernels that hold nothing but blocks a grid, and each of these blocks the threads of a group.
 

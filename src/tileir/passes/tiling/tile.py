@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import observed_indices
 from tileir.passes.base import free_tags, map_blocks
@@ -29,7 +27,7 @@ def _positive(_: object, __: attrs.Attribute[tuple[int, ...]], sizes: tuple[int,
         raise ValueError("sizes must be at least 1")
 
 
-@frozen
+@attrs.frozen
 class Tile:
     """Split blocks into tiles of fixed sizes, the last ones cut off where a size does not divide a range.
 
@@ -83,7 +81,7 @@ def taken(tags: Tags, names: Iterable[str]) -> Tags:
     return Tags(tuple(item for item in tags.items if item[0] in wanted))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Split:
     """How the points of one index are shared out: ``count`` tiles of ``width`` points."""
 

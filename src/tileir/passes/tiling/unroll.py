@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_blocks, unordered
@@ -19,7 +17,7 @@ _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
 """Indices with these tags have a meaning of their own."""
 
 
-@frozen
+@attrs.frozen
 class Unroll:
     """Write out indices of blocks; their points then run one after the other.
 

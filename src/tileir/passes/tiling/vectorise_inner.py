@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element
@@ -17,7 +15,7 @@ from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Convert, Direction, Index, Intrinsic, Load, LoadIndex, Program, Special, Store
 
 
-@frozen
+@attrs.frozen
 class VectoriseInner:
     """Give one index of each block that holds no others lanes, where all it stores are neighbours along that index.
 

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 FORMAT: Final = 1
 MAGIC: Final = b"tileir" + FORMAT.to_bytes(2, "little")
@@ -40,7 +40,7 @@ class BrokenEntryError(ValueError):
     """A file that is not an entry, not the entry that was asked for, or not whole; the message says which."""
 
 
-@frozen
+@attrs.frozen
 class Table:
     """What stands before the parts: facts for people, and for each part its name, stored size and size."""
 

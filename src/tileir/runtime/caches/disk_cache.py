@@ -17,10 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.caches.cache_entry import BrokenEntryError, decode, encode, table_of
 from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
 
@@ -110,7 +108,7 @@ def _absolute(directory: str | os.PathLike[str]) -> Path:
     return Path(directory).absolute()
 
 
-@frozen
+@attrs.frozen
 class Entry:
     """What is known of an entry without reading all of it.
 
@@ -132,7 +130,7 @@ class Entry:
     about: Mapping[str, str]
 
 
-@frozen
+@attrs.frozen
 class DiskCache:
     """Entries in one directory, which is made when the first one is stored. Any number of threads and processes.
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everybody but the owner."""
@@ -35,7 +35,7 @@ class UntrustedError(OSError):
     """A directory or file that others could have written; the message says why, and what to do."""
 
 
-@frozen
+@attrs.frozen
 class OpenDirectory:
     """A directory that was found to be private. Names are relative to its descriptor, where the system can do that.
 

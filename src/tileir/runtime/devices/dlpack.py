@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import FORMATS, DType
-from tileir.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,7 +118,7 @@ class _Versioned(ctypes.Structure):
 _DELETER: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Given:
     """A capsule that was asked for already, as NumPy takes it."""
 
@@ -253,7 +253,7 @@ def exported(array: Array, place: Place, *, version: object = None, copied: bool
     return capsule
 
 
-@frozen(eq=False, slots=False, repr=False)
+@attrs.frozen(eq=False, slots=False, repr=False)
 class _Addressed:
     """Memory at an address, as NumPy takes it; ``owner`` is kept alive."""
 

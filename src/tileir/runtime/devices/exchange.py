@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakKeyDictionary
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.devices.dlpack import (
     VERSION,
     Place,
@@ -68,7 +68,7 @@ _WORDS: Final = Struct("P16sPPQ")
 """A :class:`Tensor`: where its data is, then its device, rank and dtype, extents, strides, and an offset in bytes."""
 
 
-@frozen
+@attrs.frozen
 class Format:
     """What an array of some dtype, shape and device is, without gaps, as :class:`Tensor` has it.
 
@@ -108,7 +108,7 @@ class Format:
         return found
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Exchange:
     """The functions of one type of arrays.
 

@@ -7,12 +7,11 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
 from tileir.runtime.host_memory import allocate as fresh_on_host
 from tileir.runtime.offers import QueueingExecutor, SharingExecutor, StreamingExecutor
@@ -27,7 +26,7 @@ OPAQUE: Final = (4, 7, 8)
 """Kinds of devices of DLPack whose memory has handles and no addresses: OpenCL, Vulkan, Metal."""
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Home:
     """A device with its memory.
 

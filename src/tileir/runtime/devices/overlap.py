@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.devices.home import OPAQUE
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tileir.runtime.devices.array import DeviceArray
 
 
-@frozen
+@attrs.frozen
 class Region:
     """Memory that the host does not see.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.advice import dtype_meant
 from tileir.core.tracebacks import at_the_call
 from tileir.runtime.context import Context, owner_of
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _NAMES: Final = frozenset(dtype.value for dtype in DType)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class DeviceRegion:
     """The memory that kernels of a device work on.
 
@@ -60,7 +59,7 @@ class DeviceRegion:
         return DeviceArray.of(self.home.allocated(kind, sizes), self.home, kind, sizes)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class SharedRegion:
     """Memory of the host from and to which the device copies the fastest: page-locked, where it is a card.
 
@@ -96,7 +95,7 @@ class SharedRegion:
         return found
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class MemoryRegions:
     """The memory that a device works with; copies go between its two regions.
 

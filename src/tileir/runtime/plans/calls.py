@@ -6,10 +6,8 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.forking import Renewable
-from tileir.core.frozen import frozen
 from tileir.runtime.devices.overlap import Footprint, overlap
 from tileir.runtime.events import PendingEvent, all_ended, ended_in_queue
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.runtime.interface import Event
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Call:
     """A call, and the memory that it uses."""
 

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole, Program
@@ -21,7 +19,7 @@ SORTED_TEMPORARIES: Final = 1024
 """More temporaries than this are placed in the order of launches instead of by size, which compares all pairs."""
 
 
-@frozen
+@attrs.frozen
 class Offset:
     """Where a temporary lies: ``offset`` bytes into a block."""
 
@@ -30,7 +28,7 @@ class Offset:
     nbytes: int
 
 
-@frozen
+@attrs.frozen
 class Placement:
     """Blocks of memory, and where each temporary lies.
 
@@ -51,7 +49,7 @@ class Placement:
         return sum(self.sizes)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Life:
     """From when to when a temporary holds a value.
 

@@ -8,10 +8,9 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
 
-import attrs
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.arrays import Array, Format, fit_as_they_are, formats_of
 from tileir.runtime.events import Failure, PendingEvent, all_ended, ends_of
 from tileir.runtime.interface import Condition, Event, Kernel, Library, PartingExecutor, SequencingExecutor
@@ -48,7 +47,7 @@ SHORT_OPERATIONS: Final = 100_000
 """A submitted program that estimates no more runs in the calling thread, in less time than it takes to wake another."""
 
 
-@frozen
+@attrs.frozen
 class MemoryUse:
     """How many bytes a call takes.
 
@@ -68,7 +67,7 @@ class MemoryUse:
     peak: int
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Plan:
     """Launches with their memory. Several threads may run one plan at a time: each gets temporaries of its own.
 

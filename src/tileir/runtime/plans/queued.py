@@ -5,9 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.offers import ArrayQueue, Queue, QueueingExecutor
 from tileir.runtime.plans.workspace import Layout, unrolled
 
@@ -25,7 +23,7 @@ MOST_LAUNCHES: Final = 4096
 """Programs of more launches, loops unrolled, are handed over in pieces, as others are."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class QueuedOperand:
     """What an array of one place must be.
 
@@ -71,7 +69,7 @@ class _QueuedWorkspace:
         return cls(layout.nbytes, executor.queue(works, len(slots)))
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class QueuedRuns:
     """Runs of one plan through the queue of its device. Several threads may launch at a time.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel, BoundKernel, Buffer as Memory, Event, Executor
 from tileir.runtime.plans.workspace import Layout, Operand, Slot, Step, all_of_host, executed, unrolled
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tileir.runtime.arrays import Array
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Submission:
     """Work that was handed over.
 
@@ -41,7 +40,7 @@ class Submission:
         return sum(known) if len(known) == len(measured) else None
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Batch:
     """A run as one call of the device: the staging memory of each array, and all launches in order."""
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, assert_ne
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.frozen import frozen
 from tileir.runtime.arrays import Array, Format, address_of
 from tileir.runtime.interface import (
     Buffer as Memory,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tileir.runtime.plans.placement import Offset
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Step:
     """One launch.
 
@@ -49,7 +49,7 @@ class Step:
     reads_first: tuple[int, ...] = ()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class LoopStep:
     """Steps that run in order, so many times or while a condition holds, whose argument is the number of a buffer.
 
@@ -62,7 +62,7 @@ class LoopStep:
     reads_first: tuple[int, ...] = ()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class BranchStep:
     """Steps of which ``then`` run, in order, where a condition holds, else ``otherwise``."""
 
@@ -108,7 +108,7 @@ def _undecided(_: int) -> bool:
     raise AssertionError
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Slot:
     """Where an array that the caller passes enters; ``alignment`` is 1 where kernels ask for that of elements only."""
 
@@ -116,7 +116,7 @@ class Slot:
     alignment: int
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Layout:
     """What all workspaces of a plan have in common.
 
@@ -192,7 +192,7 @@ class Workspace(Protocol):
         """Run all launches, and return when the outputs are written."""
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class SequencedWorkspace:
     """One call of the device for the whole plan."""
 
@@ -249,7 +249,7 @@ class SequencedWorkspace:
         return copy
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class SteppingWorkspace:
     """One launch after the other: what every executor can do."""
 
@@ -285,7 +285,7 @@ class SteppingWorkspace:
             layout.executor.copy(placed, array).wait()
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class ClosableWorkspace:
     """Runs what data may keep running for ever: until the owner of its memory is closed.
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.schedule.script import Pattern, Script
 from tileir.schedule.search.sketches import LANES, Sketch, Sketched, inner_of, outputs_of
 from tileir.schedule.tree import Loop, Tail, Tree, leaves, own_memory
@@ -24,7 +22,7 @@ _PARTS: Final = (1, 2, 2, 4, 4, 8)
 _UNROLLED: Final = (1, 1, 2, 4, 8)
 
 
-@frozen
+@attrs.frozen
 class Room:
     """Where sketches for a kernel are drawn from.
 

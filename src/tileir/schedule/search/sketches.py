@@ -11,9 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Parameter, Step, applied, known_values
 from tileir.schedule.sizes import Known, Size
@@ -31,7 +29,7 @@ MOST_UNROLLED: Final = 700
 """Of so many statements code may consist: more take longer to compile than a search may wait, and fill no registers."""
 
 
-@frozen
+@attrs.frozen
 class Sketch:
     """A schedule in a few numbers.
 
@@ -85,7 +83,7 @@ def inner_of(tree: Tree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(loop.name for loop in tree.loops() if loop.name not in outputs))
 
 
-@frozen
+@attrs.frozen
 class Sketched:
     """The steps that a sketch stands for, the numbers that they name, and the tree that they make."""
 

@@ -7,9 +7,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine, Rational, exact
 from tileir.schedule.meetings import apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     Path: TypeAlias = tuple[Loop, ...]
 
 
-@frozen
+@attrs.frozen
 class Fold:
     """Compute each row of memory once, and keep the last few: a line buffer, which a window slides along.
 
@@ -106,7 +104,7 @@ class Fold:
         return items if isinstance(items, Refused) else Replaced(items, tuple(held.values()))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Sliding:
     """A loop, and memory that it keeps from one iteration to the next; rows of that have numbers over all iterations.
 
@@ -227,7 +225,7 @@ class _Sliding:
 _TURNS: Final = Affine.index("'")
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Places:
     """Gives rows places, modulo their number: the loops that decide about a row become copies of their bodies.
 

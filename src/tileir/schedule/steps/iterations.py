@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
@@ -28,7 +26,7 @@ from tileir.schedule.tree import (
 from tileir.stripe.bindings import Binding
 
 
-@frozen
+@attrs.frozen
 class Fuse:
     """Make one loop of two neighbours of one size, where no iteration needs another one of the other loop.
 
@@ -116,7 +114,7 @@ def _meetings(first: Loop, second: Loop, sources: Mapping[str, str]) -> Iterator
             yield one, other
 
 
-@frozen
+@attrs.frozen
 class Distribute:
     """Make two loops in turn of one: over the first things in its body, and over the others.
 
@@ -158,7 +156,7 @@ class Distribute:
         )
 
 
-@frozen
+@attrs.frozen
 class Skew:
     """Let the iterations of an inner loop begin later by some steps in each iteration of the outer one.
 
@@ -198,7 +196,7 @@ class Skew:
         return Replaced((attrs.evolve(outer, body=(skewed,), last=None),))
 
 
-@frozen
+@attrs.frozen
 class Persist:
     """Let a fixed number of groups of the grid take the iterations of a loop in turns.
 

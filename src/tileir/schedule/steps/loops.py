@@ -12,9 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from tileir.schedule.nest import Use
 
 
-@frozen
+@attrs.frozen
 class Split:
     """Make two loops of one: ``i`` of 100 by 32 is ``i_outer`` of 4 around ``i_inner`` of 32.
 
@@ -91,7 +89,7 @@ class Split:
         return Replaced((Loop(outer, -(-loop.size // by), (within,), reduces=loop.reduces, peels=peels, last=last),))
 
 
-@frozen
+@attrs.frozen
 class Reorder:
     """Put loops that stand in one another, with nothing between them, in another order.
 
@@ -148,7 +146,7 @@ def nested(
     return body
 
 
-@frozen
+@attrs.frozen
 class Join:
     """Make one loop of two, of which the second alone is the body of the first, where accesses stay affine.
 
@@ -184,7 +182,7 @@ class Join:
         return Replaced((attrs.evolve(inner, name=self.into, size=outer.size * inner.size, body=body, last=None),))
 
 
-@frozen
+@attrs.frozen
 class Jam:
     """Move loops inwards to each statement below them: unroll-and-jam, and loop distribution.
 
@@ -248,7 +246,7 @@ def in_array(use: Use, chain: list[Loop], arrays: Mapping[str, stripe.Refinement
     return attrs.evolve(use, access=(*places, *use.access), strides=arrays[use.root].shape.strides, sizes=sizes)
 
 
-@frozen
+@attrs.frozen
 class Cut:
     """Make loops in turn of one: the iterations before a place, or between several, and the others.
 
@@ -282,7 +280,7 @@ class Cut:
         return _in_turn(loop, self.into, (0, *ends))
 
 
-@frozen
+@attrs.frozen
 class Specialise:
     """Make three loops in turn of one: iterations before, where, and after all tests pass that it takes part in.
 
@@ -337,7 +335,7 @@ def _in_turn(loop: Loop, names: tuple[str, ...], places: tuple[int, ...]) -> Rep
     )
 
 
-@frozen
+@attrs.frozen
 class Bind:
     """Run the iterations of a loop as groups of a grid, as threads of a group, unrolled, or as lanes of a vector.
 

@@ -9,9 +9,7 @@ import enum
 from collections.abc import Callable, Mapping, Set
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of
@@ -36,7 +34,7 @@ class Level(enum.Enum):
         return (stripe.Device(names[self]),)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Footprint:
     """The part of a tensor that the uses below a loop touch in one iteration of it.
 
@@ -76,7 +74,7 @@ def _inner(items: tuple[Item, ...]) -> dict[str, int]:
     return {item.name: item.size for item in walk(items) if isinstance(item, Loop)}
 
 
-@frozen
+@attrs.frozen
 class Stage:
     """Copy the part of a tensor that one iteration of a loop reads to memory of its own, and read it there.
 
@@ -161,7 +159,7 @@ class Stage:
         return _around(first, clear), _around(loops, leaf)
 
 
-@frozen
+@attrs.frozen
 class Accumulate:
     """Merge what one iteration of a loop adds to memory into memory of its own first, and that at its end.
 
@@ -247,7 +245,7 @@ class Accumulate:
         return _around(loops, start), _around(loops, end)
 
 
-@frozen
+@attrs.frozen
 class Place:
     """Say where memory of the kernel lies.
 
@@ -342,7 +340,7 @@ def _around(loops: list[tuple[str, int]], leaf: Leaf) -> Item:
     return item
 
 
-@frozen
+@attrs.frozen
 class Pipeline:
     """Let what an iteration of a loop stages be copied while iterations before it compute.
 

@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
@@ -37,7 +35,7 @@ from tileir.schedule.tree import (
 from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class Inline:
     """Compute the elements of a tensor where they are read, instead of reading what another kernel stored.
 
@@ -65,7 +63,7 @@ class Inline:
         return attrs.evolve(tree, body=_with_leaves(tree.body, computed).items)
 
 
-@frozen
+@attrs.frozen
 class ComputeAt:
     """Compute the part of a tensor that one iteration of a loop reads, in memory of its own.
 
@@ -102,7 +100,7 @@ class ComputeAt:
         return attrs.evolve(staged, body=new.items, allocations=(*staged.allocations, *new.allocations))
 
 
-@frozen
+@attrs.frozen
 class JoinKernel:
     """Put the kernel that makes a tensor to the beginning of this one; the tensor is stored as before.
 
@@ -215,7 +213,7 @@ def _with_leaves(items: tuple[Item, ...], function: Callable[[Leaf], Replaced]) 
     return Replaced(tuple(done), tuple(memory))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Producer:
     """A kernel that makes a tensor.
 

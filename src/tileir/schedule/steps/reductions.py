@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known
@@ -15,7 +13,7 @@ from tileir.schedule.steps.memory import Accumulate, Level
 from tileir.schedule.tree import Item, Loop, Replaced, Tree, map_leaves, map_uses, with_loops_replaced
 
 
-@frozen
+@attrs.frozen
 class RFactor:
     """Split a reduction into one for each iteration of a loop, and merge their results behind it.
 

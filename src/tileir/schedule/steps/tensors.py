@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product
@@ -22,7 +20,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 
-@frozen
+@attrs.frozen
 class Tensorise:
     """Run the points of two loops as one instruction: each lane adds the products of a few terms.
 
@@ -80,7 +78,7 @@ class Tensorise:
         return None
 
 
-@frozen
+@attrs.frozen
 class Interleave:
     """Let neighbours along an axis of memory stand together, a few at a time: as the last axis.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
@@ -29,7 +27,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 
-@frozen
+@attrs.frozen
 class Transpose:
     """Load tiles of what lies along the outer of two loops by vectors along it, and turn them in registers.
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import schema
-from tileir.core.frozen import frozen
+from tileir.core import attrs, schema
 from tileir.core.ops import Op
 from tileir.semtree.dots import fragment_of
 from tileir.semtree.ir import (
@@ -86,7 +85,7 @@ def is_plain(stmt: Stmt) -> bool:
     return not isinstance(stmt, Collective | Deferred)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Census:
     """What there is in a kernel, each kind once.
 

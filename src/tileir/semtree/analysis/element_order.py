@@ -12,7 +12,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import assigned_variables, is_plain, reads, writes
 from tileir.semtree.ir import (
@@ -46,7 +46,7 @@ Access: TypeAlias = tuple[Subscript, Loops, bool]
 """An array's elements, the loops around, outermost first, and whether the access is a plain load or store."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class ElementOrder:
     """The places at which a kernel reads and writes each of its parameters, in the order of the text.
 
@@ -87,7 +87,7 @@ class ElementOrder:
         return all(load is not None and store is not None and _in_order(load, store) for load, store in pairs)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Site:
     """Elements ``base + sum(stride * pass)`` of an array, of as many passes as each source of these has.
 

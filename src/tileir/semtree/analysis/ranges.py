@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.integers import quotient
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import assigned_variables
@@ -33,7 +31,7 @@ from tileir.semtree.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class Range:
     """``low <= value <= high`` in every lane, and ``divisor`` divides the value; only 0 is divided by 0."""
 

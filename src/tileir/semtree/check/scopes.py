@@ -5,10 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TypeAlias
 
-import attrs
-
-from tileir.core import schema
-from tileir.core.frozen import frozen
+from tileir.core import attrs, schema
 from tileir.semtree.ir import Const, Declare, DeclareArray, Expr, For, KernelFunction, Param, Stmt, Subscript, Var
 from tileir.semtree.rewrite import statements
 
@@ -19,7 +16,7 @@ Use: TypeAlias = tuple[Var | Subscript, Declared | None]
 """A variable or subscript, and what its name means where it stands; None where it is not visible."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Scoped:
     """A statement, and what is visible right before it.
 
@@ -39,7 +36,7 @@ class Scoped:
         return next((known for node, known in self.uses if node is of), None)
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Survey:
     """A kernel, and what is found in it when a rule asks for it first."""
 

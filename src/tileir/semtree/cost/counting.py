@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _VALUES: Final = (Apply, Cast, Reduce, Dot, Shuffle)
 
 
-@frozen
+@attrs.frozen
 class Work:
     """Operations that one run of a statement stands for.
 
@@ -64,7 +64,7 @@ class Work:
     depends: frozenset[int]
 
 
-@frozen
+@attrs.frozen
 class Transfer:
     """Elements that one run of a statement moves.
 
@@ -90,7 +90,7 @@ class Transfer:
     depends: frozenset[int]
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Counter:
     """Counts what statements of one kernel do on a machine."""
 

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import (
     Declare,
@@ -66,7 +64,7 @@ class Loop:
             yield from loop.walk()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Nest:
     """The loops of one kernel.
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.figures import (
     ITERATION_CYCLES,
@@ -117,7 +115,7 @@ def seconds_at_least(kernel: sem.KernelFunction, target: Target) -> float:
 _WORD_BYTES: Final = 4
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Traffic:
     """What the loops of a kernel read and write.
 
@@ -202,7 +200,7 @@ class Traffic:
         return sum(min(self.sizes[name], sum(found.values())) * itemsizes[name] for name, found in places.items())
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Costs:
     """Costs of the loops of one kernel.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 
 
-@frozen
+@attrs.frozen
 class Coefficients:
     """One approximation for each of the two types that functions are computed in."""
 

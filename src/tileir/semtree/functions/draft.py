@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Expr, Stmt, Type, Var
@@ -150,7 +148,7 @@ class Draft:
         return Draft(self.names)
 
 
-@frozen
+@attrs.frozen
 class Expansion:
     """How a function is written in other operations.
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.semtree.functions.draft import Term
 
 
@@ -35,7 +35,7 @@ PI: Final = Fraction(scaled_pi(300), 1 << 300)
 LN_2: Final = Fraction("0.69314718055994530941723212145817656807550013436025525412068000949339362196969472")
 
 
-@frozen
+@attrs.frozen
 class Format:
     """Facts of a float type.
 

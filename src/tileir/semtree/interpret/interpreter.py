@@ -12,8 +12,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic, fail
-from tileir.core.frozen import frozen
 from tileir.core.number_system import REAL, NumberSystem
 from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS, Frame
@@ -99,7 +99,7 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
     return CompiledKernel(kernel, checks, numbers, compiler.expressions.frame_size, names, action, steps)
 
 
-@frozen
+@attrs.frozen
 class CompiledKernel:
     """A kernel as closures; exactly one of ``action`` and ``steps`` is set."""
 

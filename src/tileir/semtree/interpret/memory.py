@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.core.number_system import REAL, NumberSystem
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -26,7 +25,7 @@ COPIER: Final = -3
 """Who writes what the first channel of a kernel copies; further channels count down from there."""
 
 
-@frozen
+@attrs.frozen
 class Checks:
     """What to watch beyond bounds, at the cost of speed.
 

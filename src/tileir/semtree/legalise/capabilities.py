@@ -8,10 +8,8 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.kinds import Hint
 
@@ -27,7 +25,7 @@ class Support(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Capabilities:
     """The operations of a back end; what is missing is expressed by others, or refused.
 

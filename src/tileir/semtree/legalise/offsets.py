@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, Ramp, Subscript, Type
 from tileir.semtree.rewrite import children, with_children
@@ -24,7 +24,7 @@ OFFSET: Final = Type(DType.I64)
 _WIDE: Final = frozenset({DType.I32, DType.I64})
 
 
-@frozen
+@attrs.frozen
 class Sum:
     """``constant`` plus each term times its factor, none of which is 0; terms in the order of their first use."""
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.semtree.analysis.ranges import Range
 from tileir.semtree.functions.draft import Term
 
@@ -26,7 +24,7 @@ class Drafting(Protocol):
         """Return what is known about an integer."""
 
 
-@frozen
+@attrs.frozen
 class Row:
     """A law, and the function that writes its right side.
 

@@ -14,10 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
-from tileir.core import schema
-from tileir.core.frozen import frozen
+from tileir.core import attrs, schema
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import reads, writes
@@ -252,7 +249,7 @@ _MOST_STATEMENTS: Final = 256
 """Statements of one loop: compilers take more than linear time."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Access:
     """Elements of one array that the lanes of a statement touch.
 

@@ -7,11 +7,9 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import constant
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.ir import Bitcast, Const, Hint, KernelFunction, Type
@@ -59,7 +57,7 @@ def as_bits(kernel: KernelFunction, dtypes: frozenset[DType]) -> KernelFunction:
     return made
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Bits:
     """Replaces types in the parts of one kernel."""
 

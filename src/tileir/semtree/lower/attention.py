@@ -14,11 +14,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -66,7 +64,7 @@ def attention_kernel(
     return grid, (*start, *kind.of(blocks, plan, matrices, first, part).statements())
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Warps(Softmax):
     """Builds the body of one kernel."""
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from typing import Final, Self
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -32,7 +32,7 @@ what scores change by; and of rows or of columns the logarithms and dots.
 """
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Back(Softmax):
     """Builds the body of one kernel.
 

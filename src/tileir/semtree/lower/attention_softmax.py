@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import ClassVar, Final, Self
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -31,7 +31,7 @@ GROWTH: Final = 6.0
 """How far an exponent may grow until weights are made relative to another score: exp(6) is far below what f16 has."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Softmax(Threads):
     """What threads do with scores.
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -25,7 +23,7 @@ _COPIED: Final = 16
 _LINE: Final = 128
 
 
-@frozen
+@attrs.frozen
 class Matrix:
     """A view of memory: rows, one after the other, of neighbours.
 
@@ -64,7 +62,7 @@ class Matrix:
         return attrs.evolve(self, offset=self.offset + head * self.heads[1], heads=(1, 0))
 
 
-@frozen
+@attrs.frozen
 class Panel:
     """Columns of a tile in local memory: rows of ``width`` elements, swizzled so that eight of them have own banks.
 
@@ -195,7 +193,7 @@ EIGHT = 8
 """How far the rows are apart of which a thread holds elements."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Threads:
     """The threads of a group.
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -31,7 +31,7 @@ _SUMMED: Final = 8
 """Pairs of weights that are added in f16, before the sum goes on in f32: weights are at most exp(GROWTH)."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class WarpGroups(Softmax):
     """Builds the body of one kernel."""
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.semtree import ir as sem
 
@@ -20,7 +18,7 @@ THREAD: Final = "%thread"
 """Stands for the number of a thread in :attr:`Touch.own`; no variable can have this name."""
 
 
-@frozen
+@attrs.frozen
 class Touch:
     """One access of a phase to an array that several threads see.
 
@@ -49,7 +47,7 @@ class Touch:
         return self if self.fixed or self.own is None else attrs.evolve(self, own=None)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Phase:
     """Statements that threads run without waiting for each other."""
 
@@ -57,7 +55,7 @@ class Phase:
     touches: tuple[Touch, ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Ordered:
     """Steps in order, inside loops or conditions that are alike for all threads.
 
@@ -84,7 +82,7 @@ def with_barriers(step: Step) -> list[sem.Stmt]:
     return _placed(step, ()).statements
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Placed:
     """Statements with their barriers.
 

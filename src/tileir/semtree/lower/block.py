@@ -7,11 +7,9 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.core.evolving import evolved
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op, merges
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
@@ -52,7 +50,7 @@ _REGISTER_BYTES = 16 * 1024
 """Allocations without a location go to private arrays up to this size, else to scratch memory."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Scope:
     """What the statements of one block see."""
 

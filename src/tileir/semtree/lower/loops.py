@@ -6,10 +6,8 @@ from itertools import takewhile
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, zero
@@ -26,7 +24,7 @@ Guard: TypeAlias = Affine
 """An affine over kernel variables that must be >= 0."""
 
 
-@frozen
+@attrs.frozen
 class Loop:
     """One loop; ``lower`` and ``upper`` (exclusive) are bounds beside 0 and ``range``."""
 
@@ -38,7 +36,7 @@ class Loop:
     guards: tuple[Guard, ...]  # tested once, before the loop
 
 
-@frozen
+@attrs.frozen
 class LoopPlan:
     """Loops from outermost to innermost, and the guards that only the innermost body can test; those of each lane."""
 

@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import LOCAL
@@ -60,7 +58,7 @@ def _allocations(block: stripe.Block) -> list[stripe.Refinement]:
     return [r for r in block.refinements if r.direction is stripe.Direction.NONE]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class _Steps:
     """How the messages of a channel are sent."""
 

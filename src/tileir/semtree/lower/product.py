@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.core.fragments import Fragment, Run, usable
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -97,7 +97,7 @@ def only_multiplies(block: stripe.Block) -> bool:
     return len(products) == len(stores) == 1 and products[0].op is Op.MUL and stores[0].source == products[0].into
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Roles:
     """Which indices of a block stand for what."""
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -26,7 +24,7 @@ from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Team:
     """The threads that run a phase.
 

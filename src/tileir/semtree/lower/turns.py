@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -20,7 +18,7 @@ from tileir.semtree.lower.loops import grid_indices
 from tileir.stripe import ir as stripe
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Turns:
     """Which points a group takes.
 

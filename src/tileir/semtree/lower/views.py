@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -106,7 +104,7 @@ Swizzle: TypeAlias = tuple[int, int, tuple[int, int, int]]
 UNMOVED: Final[Swizzle] = (0, 0, PLAIN)
 
 
-@frozen
+@attrs.frozen
 class View:
     """A refinement in scope: the array behind it, and the offset of its first element.
 

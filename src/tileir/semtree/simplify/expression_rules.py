@@ -10,8 +10,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tileir.core import attrs
 from tileir.core.arithmetic import fits
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Expr, Ramp, Reduce
@@ -116,7 +116,7 @@ def rule_of(law: Law) -> Rule[Expr]:
     return Rule(law.text, apply)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Terms:
     """Expressions, which are values themselves."""
 

@@ -6,11 +6,9 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
@@ -35,7 +33,7 @@ _PREFIX_OPS: Final[Mapping[str, Op]] = MappingProxyType({sign: op for op, sign i
 _GRID_LEVELS: Final = MappingProxyType({name: level for level, name in GRID_FUNCTIONS.items()})
 
 
-@frozen
+@attrs.frozen
 class Parsed:
     """An expression, where it stands, and how deep it is nested."""
 

@@ -14,16 +14,14 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, TypeAlias, get_args, get_type_hints
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.semtree.ir import Expr, Stmt
 from tileir.semtree.text.lexer import words_of
 
 _PIECES: Final = re.compile(r"\{(?P<field>\w+)\}|\[(?P<option>[^\]]*)\]|(?P<literal>[^{}\[\]]+)")
 
 
-@frozen
+@attrs.frozen
 class Literal:
     """Text that is always the same, and the signs and words of it."""
 
@@ -31,7 +29,7 @@ class Literal:
     signs: tuple[str, ...]
 
 
-@frozen
+@attrs.frozen
 class Field:
     """The text of a field, or of a property of type int; ``hint`` is its type."""
 
@@ -40,7 +38,7 @@ class Field:
     is_property: bool
 
 
-@frozen
+@attrs.frozen
 class Option:
     """Text that is left out where all of its fields have their defaults."""
 

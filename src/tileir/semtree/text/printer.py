@@ -11,9 +11,9 @@ import math
 from enum import Enum
 from typing import assert_never
 
+from tileir.core import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.writer import Writer, bytes_text
 from tileir.semtree.ir import (
@@ -160,7 +160,7 @@ def _param(param: Param) -> str:
     return f"{param.access.value} {param.dtype.value} {spelt_name(param.name)}[{param.size}]{alignment}{alias}"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Expressions:
     """Prints the expressions of one kernel; bare integers have the type ``index``."""
 
@@ -251,7 +251,7 @@ def literal(const: Const) -> str:
     return exact if any(sign in exact for sign in ".e") else f"{exact}.0"
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Statements:
     writer: Writer
     expressions: _Expressions

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
@@ -130,7 +130,7 @@ def _expanded(stmts: tuple[Stmt, ...], wanted: _Wanted, scope: NameScope) -> tup
     return rewritten(stmts, visit)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Wanted:
     """What is expanded."""
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import assigns, is_plain, reads, writes
@@ -54,7 +52,7 @@ def interleave(kernel: KernelFunction) -> KernelFunction:
     return with_body(kernel, body)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Access:
     """An access to an array: the place of a statement, and the distance of its first element from others."""
 
@@ -62,7 +60,7 @@ class _Access:
     distance: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Group:
     """Accesses to one array whose first elements are known distances apart.
 
@@ -96,7 +94,7 @@ class _Group:
         return not again and max(*others, distance) - min(*others, distance) < key[2]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Bodies:
     """Rewrites the bodies of one kernel; ``shared`` are the arrays that may overlap each other."""
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.rewrite import statements
 
@@ -20,7 +20,7 @@ ON_PROCESSORS: Final = (Region.LOCAL, Region.SCRATCH)
 """What is scratch memory where one thread does the work of a group."""
 
 
-@frozen
+@attrs.frozen
 class Layout:
     """Offsets in bytes of the arrays in scratch memory, and how much of that a group needs.
 

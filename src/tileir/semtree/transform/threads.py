@@ -11,10 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import meets
@@ -55,7 +53,7 @@ def one_thread(kernel: KernelFunction, *, masks: bool = True) -> KernelFunction:
     return attrs.evolve(kernel, body=_Threads.of(kernel).in_step(kernel.body, {}), group=(1,))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Copies:
     """The array that holds a variable, or a private array, of every thread: ``stride`` elements for each."""
 
@@ -63,7 +61,7 @@ class _Copies:
     stride: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Threads:
     """The threads of one kernel: ``counters`` run over ``extents``, and ``number`` numbers the threads."""
 

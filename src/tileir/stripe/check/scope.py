@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.stripe.ir import Block, Refinement
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tileir.poly.affine import Affine, Rational
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Scope:
     """A block, the scope of the block that it is a statement of, and facts derived from both.
 

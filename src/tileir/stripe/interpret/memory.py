@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.number_system import REAL, NumberSystem
 from tileir.core.ops import Aggregation
 from tileir.stripe.ir import TensorShape
@@ -60,7 +59,7 @@ class Memory:
         return np.asarray(first)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Hidden:
     """Content of memory that is not to be seen for some time, and which elements of it had been stored."""
 

@@ -12,10 +12,9 @@ from itertools import combinations, product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import attrs
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Refinement, Special, Store, views_read
 
@@ -30,7 +29,7 @@ CHUNK: Final = 1 << 18
 """At most so many points are computed at once."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Linear:
     """``constant + Σ coefficient · value[position]``."""
 
@@ -91,7 +90,7 @@ class Linear:
         )
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class ViewPlan:
     """One refinement: displacement in elements and along each axis, and whether its axes are those of its source.
 
@@ -108,7 +107,7 @@ class ViewPlan:
     axis_bounds: tuple[tuple[int, int], ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Grid:
     """Some points of the box with all indices counted from 0, and what follows from them alone."""
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import rounded
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from tileir.typed.ir import Shape
 
 
-@frozen
+@attrs.frozen
 class Scalar:
     """A scalar of the body, by name, with its dtype."""
 

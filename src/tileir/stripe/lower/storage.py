@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
@@ -24,7 +22,7 @@ ZERO: Final = Affine()
 NO_TAGS: Final = Tags()
 
 
-@frozen
+@attrs.frozen
 class Tensor:
     """A value in memory: the dense ``shape`` from the start of the allocation ``buffer`` of the program."""
 

@@ -8,11 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.driver.formulas.crafting import CraftedFormula, craft
 from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.serve.uploads import read
@@ -25,7 +24,7 @@ _FORMULAS: Final = 12
 _RANKS: Final = (2, 3)
 
 
-@frozen
+@attrs.frozen
 class Assignment:
     """A formula, the pictures that it reads, and where it runs.
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import offered
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter
@@ -41,7 +41,7 @@ _LINES: Final = ("repeat", "results")
 _TILE_WORDS: Final = ("function", "scan", "times", "reverse", "default", "no_defract")
 
 
-@frozen
+@attrs.frozen
 class Option:
     """One way to go on.
 
@@ -57,7 +57,7 @@ class Option:
     about: str = ""
 
 
-@frozen
+@attrs.frozen
 class Completions:
     """How a text can go on.
 

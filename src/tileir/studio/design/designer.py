@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import orjson
 
+from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.definitions.catalogue import default_catalogue
 from tileir.formula.definitions.functions import Function
@@ -203,7 +203,7 @@ _ACTIONS: Final[Mapping[str, Callable[[str, str, Mapping[str, Any], Functions], 
 _NUMBER: Final = re.compile(r"\[(\d+)\]")
 
 
-@frozen
+@attrs.frozen
 class PlaceName:
     """A place where a step can go.
 
@@ -217,7 +217,7 @@ class PlaceName:
     label: str
 
 
-@frozen
+@attrs.frozen
 class OffersView:
     """What fits at a place.
 

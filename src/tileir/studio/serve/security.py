@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _HEADERS: Final = tuple(
 )
 
 
-@frozen
+@attrs.frozen
 class Guard:
     """Refuses what does not come from the page of this server, before anything of it is read.
 

@@ -14,7 +14,6 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import orjson
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,8 +21,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import JOBS, faults_event
 from tileir.studio.serve.security import Guard
@@ -49,7 +48,7 @@ _TYPES: Final = {
 }
 
 
-@frozen
+@attrs.frozen
 class Start:
     """What the page begins with.
 
@@ -250,7 +249,7 @@ def as_event(name: str, view: Any) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(view) + b"\n\n"
 
 
-@frozen
+@attrs.frozen
 class EventStream:
     """An answer of events that are sent as they come; where the page goes away, no more are made.
 

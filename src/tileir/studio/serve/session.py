@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.studio.design.bench import Bench
 from tileir.studio.views.snapshot import Snapshot, snapshot_of
 from tileir.studio.views.subject import Subject
 
 
-@frozen
+@attrs.frozen
 class Event:
     """Something that a job has found out: a view as plain values, and pictures that belong to it, by name."""
 

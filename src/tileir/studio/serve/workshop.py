@@ -17,10 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import PATIENT, SHORT, faults_event
 from tileir.studio.serve.session import STALE, Event
@@ -39,7 +37,7 @@ class StaleError(Exception):
     """A newer request has taken the place of this one."""
 
 
-@frozen
+@attrs.frozen
 class Limits:
     """What one request may take: seconds, and bytes of memory, 0 for as many as there are."""
 
@@ -175,7 +173,7 @@ _LANES: Final = 1000
 """Lanes whose last turn is remembered."""
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Lane:
     """The newest request of a lane."""
 

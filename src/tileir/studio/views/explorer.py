@@ -20,9 +20,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from tileir.core import attrs
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.errors import BackendError, fail
-from tileir.core.frozen import frozen
 from tileir.core.json.codec import to_json
 from tileir.core.ops import Combination
 from tileir.core.targets.target import Target
@@ -279,7 +279,7 @@ def _kind(definition: Value | Operation) -> str:
             return type(definition).__name__.lower()
 
 
-@frozen
+@attrs.frozen
 class Stage:
     """One stage of a program.
 

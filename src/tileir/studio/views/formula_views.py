@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import orjson
 
+from tileir.core import attrs
 from tileir.core.drawing.layering import Wire, drawing_of
 from tileir.core.errors import ParseError
-from tileir.core.frozen import frozen
 from tileir.core.json.codec import to_json
 from tileir.core.text.span import Source
 from tileir.formula.definitions.functions import Function
@@ -29,7 +29,7 @@ RESULTS = "results"
 _FIRST: Final = re.compile(r"steps\[\d+\]")
 
 
-@frozen
+@attrs.frozen
 class PlaceView:
     """Where a node of the drawing goes: ``node`` is the path of an input, a step at the top, or ``results``."""
 
@@ -38,7 +38,7 @@ class PlaceView:
     slot: float
 
 
-@frozen
+@attrs.frozen
 class OutsideView:
     """What steps of a group read from outside of it: ``label`` is what the text calls it."""
 
@@ -46,7 +46,7 @@ class OutsideView:
     label: str
 
 
-@frozen
+@attrs.frozen
 class GroupDrawing:
     """The steps of a group; all but ``path``, that of the group, and ``outside`` as in :class:`FormulaView`."""
 
@@ -58,7 +58,7 @@ class GroupDrawing:
     slots: float
 
 
-@frozen
+@attrs.frozen
 class FormulaView:
     """A text that is a formula, though one that may break rules.
 
@@ -84,7 +84,7 @@ class FormulaView:
     groups: tuple[GroupDrawing, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class BrokenView:
     """A text that is no formula, and why."""
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.span import Span
 from tileir.semtree.ir import KernelFunction
 from tileir.stripe.text.comments import tile_text
@@ -46,7 +46,7 @@ _SUFFIX: Final = re.compile(r"_(?:acc|lanes|\d+)\Z")
 _END: Final = re.compile(r"\}|\t\.size\t")
 
 
-@frozen
+@attrs.frozen
 class Origins:
     """The statements, by number, that values and comments stand for."""
 

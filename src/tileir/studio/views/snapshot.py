@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import all_names_of_targets
 from tileir.core.text.names import nearest
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tileir.studio.views.subject import Subject
 
 
-@frozen(eq=False, slots=False)
+@attrs.frozen(eq=False, slots=False)
 class Snapshot:
     """All stages of one program.
 

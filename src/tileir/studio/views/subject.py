@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.frozen import frozen
 from tileir.studio.design.checking import MOST_CHARACTERS
 
 _MOST_WORD: Final = 4096
 """Characters of a text that is no program."""
 
 
-@frozen
+@attrs.frozen
 class Subject:
     """A program and how it is compiled.
 

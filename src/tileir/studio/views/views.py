@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.drawing.layering import Wire
 from tileir.core.errors import Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.span import Source
 
 
-@frozen
+@attrs.frozen
 class Fault:
     """A diagnostic with its place in the edited text: characters ``start`` to ``stop``, or None where it has none."""
 
@@ -26,7 +24,7 @@ class Fault:
     column: int | None = None
 
 
-@frozen
+@attrs.frozen
 class InputView:
     """An input of the program, and a type for it that somebody may begin with."""
 
@@ -35,7 +33,7 @@ class InputView:
     guess: str
 
 
-@frozen
+@attrs.frozen
 class Checked:
     """What a text is: its faults, or its inputs, results, and the place of each statement."""
 
@@ -45,7 +43,7 @@ class Checked:
     statements: tuple[tuple[int, int], ...] = ()
 
 
-@frozen
+@attrs.frozen
 class StageEntry:
     """A stage that can be asked for; ``changed`` is false for a pass that left the program as it was."""
 
@@ -55,7 +53,7 @@ class StageEntry:
     changed: bool = True
 
 
-@frozen
+@attrs.frozen
 class Region:
     """Lines ``first`` to ``last`` (exclusive, from 0) of a stage came of these statements of the program."""
 
@@ -64,7 +62,7 @@ class Region:
     statements: tuple[int, ...]
 
 
-@frozen
+@attrs.frozen
 class StageView:
     """The text of one stage, and which of its lines the stage before does not have."""
 
@@ -75,7 +73,7 @@ class StageView:
     changes: tuple[tuple[int, int], ...] = ()
 
 
-@frozen
+@attrs.frozen
 class NodeView:
     """A value of the data flow, with its place in a layered drawing: layers go down, slots to the right."""
 
@@ -88,7 +86,7 @@ class NodeView:
     statement: int | None = None
 
 
-@frozen
+@attrs.frozen
 class GraphView:
     """The data flow of a typed function; ``omitted`` values were too many to be drawn."""
 
@@ -99,7 +97,7 @@ class GraphView:
     omitted: int = 0
 
 
-@frozen
+@attrs.frozen
 class KernelView:
     """What one kernel costs; times are in seconds, ``intensity`` in operations for each byte moved.
 
@@ -119,7 +117,7 @@ class KernelView:
     measured: float | None = None
 
 
-@frozen
+@attrs.frozen
 class Roof:
     """A limit of a machine: operations in a second, or bytes in a second from a memory."""
 
@@ -128,7 +126,7 @@ class Roof:
     per_byte: bool
 
 
-@frozen
+@attrs.frozen
 class CostView:
     """The costs of a program on a target, what these take for granted, and the roofs above its kernels."""
 
@@ -140,7 +138,7 @@ class CostView:
     roofs: tuple[Roof, ...]
 
 
-@frozen
+@attrs.frozen
 class ResultView:
     """A result of a run; ``picture`` names a PNG among what the reply carries, where it can be seen as one."""
 
@@ -153,7 +151,7 @@ class ResultView:
     picture: str | None = None
 
 
-@frozen
+@attrs.frozen
 class RunView:
     """The results of a run, and the median of the seconds that it took."""
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
-from tileir.core.frozen import frozen
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Options
 from tileir.testing.generated.choices import Choices
@@ -25,7 +25,7 @@ class Refused(Exception):  # noqa: N818  a refusal is an outcome, not an error
     """A case that tileir refuses, as it may; the text is the code of the diagnostic."""
 
 
-@frozen
+@attrs.frozen
 class Area:
     """One area.
 

@@ -19,9 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.testing.fuzz.areas import AREAS
 from tileir.testing.fuzz.recording import Recorded, save
 from tileir.testing.fuzz.worker import SHRINKING, kind_of, seed_of
@@ -34,7 +32,7 @@ _COMPLAINT: Final = 2000
 """So many bytes of what a process complained of before it crashed are told."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _EndedError(Exception):
     """A process is gone, or says nothing any more, in the middle of a case."""
 

@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Domain, Op
 from tileir.testing.generated.exact import rough_values
 from tileir.testing.values import bound
@@ -53,7 +52,7 @@ def differences(function: typed.Function, inputs: Mapping[str, Array]) -> dict[s
     return {name: 2.0 * analysis.of(name) for name in function.outputs}
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Analysis:
     """The values of a program, and the errors of those that are inexact."""
 

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.choices import Choices, Seeded
 from tileir.testing.generated.exact import LARGEST, Array
@@ -105,7 +105,7 @@ def fault_of(left: Array, right: Array, allowed: Array) -> str | None:
     return f"[{', '.join(map(str, place))}] is {left[place]}, not {right[place]}; {margin:g} apart is allowed"
 
 
-@frozen
+@attrs.frozen
 class Manner:
     """What kind of programs to make.
 

@@ -6,9 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 T = TypeVar("T")
 
@@ -23,7 +21,7 @@ class Choices(Protocol):
         """Choose one of some options, of which there is at least one."""
 
 
-@frozen
+@attrs.frozen
 class Seeded:
     """Choices that depend on a seed alone: the same on every machine and in every version of Python from 3.11 on."""
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.interpret.memory import ALL_CHECKS
@@ -52,7 +51,7 @@ from tileir.testing.values import check_close
 LANES: Final = (1, 1, 2, 4, 8, 16)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class KernelCase:
     """A kernel, and what its parameters hold before it runs."""
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, KernelFunction, Launch, Loop, Program, While, Work
@@ -57,7 +56,7 @@ _ROLES: Final = {
 }  # fmt: skip
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class WorksCase:
     """A program, and its inputs by name."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
 import islpy as isl
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Special, Store, scalar_inputs, scalar_output
@@ -16,7 +15,7 @@ from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Specia
 _COPYING: Final = ("copy", "transpose")
 
 
-@frozen
+@attrs.frozen
 class Element:
     """An element of some memory: what ``main`` and its blocks allocate is another one at each point around it."""
 
@@ -24,7 +23,7 @@ class Element:
     place: tuple[Affine, ...]
 
 
-@frozen
+@attrs.frozen
 class Leaf:
     """One store, with the loads that its value depends on.
 
@@ -63,7 +62,7 @@ class Leaf:
         return isl.Map(f"{{ [{', '.join(self.indices)}] -> [{places}] : {self.points} }}")
 
 
-@frozen
+@attrs.frozen
 class Stores:
     """The stores of a program.
 
@@ -85,7 +84,7 @@ def stores(program: Program) -> Stores:
     return Stores(tuple(walk.found), frozenset(walk.unclear))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Points:
     """The points of a block and of those around it, as a leaf has them."""
 
@@ -109,7 +108,7 @@ class _Points:
         )
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _View:
     """Where a refinement lies: the memory, the indices around its allocation, and the first element that it shows."""
 

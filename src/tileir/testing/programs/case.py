@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.arithmetic import dtype_of
-from tileir.core.frozen import frozen
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def _arrays(given: Mapping[str, ArrayLike]) -> dict[str, Array]:
     return {name: np.asarray(value) for name, value in given.items()}
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Conformance:
     """A program, its arguments and its results; ``tolerance`` is relative to the largest result, 0 means equal."""
 

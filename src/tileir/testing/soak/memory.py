@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import TileError
-from tileir.core.frozen import frozen
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import jit
 from tileir.driver.stepper import stepper
@@ -39,7 +39,7 @@ class _Usage(ctypes.Structure):
     used: int
 
 
-@frozen
+@attrs.frozen
 class Growth:
     """How memory grew for each repetition.
 

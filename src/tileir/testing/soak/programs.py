@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.driver.jit import jit
 from tileir.runtime.context import Context
 
@@ -22,7 +22,7 @@ function (A[M, K], B[K, N]) -> (C) {
 """
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Program:
     """A function of two matrices of small whole numbers, so that results are exact.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site
 from tileir.tile import ir
@@ -16,7 +14,7 @@ from tileir.tile.building.recording import Recorded, Recorder, Target, foreign, 
 _ELEMENTS: Final = "a contraction reads elements of tensors, as in A[i, k], and combines them with + * or =="
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Combined(Recorded):
     """What a contraction reads at one index point, and how it combines that."""
 
@@ -76,7 +74,7 @@ class Combined(Recorded):
         return Combined(self.recorder, combination, (*self.inputs, *right.inputs), constraints)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Access(Combined):
     """One element of a tensor at some indices: read by a contraction, or written by it."""
 
@@ -119,7 +117,7 @@ class Access(Combined):
         return Written()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Aggregated(Access):
     """``C[i]`` of the statement ``C[i] += value``, on its way back into the tensor."""
 
@@ -127,7 +125,7 @@ class Aggregated(Access):
     value: Combined = attrs.field(kw_only=True)
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Written:
     """What the statements ``C[i] >= …`` and ``C[i] <= …`` leave behind; nothing can be done with it."""
 

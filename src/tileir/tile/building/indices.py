@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.integers import quotient, remainder
 from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
@@ -34,7 +32,7 @@ _LARGE_DIM: Final = 32  # nodes from which on a size gets a statement of its own
 _LARGE_POLYNOMIAL: Final = 1000  # nodes: more than anybody writes
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Dim(Recorded):
     """A size that is known when compiling: a dimension of an input, or arithmetic over such.
 
@@ -226,7 +224,7 @@ def size_of(recorder: Recorder, value: object) -> Expr:
     return _placed(expr)
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class Polynomial(Recorded):
     """An affine expression over index variables, at least one of them.
 
@@ -322,7 +320,7 @@ class Polynomial(Recorded):
 _CONSTRAINT: Final = "a constraint is 'polynomial < bound' and means 0 <= polynomial < bound"
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Index(Polynomial):
     """One index variable of contractions."""
 

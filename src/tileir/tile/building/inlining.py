@@ -7,9 +7,7 @@ from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
 from tileir.tile.building.assembly import substitute
@@ -31,7 +29,7 @@ from tileir.tile.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class Expansion:
     """What a statement ``name = word(operands…);`` becomes.
 

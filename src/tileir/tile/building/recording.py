@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.core.frozen import frozen
 from tileir.core.text.advice import ELSEWHERE
 from tileir.core.text.names import NameScope
 from tileir.core.text.span import Span, call_site
@@ -59,7 +58,7 @@ class Step:
     span: Span | None
 
 
-@frozen
+@attrs.frozen
 class Target:
     """What was declared of a tensor that its contraction has still to define."""
 

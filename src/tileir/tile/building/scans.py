@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
@@ -73,7 +73,7 @@ def scan(
     return _results(recorder, recorder.record(statement), passed, made)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Passed:
     """What a scan passes: the recorder around it, operands by name with their sizes, and the first axis of results."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn, TypeAlias
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
@@ -21,7 +19,7 @@ from tileir.tile.ir import BinaryOperator, Expr, UnaryOperator
 Key: TypeAlias = Polynomial | Dim | int | tuple[Polynomial | Dim | int, ...]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Tensor(Recorded):
     """A tensor of the function that is being built.
 

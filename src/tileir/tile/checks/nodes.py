@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.span import Span
 from tileir.tile.ir import Call, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.traversal import Role, expressions, walk_with_depth
 
 
-@frozen
+@attrs.frozen
 class Nodes:
     """The nodes of all expressions by kind, with where their expressions stand, in the order of the text.
 

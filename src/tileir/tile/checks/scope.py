@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import assert_never
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.span import Span
 from tileir.tile.functions import builtin
 from tileir.tile.ir import (
@@ -40,7 +40,7 @@ class Kind(enum.Enum):
     __hash__ = object.__hash__
 
 
-@frozen
+@attrs.frozen
 class Definition:
     """Where a name is defined.
 
@@ -53,7 +53,7 @@ class Definition:
     span: Span | None
 
 
-@frozen
+@attrs.frozen
 class Scope:
     """The first definition of each name, in program order."""
 

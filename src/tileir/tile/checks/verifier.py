@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Set as AbstractSet
 from itertools import chain, islice
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import MAX_FAULTS, Diagnostic, VerifyError
-from tileir.core.frozen import frozen
 from tileir.core.text.advice import meant, own_form
 from tileir.core.text.span import Span
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
@@ -23,7 +21,7 @@ from tileir.tile.text.grammar import MAX_INTEGER, MAX_SCANS, is_index_name, is_t
 from tileir.tile.traversal import Role, dimensions, expressions, index_names
 
 
-@frozen
+@attrs.frozen
 class Checked:
     """A function with what every check asks of it.
 

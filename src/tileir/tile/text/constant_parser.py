@@ -10,10 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import arithmetic
+from tileir.core import arithmetic, attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.lexing import Cursor, Token
 from tileir.core.text.span import Span
 from tileir.tile.ir import Attribute, Constant, Name
@@ -27,14 +26,14 @@ _FORM: Final = "a number, or a dtype, sizes and elements as in f32[2, 2](1.0, 0.
 _MOST_DIGITS: Final = len(str(MAX_INTEGER))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Bits:
     """An element of a float array by the bits that it has."""
 
     pattern: int
 
 
-@frozen
+@attrs.frozen
 class ConstantParser:
     """The grammar of constants, at a cursor; ``arrays`` are those that a text may name by their digests."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import Token
@@ -19,7 +19,7 @@ TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
 _AGGREGATION_FORMS: Final = "an aggregation: +(…), *(…), >(…), <(…) or =(…)"
 
 
-@frozen
+@attrs.frozen
 class ContractionParser:
     """The grammar of contractions, at a cursor."""
 

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic
-from tileir.core.frozen import frozen
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
 from tileir.core.text.span import Span
@@ -151,7 +149,7 @@ def _read(
     return everything(lambda faults: Cursor.at_start(source, faults), whole, more)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor."""
 

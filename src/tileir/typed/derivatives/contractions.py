@@ -8,10 +8,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator, arithmetic_type
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from tileir.typed.derivatives.reverse import Sweep
 
 
-@frozen
+@attrs.frozen
 class ContractionSite:
     """A contraction, and where its derivatives go.
 
@@ -226,7 +224,7 @@ class ContractionSite:
         return ContractionSite(self.algebra, operation, operands, True, points)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Terms:
     """The values that a contraction combines, as a tensor.
 

@@ -11,7 +11,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.typed.ir import Elementwise, Operation, Value
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tileir.typed.inference.values import Tensor
 
 
-@frozen
+@attrs.frozen
 class Site:
     """One elementwise operation that is differentiated, and where its derivative goes."""
 
@@ -44,7 +44,7 @@ Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 """Emit the product of a tensor and a partial derivative."""
 
 
-@frozen
+@attrs.frozen
 class Factored:
     """A partial derivative of which one factor depends on its own operand only.
 

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import accumulator
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.recurrences import shifted
@@ -39,7 +37,7 @@ _RADIX: Final = 8
 """So many times longer are the parts of runs that are summed after each step."""
 
 
-@frozen
+@attrs.frozen
 class Running:
     """A maximum, minimum or product of all elements up to each one along an axis.
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.combines import Combine
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Coordinate, Reduce, Shape
@@ -48,7 +46,7 @@ def pushforward(algebra: Algebra, operation: Reduce, tangent: Tensor) -> Tensor 
     return algebra.reshaped(total, operation.shape)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Site:
     """A component of a state, and what its derivative reads."""
 

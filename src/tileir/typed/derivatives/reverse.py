@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import cached_property
 from typing import TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import arithmetic_type
-from tileir.core.frozen import frozen
 from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.typed.derivatives.algebra import Algebra
@@ -78,7 +76,7 @@ SweepKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], bool]
 """What is differentiated, the cotangents that come in, and whether ties are split evenly."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Path:
     """The float operations that some results depend on, in program order, and the positions of those that read a value.
 

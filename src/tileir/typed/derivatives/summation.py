@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
-from tileir.core import arithmetic
+from tileir.core import arithmetic, attrs
 from tileir.core.dtype import accumulator, arithmetic_type, promote_all
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     """A polynomial and the size of the axis that it indexes: it is an integer and ``0 <= polynomial < size``."""
 
 
-@frozen
+@attrs.frozen
 class Reading:
     """``tensor[indices…]``."""
 
@@ -45,7 +42,7 @@ class Reading:
         return tuple(zip(self.indices, self.tensor.shape, strict=True))
 
 
-@frozen
+@attrs.frozen
 class Destination:
     """Where an aggregate goes: one polynomial for each axis of ``shape``."""
 
@@ -65,7 +62,7 @@ class Destination:
         return len(names) == len(long) and 0 not in self.shape
 
 
-@frozen
+@attrs.frozen
 class Points:
     """The valid index points of a contraction: conditions of all its tensors, its constraints, and what it promises."""
 

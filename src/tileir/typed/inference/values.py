@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 
 if TYPE_CHECKING:
     from tileir.core.dtype import DType
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LABEL_LENGTH: Final = 40
 
 
-@frozen
+@attrs.frozen
 class Known:
     """A scalar known when compiling.
 
@@ -31,7 +31,7 @@ class Known:
         return ()
 
 
-@frozen
+@attrs.frozen
 class Number:
     """A scalar known at each call: a Python number that is passed, and what arithmetic makes of such and constants.
 
@@ -52,7 +52,7 @@ class Number:
         return ()
 
 
-@frozen
+@attrs.frozen
 class Tensor:
     """The value that an operation or a parameter defines."""
 
@@ -61,14 +61,14 @@ class Tensor:
     shape: Shape
 
 
-@frozen
+@attrs.frozen
 class Group:
     """Several values that ``tuple`` put together; only ``element`` reads it."""
 
     items: tuple[Result, ...]
 
 
-@frozen
+@attrs.frozen
 class Stream:
     """Random numbers of the shape ``sizes`` that follow ``state``; only ``prng_value`` and ``prng_state`` read it."""
 
@@ -82,7 +82,7 @@ Scalar: TypeAlias = Known | Number | Tensor
 Result: TypeAlias = Known | Number | Tensor | Group | Stream
 
 
-@frozen
+@attrs.frozen
 class Operand:
     """A value together with the expression that it came from, and the name that it was read by, if any."""
 

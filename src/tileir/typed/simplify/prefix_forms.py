@@ -17,7 +17,7 @@ from fractions import Fraction
 from math import gcd, prod
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
@@ -35,7 +35,7 @@ SHORTEST: Final = 16
 """So are the terms of fewer ends."""
 
 
-@frozen
+@attrs.frozen
 class Prefix:
     """A contraction whose terms have an end that moves, or two that move alike.
 

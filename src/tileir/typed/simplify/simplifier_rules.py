@@ -9,10 +9,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from tileir.core import arithmetic
-from tileir.core.frozen import frozen
+from tileir.core import arithmetic, attrs
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rule
 from tileir.typed.dims import read_constant
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.core.text.names import NameScope
 
 
-@frozen
+@attrs.frozen
 class Site:
     """An operation together with the definitions that come before it.
 

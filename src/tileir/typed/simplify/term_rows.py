@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
 from tileir.poly.coverage import eliminated
 
 
-@frozen
+@attrs.frozen
 class Points:
     """The points of a contraction, as in :class:`tileir.poly.bounds.Domain`, in indices that may be others.
 
@@ -42,7 +40,7 @@ class Points:
         return Points(ranges, accesses, constraints)
 
 
-@frozen
+@attrs.frozen
 class Rows:
     """The points of an aggregation, and its terms in rows.
 

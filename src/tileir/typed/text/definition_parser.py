@@ -7,9 +7,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Combination, Op
 from tileir.core.text.lexing import AbandonError
 from tileir.core.text.names import nearest
@@ -51,7 +51,7 @@ _COMBINES: Final[Mapping[str, Combine]] = MappingProxyType({f"reduce_{each.value
 _PARTS: Final[Mapping[str, ScanPart]] = MappingProxyType({part.value: part for part in ScanPart})
 
 
-@frozen
+@attrs.frozen
 class Head:
     """What stands in front of an operation: the name and the type of its value."""
 
@@ -61,7 +61,7 @@ class Head:
     start: int
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class DefinitionParser:
     """The grammar of operations, at a cursor.
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.collection import collection_paused
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
@@ -62,7 +60,7 @@ class _Body:
     steps: dict[str, Function | None] = attrs.field(factory=dict)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Parser:
     """The grammar of functions and statements, at a cursor; ``depth`` counts the loops around."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import Staging
@@ -27,7 +25,7 @@ def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:
     return _ContractionKernel.of(nest, tiles, elements).kernel()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _ContractionKernel:
     """Builds one kernel."""
 
@@ -233,7 +231,7 @@ class _ContractionKernel:
         return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Accumulator:
     """The elements of local memory in which threads merge one result."""
 

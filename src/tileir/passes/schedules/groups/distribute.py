@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
@@ -18,7 +16,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class Distribute:
     """Share the points of a kernel out to the threads of groups, and these to a grid.
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -24,7 +22,7 @@ from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, 
 from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class GroupContraction:
     """Schedule contractions that use elements of two or more inputs for many outputs each.
 

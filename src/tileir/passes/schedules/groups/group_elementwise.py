@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
@@ -24,7 +22,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class GroupElementwise:
     """Spread kernels without reductions over a grid of groups, their threads, and vectors of each thread.
 
@@ -114,7 +112,7 @@ _CROSSED = 32
 """Threads side by side where an input is transposed: a group then uses whole cache lines of it."""
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Row:
     """Shares a loop over neighbours out to groups, the threads of each, and vectors of each thread.
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -23,7 +21,7 @@ from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, 
 from tileir.stripe import ir as stripe
 
 
-@frozen
+@attrs.frozen
 class GroupReduction:
     """Schedule reductions that use no element of their inputs for many outputs.
 

@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, unscheduled_reduction
@@ -26,7 +24,7 @@ _EACH: Final = 8
 """So many times ``vectors`` elements a thread takes of rows that lie side by side, one by one."""
 
 
-@frozen
+@attrs.frozen
 class GroupRows:
     """Schedule kernels that fusion has made of reductions and maps over the same rows.
 

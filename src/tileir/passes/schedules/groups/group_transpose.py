@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
@@ -26,7 +24,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class GroupTranspose:
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 
@@ -132,7 +130,7 @@ class GroupTranspose:
         return Node(sch.present(grid), tuple(stages.values()), (*fills, store))
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Points:
     """The points of one axis of a tile, in vectors: those of a thread lie as far apart as there are threads."""
 

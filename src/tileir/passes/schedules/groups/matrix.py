@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import Run
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix_boxes import ends
@@ -45,7 +43,7 @@ def build(nest: Nest, plan: MatrixTiling) -> Node:
     return _MatrixKernel.of(nest, plan).kernel()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _MatrixKernel:
     """Builds one kernel.
 

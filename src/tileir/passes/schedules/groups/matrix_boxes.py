@@ -8,7 +8,7 @@ from math import gcd
 from operator import mul
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
@@ -32,7 +32,7 @@ _ROWS: Final = (128, 64, 32)
 """Bytes of the rows that are swizzled as matrix instructions read them."""
 
 
-@frozen
+@attrs.frozen
 class _Axis:
     """An axis of a tensor: what moves along it, the distance of elements, how many there are, and those of the box.
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import Fragment, Where, usable
-from tileir.core.frozen import frozen
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
@@ -39,7 +37,7 @@ from tileir.stripe.instructions import Copy
 from tileir.stripe.tags import BESIDE
 
 
-@frozen
+@attrs.frozen
 class MatrixContraction:
     """Schedule products of matrices for which a device has instructions.
 

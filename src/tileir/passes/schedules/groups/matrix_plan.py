@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import Fragment, Run, Swizzle, Where
-from tileir.core.frozen import frozen
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe import ir as stripe
@@ -26,7 +26,7 @@ _BANKS: Final = (4, 8)
 """Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Panel:
     """One input of the product.
 
@@ -44,7 +44,7 @@ class Panel:
     lanes: int = 1
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class MatrixTiling:
     """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
 

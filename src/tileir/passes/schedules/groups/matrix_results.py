@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import Where
-from tileir.core.frozen import frozen
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use
@@ -72,7 +70,7 @@ def staged_columns(nest: Nest, plan: MatrixTiling, most: int) -> int:
     return 0
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Results:
     """Some columns of the results of a tile in local memory.
 

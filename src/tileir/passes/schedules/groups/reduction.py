@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import Staging, TileShape
@@ -17,7 +15,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Plan:
     """How the threads of a group share a reduction.
 
@@ -66,7 +64,7 @@ def build(nest: Nest, plan: Plan, elements: Mapping[str, int]) -> Node:
     return _Builder.of(nest, plan, elements).kernel()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Accumulator:
     """Where one result of the reduction is kept.
 
@@ -80,7 +78,7 @@ class _Accumulator:
     shared: stripe.Refinement
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Builder:
     """Builds one kernel."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
@@ -20,7 +20,7 @@ VECTOR: Final = "%vector"
 """Stands for the number of a vector of a thread."""
 
 
-@frozen
+@attrs.frozen
 class Row:
     """What threads may keep: the elements of ``root`` at ``access``, one for each of ``range`` elements."""
 
@@ -30,7 +30,7 @@ class Row:
     dtype: DType
 
 
-@frozen
+@attrs.frozen
 class Kept:
     """A row of which each thread keeps its first vectors: ``registers`` of them there, then some in ``local`` memory.
 
@@ -42,7 +42,7 @@ class Kept:
     local: int = 0
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Piece:
     """Vectors of a thread that an array holds, from number ``first`` on."""
 
@@ -51,7 +51,7 @@ class Piece:
     array: stripe.Refinement
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Plan:
     """How the threads of a group share rows.
 

@@ -8,9 +8,7 @@ step; the last of them begins the next tile. This is the scheme of Sengupta et a
 
 from __future__ import annotations
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.kernels import schedule as sch
@@ -21,7 +19,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class GroupPlan:
     """So many threads take so many terms each."""
 

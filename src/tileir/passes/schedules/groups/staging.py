@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
@@ -21,7 +19,7 @@ from tileir.stripe.blocks import Binding
 from tileir.stripe.tags import PADDED
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
@@ -76,7 +74,7 @@ class TileShape:
         return product(layout) * use.dtype.itemsize if layout else 0
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Staging:
     """Fills tiles of one kernel.
 

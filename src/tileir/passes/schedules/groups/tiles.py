@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import TileShape
 from tileir.schedule.nest import Nest
 from tileir.stripe import ir as stripe
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Tiles:
     """Which part of a contraction a group does at a time, and which thread which part of that.
 

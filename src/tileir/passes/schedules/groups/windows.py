@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
@@ -22,7 +20,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Slide:
     """How a window slides along an axis: ``step`` places for an output, ``apart`` for a term; ``outputs`` a thread."""
 
@@ -48,7 +46,7 @@ class Slide:
         return len(constraint.terms) == _AXES and step != 0 and step * self.apart == apart * self.step
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class WindowPlan:
     """What the threads of a group do: ``beside`` of them stand along ``column``, ``lanes`` each, ``down`` along rows.
 
@@ -131,7 +129,7 @@ def build(nest: Nest, plan: WindowPlan, elements: Mapping[str, int]) -> Node:
     return _Windows.of(nest, plan, elements).kernel()
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Windows:
     """Builds one kernel: ``values`` are those of the indices of its first output; ``own`` number a thread's outputs."""
 

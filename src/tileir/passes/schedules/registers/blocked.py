@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe.ir import Index
@@ -24,7 +24,7 @@ _LEAST_STEPS: Final = 32
 """Fewest steps of a panel: between two visits of a tile its sums are loaded and stored."""
 
 
-@frozen
+@attrs.frozen
 class Visit:
     """What a group does before it goes on to the next block.
 

@@ -11,9 +11,7 @@ from functools import cached_property
 from itertools import product as combinations
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
@@ -54,7 +52,7 @@ def nested(nest: Nest, plan: Tiling, names: NameScope) -> tuple[Node, ...]:
     return tuple(builder.serial(piece) for piece in column_pieces(plan))
 
 
-@frozen
+@attrs.frozen
 class Piece:
     """A run of columns: ``count`` panels of ``columns`` vectors of ``lanes`` elements from ``start`` on."""
 
@@ -84,7 +82,7 @@ def column_pieces(plan: Tiling) -> Iterator[Piece]:
         start, left = start + lanes, left - lanes
 
 
-@frozen
+@attrs.frozen
 class Split:
     """One index as loops: ``around`` outside of all tiles, ``rows`` inside of them, ``value`` in terms of these.
 
@@ -103,7 +101,7 @@ class Split:
     tests: tuple[Affine, ...] = ()
 
 
-@frozen
+@attrs.frozen
 class Chunk:
     """How an index is shared out to groups: ``grid`` counts them, each takes ``size`` blocks, and at most ``rows``."""
 
@@ -113,7 +111,7 @@ class Chunk:
     rows: int
 
 
-@frozen
+@attrs.frozen
 class TileBlocks:
     """Builds the blocks of one plan."""
 

@@ -25,10 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeGuard
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
@@ -54,7 +52,7 @@ _MOST_VECTORS: Final = 14
 """Rows of so many vectors are one tile; of longer ones the ends are tiles of their own."""
 
 
-@frozen
+@attrs.frozen
 class Bordered:
     """How one kernel copies an input with its border.
 
@@ -188,7 +186,7 @@ def _suits(plan: Tiling | Refused, vector: str) -> TypeGuard[Tiling]:
     return not isinstance(plan, Refused) and plan.vector.name == vector and plan.visit is None and not plan.packed
 
 
-@frozen
+@attrs.frozen
 class _Planes:
     """Memory of a group for the planes that its windows slide over, and their borders.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
@@ -42,7 +42,7 @@ _LEAST_BOUNDED: Final = 2
 """The same where indices bound the reduction, as at the corners of a convolution: there lanes cannot run along it."""
 
 
-@frozen
+@attrs.frozen
 class Limits:
     """What a processor offers; the fields are options of the pass ``register_tile``."""
 
@@ -56,7 +56,7 @@ class Limits:
     columns: int
 
 
-@frozen
+@attrs.frozen
 class Rows:
     """An outer index of which a tile has ``height`` values."""
 
@@ -64,7 +64,7 @@ class Rows:
     height: int
 
 
-@frozen
+@attrs.frozen
 class Tiling:
     """How to tile one kernel.
 
@@ -169,7 +169,7 @@ def _reach(nest: Nest, index: Index) -> int:
     return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Candidate:
     """A vector index, and what depends on it."""
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, product as combinations
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels.schedule import constrained_indices, part, present, reads_of
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
@@ -66,7 +64,7 @@ def bears_edges(nest: Nest, plan: Tiling, limits: Limits, percent: int) -> bool:
     return 100 * plan.cost <= (100 + percent) * inside.cost * (1.5 * points - 0.5 * free) / free
 
 
-@frozen
+@attrs.frozen
 class Edges:
     """The constraints of a reduction over one kind of tile.
 
@@ -127,7 +125,7 @@ class Edges:
             yield _Run(row, first, 1 + len(others), tests)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Run:
     """The rows ``first`` to ``first + count - 1``, of which ``tests`` may fail."""
 

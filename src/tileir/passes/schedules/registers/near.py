@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import row_pieces
 from tileir.passes.schedules.registers.steps import Step
@@ -26,7 +26,7 @@ _LEAST_SHARE: Final = 1 / 32
 """Waiting for less than this share of all work is not worth that loops over rows begin more often."""
 
 
-@frozen
+@attrs.frozen
 class Pieces:
     """The index that is cut, and into how many pieces."""
 

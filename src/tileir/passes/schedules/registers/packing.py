@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.poly.affine import Affine, total
 from tileir.poly.box import feasible
 from tileir.poly.constraint import Span, system
@@ -42,7 +40,7 @@ def whole_uses(nest: Nest, shapes: Mapping[str, TensorShape]) -> frozenset[Use]:
     return frozenset(use for box in boxes for use in box.segment.uses if box.is_inside(use, shapes.get(use.root)))
 
 
-@frozen(eq=False, repr=False)
+@attrs.frozen(eq=False, repr=False)
 class _Box:
     """All points of a segment, also those that its constraints leave out."""
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
@@ -31,7 +29,7 @@ _MOST_TILE: Final = 8
 for them takes LLVM a fifth of the time to compile a convolution."""
 
 
-@frozen
+@attrs.frozen
 class Columns:
     """The columns of a tile: unrolled vectors, lanes, the column as an affine of both, and how many there are."""
 
@@ -41,7 +39,7 @@ class Columns:
     width: int
 
 
-@frozen
+@attrs.frozen
 class Panel:
     """A packed panel: the use of it by reductions, its memory, and what fills it."""
 
@@ -152,7 +150,7 @@ def _tiles(count: int, most: int) -> Iterator[tuple[int, int]]:
         size = min(size, sch.power_of_two_below(max(1, count)))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Rows:
     """Some tiles of ``size`` values each of an index, from ``start`` on."""
 

@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.fragments import usable
-from tileir.core.frozen import frozen
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_reading, against_scalars
@@ -38,7 +36,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class RegisterTile:
     """Schedule kernels that reduce along indices which do not carry the vector lanes.
 

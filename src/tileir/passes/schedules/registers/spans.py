@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Segment
@@ -29,7 +27,7 @@ _MOST_EDGE_STEPS: Final = 16
 """Most steps of an edge, where each is unrolled so that its tests are decided when it is compiled."""
 
 
-@frozen
+@attrs.frozen
 class Span:
     """A part of a reduction over one tile.
 
@@ -63,7 +61,7 @@ class Span:
         return tuple(c for c in moved if not known.keys() >= set(c.indices) or c.bounds(known)[0] < 0)
 
 
-@frozen
+@attrs.frozen
 class Edge:
     """The steps that only some rows of a tile take: ``steps``, unrolled, count them from ``first`` on."""
 
@@ -72,7 +70,7 @@ class Edge:
     first: Affine
 
 
-@frozen
+@attrs.frozen
 class Spans:
     """A loop of a reduction over one tile of rows, and the constraints that tell its spans apart.
 

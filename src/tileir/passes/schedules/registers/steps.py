@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor, prod
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.analysis.accesses import PAGE_BYTES
 from tileir.passes.schedules.registers.spans import bounding
 from tileir.poly.affine import Affine
@@ -42,7 +42,7 @@ _SHARED_COLUMNS: Final = 4
 """Columns of which the cache lines come with those of a narrower panel."""
 
 
-@frozen
+@attrs.frozen
 class Step:
     """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them.
 
@@ -162,7 +162,7 @@ def left_out(constraint: Affine, nest: Nest, segment: Segment) -> tuple[tuple[st
     return tuple((name, ceil(-least / step) if step > 0 else floor(-least / step)) for name, step in steps)
 
 
-@frozen
+@attrs.frozen
 class Rate:
     """What the steps of a reduction cost, by the columns of a tile.
 

@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product as combinations
 from typing import Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit
 from tileir.passes.schedules.registers.blocks import Chunk, Piece, Split, TileBlocks, column_pieces
@@ -87,7 +85,7 @@ def _streamed_operand(nest: Nest, plan: Tiling) -> Use | None:
     return along[0] if len(along) == 1 and along[0].stride(plan.vector.name) == 1 else None
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Sums:
     """The sums of all panels of a group: memory, and the index of the panel."""
 
@@ -154,7 +152,7 @@ def _parts(within: Sequence[stripe.Index], visit: Visit, threads: int, groups: i
     return max(wanted, -(-rows // visit.rows) if visit.rows else 1)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Block:
     """Some steps of a reduction: its loops, where they are, and packed panels with what fills them."""
 
@@ -170,7 +168,7 @@ class _Block:
         return attrs.evolve(reduction, loops=self.loops, uses=uses)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Phases:
     """What a group does: it sets its sums, adds all steps to them, and goes on with them.
 

@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.fusion.inline import CHEAP
@@ -88,7 +86,7 @@ def _place(use: Use) -> Affine:
     return total(access * stride for access, stride in zip(use.access, use.strides, strict=True))
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Vectors:
     """The loops below the grid: a loop ``inner`` of rows, if any, around the vectors of a run, or ``beside`` each.
 
@@ -144,7 +142,7 @@ class Vectors:
             yield count - whole, lanes, 1
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Rows:
     """Puts what rows compute at once in place of the loop over them inside of a run; or unrolls it for None."""
 
@@ -164,7 +162,7 @@ class _Rows:
         return (every.substitute({self.vector: Affine.index(run.name)}),)
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Jam:
     """Moves a loop over vectors into the body of their lanes; or unrolls it where they would share nothing."""
 

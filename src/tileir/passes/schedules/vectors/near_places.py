@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.arithmetic import Array
-from tileir.core.frozen import frozen
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.forms import against_flat
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.stripe.ir import Block, Direction, Index, Load, LoadIndex, Refinement, Store, scalar_inputs
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class Neighbours:
     """What some gathers of one view read, by vectors of neighbours.
 
@@ -32,7 +31,7 @@ class Neighbours:
     lanes: Mapping[str, Array]
 
 
-@frozen(eq=False)
+@attrs.frozen(eq=False)
 class NearPlaces:
     """An elementwise kernel whose points, along its last one or two indices, are a line of results.
 

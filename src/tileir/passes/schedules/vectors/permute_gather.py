@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import Array
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import elements_of
@@ -43,7 +41,7 @@ from tileir.stripe.ir import (
 )
 
 
-@frozen
+@attrs.frozen
 class PermuteGather:
     """Load what the lanes of a vector gather at once, where constants choose elements that are as near as lanes are.
 

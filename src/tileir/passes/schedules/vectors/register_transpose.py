@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import (
@@ -30,7 +28,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class RegisterTranspose:
     """Schedule elementwise kernels some of whose inputs are contiguous along another index than their results.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
@@ -20,7 +18,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 
 
-@frozen
+@attrs.frozen
 class StreamReduction:
     """Schedule reductions that use nothing twice, and whose steps are far apart in memory.
 

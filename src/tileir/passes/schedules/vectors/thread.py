@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
@@ -20,7 +18,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class Thread:
     """Turn the outermost parallel indices of a kernel into grid axes, at most three.
 
@@ -71,7 +69,7 @@ def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     return frozenset(name for name in usable if all(_has_its_own(view, name) for view in merging))
 
 
-@frozen
+@attrs.frozen
 class Shares:
     """Independent indices of a kernel, shared out to the threads of a group.
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
@@ -28,7 +26,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 
-@frozen
+@attrs.frozen
 class VectoriseReduction:
     """Vectorise along loops inside a kernel, with several vectors in flight to hide the latency of adding.
 
@@ -306,7 +304,7 @@ def _stages(segments: Iterable[Segment]) -> list[list[Segment]]:
     return stages if stages[-1] else stages[:-1]
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class _Copy:
     """One of the points: the value of its index, and names for what is its own."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import attrs
-
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
@@ -17,7 +15,7 @@ from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import Block, Direction, Index, Load, Program, Special, Statement, Store
 
 
-@frozen
+@attrs.frozen
 class VectoriseShort:
     """Compute all values of a short index side by side where data choose the rows that it runs along.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from tileir.core.frozen import frozen
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -25,7 +25,7 @@ _VECTORS: Final = 4
 """How many vectors of one word are sorted in registers together; those of more words are fewer."""
 
 
-@frozen
+@attrs.frozen
 class Network(Words):
     """Sorts elements that are in arrays of words, all of one dtype.
 

@@ -25,10 +25,8 @@ from collections.abc import Mapping
 from math import log, log2
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.integers import network_comparisons
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
@@ -180,7 +178,7 @@ def count_bytes(digits: int) -> int:
     return digits * _VALUES * DType.I32.itemsize
 
 
-@frozen
+@attrs.frozen
 class Radix(Words):
     """Sorts elements by the digits of their first word.
 

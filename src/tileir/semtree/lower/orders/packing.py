@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from tileir.semtree.lower.orders.words import Body, Words
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Row:
     """A row of keys, and the words that they become.
 

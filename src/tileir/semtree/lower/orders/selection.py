@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -50,7 +48,7 @@ def is_inserted(kept: int, lanes: int) -> bool:
     return kept <= _VECTORS * lanes
 
 
-@frozen(repr=False)
+@attrs.frozen(repr=False)
 class Selection:
     """Finds the first elements of a row.
 

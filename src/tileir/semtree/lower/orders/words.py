@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.frozen import frozen
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -19,7 +19,7 @@ Element: TypeAlias = tuple[sem.Expr, ...]
 Body: TypeAlias = list[sem.Stmt]
 
 
-@frozen
+@attrs.frozen
 class Words:
     """Elements that are in arrays of words.
 

@@ -11,6 +11,19 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from attrs import (
+    NOTHING as NOTHING,
+    Attribute as Attribute,
+    AttrsInstance as AttrsInstance,
+    asdict as asdict,
+    astuple as astuple,
+    define as define,
+    evolve as evolve,
+    field as field,
+    fields as fields,
+    has as has,
+    validators as validators,
+)
 
 if TYPE_CHECKING:
     from attrs import frozen as frozen
