@@ -149,6 +149,8 @@ class Staging:
         moved = self._may_miss(use) and not self._is_tested_for(use)
         wholes = [i.range for i in self.indices if i.name == axis] if moved or self._is_tested_for(use) else []
         wholes += [self.elements[use.root]] if moved else []  # then a vector is in the tensor, or beside it
+        tile = product(self.shape.extents[name] for name in self.shape.axes(use))
+        lanes = min(lanes, sch.power_of_two_below(max(1, tile // self.threads))) if moved else lanes  # no thread idles
         while any(size % lanes for size in (self.shape.extents[axis], *wholes)):
             lanes //= 2
         return lanes
