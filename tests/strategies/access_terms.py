@@ -13,7 +13,19 @@ import attrs
 import z3
 
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, GridIndex, GridLevel, KernelFunction, Ramp, Var
+from tileir.semtree.ir import (
+    Apply,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    GridIndex,
+    GridLevel,
+    KernelFunction,
+    Ramp,
+    Shuffle,
+    Var,
+)
 from tileir.semtree.text.printer import expr_text
 
 if TYPE_CHECKING:
@@ -74,6 +86,9 @@ class Terms:
                 low, high = self.interval(base)
                 rise = stride * (lanes - 1)
                 return low + min(0, rise), high + max(0, rise)
+            case Shuffle(operands=operands) if not expr.type.dtype.is_float:
+                lows, highs = zip(*map(self.interval, operands), strict=True)
+                return min(lows), max(highs)
             case Apply(op=op, args=args) if op in _INTERVALS and not expr.type.dtype.is_float:
                 return _INTERVALS[op](*(self.interval(arg) for arg in args)) or limits(expr.type.dtype)
             case _:
@@ -127,6 +142,9 @@ class Terms:
                 return self.term(operand)
             case Ramp(base=base, stride=stride) if self.fits(expr):
                 return self.term(base) + stride * lane
+            case Shuffle(operands=operands, lanes=lanes) if not dtype.is_float:
+                operand, number = divmod(lanes[lane], operands[0].type.lanes)
+                return self.term(operands[operand], number)
             case Apply(op=op, args=args) if self.integral(args) and op in _TERMS and self.fits(expr):
                 made = _TERMS[op](self, args, [self.term(arg, lane) for arg in args])
                 return self.anything(expr) if made is None else made

@@ -86,6 +86,15 @@ def test_generated_kernels_stay_inside_their_arrays() -> None:
         ("O[ramp<4>(i - i % 4, 2)] = i32x4(1);", "for i = "),
         ("O[cast<i64>(A[i])] = i32(1);", "O[cast<i64>(A[i])] of 32 elements, for"),
         ("O[min(max(cast<i64>(A[i]), 0), 31)] = i32(1);", None),
+        ("i64x2 p = min(max(cast<i64x2>(A[0 : 2]), i64x2(0)), i64x2(31)); O[shuffle<1>(p)] = i32(1);", None),
+        (
+            "i64x2 p = min(cast<i64x2>(A[0 : 2]), i64x2(31)); O[shuffle<1>(p)] = i32(1);",
+            "O[shuffle<1>(p)] of 32 elements",
+        ),
+        (
+            "O[shuffle<0, 3>(ramp<2>(i, 1), ramp<2>(i, 2))] = i32x2(1);",
+            "O[shuffle<0, 3>(ramp<2>(i, 1), ramp<2>(i, 2))]",
+        ),
         ("O[cast<i64>(A[i]) & 31] = A[i ^ (i >> 2 & 7)];", None),
         ("O[i : 2] = A[30 ^ (i >> 2 & 1) : 2];", "A[30 ^ i >> 2 & 1 : 2] of 32 elements, for i = "),
         ("i32 p = A[i]; if (p >= i32(0) & p < i32(32)) { A[i] = i32(99); O[cast<i64>(p)] = i32(1); }", None),
