@@ -143,8 +143,8 @@ class Terms:
             case Ramp(base=base, stride=stride) if self.fits(expr):
                 return self.term(base) + stride * lane
             case Shuffle(operands=operands, lanes=lanes) if not dtype.is_float:
-                operand, number = divmod(lanes[lane], operands[0].type.lanes)
-                return self.term(operands[operand], number)
+                which, number = divmod(lanes[lane], operands[0].type.lanes)
+                return self.term(operands[which], number)
             case Apply(op=op, args=args) if self.integral(args) and op in _TERMS and self.fits(expr):
                 made = _TERMS[op](self, args, [self.term(arg, lane) for arg in args])
                 return self.anything(expr) if made is None else made
