@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import ClassVar, Final
@@ -120,17 +120,19 @@ class _Scan:
         from. A sum that reads its elements once may still be one with what made these.
         """
         stored: set[str] = set()
-        before: dict[str, frozenset[str]] = defaultdict(frozenset)
-        multiplied: dict[str, frozenset[str]] = defaultdict(frozenset)
+        bits = {root: 1 << number for number, root in enumerate(self._sizes)}  # sets as integers, for long programs
+        before, multiplied = dict.fromkeys(bits, 0), dict.fromkeys(bits, 0)
         for number, statement in enumerate(self.program.main.statements):
+            sources = through = 0
+            for root in read[number]:
+                sources |= bits[root] | before[root]
+                through |= multiplied[root]
             if not isinstance(statement, Block) or Producer.of(number, statement) is None:
                 stored.update(read[number])
             else:
-                others = frozenset[str]().union(*(multiplied[root] for root in read[number]))
-                stored.update(others.intersection(read[number]))
-            sources = frozenset(read[number]).union(*(before[root] for root in read[number]))
-            product = isinstance(statement, Block) and self._reads_again(statement)
-            through = sources if product else frozenset[str]().union(*(multiplied[root] for root in read[number]))
+                stored.update(root for root in read[number] if through & bits[root])
+            if isinstance(statement, Block) and self._reads_again(statement):
+                through = sources
             for name in views_written(statement):
                 before[self._roots[name]] |= sources
                 multiplied[self._roots[name]] |= through
