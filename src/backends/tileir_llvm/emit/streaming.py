@@ -16,6 +16,9 @@ _PAGE: Final = 4096
 _NEAR: Final = 1024
 """Loads so many bytes behind the last stores in another page wait for these: processors compare the low bits first."""
 
+_LARGE: Final = 4096
+"""Inputs of fewer elements, such as a bias, are not looked at."""
+
 
 def streamed_results(kernel: KernelFunction, cache_bytes: int) -> frozenset[str]:
     """Return the results of which the last cache holds a part at most: who reads them next finds none of them there."""
@@ -26,12 +29,11 @@ def streamed_results(kernel: KernelFunction, cache_bytes: int) -> frozenset[str]
 def jump_where_they_fit(kernel: KernelFunction, streamed: Set[str]) -> Iterator[str]:
     """Yield the lines that jump to ``past`` if each streamed result begins at a line, else to ``plain``.
 
-    Arguments are ``%a0`` and so on. By the low bits of addresses, nor may an input of some size begin closely before a
-    result.
+    Arguments are ``%a0`` and so on. By the low bits of addresses, nor may a large input begin closely before a result.
     """
     parameters = list(enumerate(kernel.params))
     results = [number for number, param in parameters if param.name in streamed]
-    inputs = [n for n, param in parameters if param.access is ParamAccess.READ and param.size >= _PAGE]
+    inputs = [n for n, param in parameters if param.access is ParamAccess.READ and param.size >= _LARGE]
     for number in (*results, *inputs):
         yield f"  %n{number} = ptrtoint ptr %a{number} to i64"
     tests = []
