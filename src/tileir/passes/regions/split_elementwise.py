@@ -55,10 +55,11 @@ class SplitElementwise:
         behind = roots(program)
         views = Counter(behind.values())
         kept = {*program.inputs, *program.outputs, *(buffer.name for buffer in program.buffers)}
+        memory = {each.name: each for each in program.main.refinements}
         cut = _Cut.of(program)
         for name in cut.touching:  # a tensor comes behind those that it is made of
             if name not in kept and name == behind[name] and views[name] == 1:
-                cut.visit(program.main.refinement(name))
+                cut.visit(memory[name])
         return cut.program() if cut.gone else program
 
 
