@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,15 @@ def test_a_thread_that_was_sent_back_waits_before_it_leaves_again(thread: Thread
     thread.submit(waits).result()
 
 
+def comes_to_run_everywhere(native_id: int) -> bool:
+    """Look again while a worker that found no part left is between leaving a processor and taking it back."""
+    for _ in range(30_000):
+        if os.sched_getaffinity(native_id) == os.sched_getaffinity(0):
+            return True
+        time.sleep(0.001)
+    return False
+
+
 def test_workers_may_run_everywhere_after_launches() -> None:
     team = start_team(2, device().features)
     assert isinstance(team, NativeTeam)
@@ -117,6 +127,6 @@ def test_workers_may_run_everywhere_after_launches() -> None:
             team.run(Job(team.native.count, (1000).to_bytes(8, sys.byteorder), 0, 0, 16), 2)
         for worker in team.threads:
             assert worker.native_id is not None
-            assert os.sched_getaffinity(worker.native_id) == os.sched_getaffinity(0)
+            assert comes_to_run_everywhere(worker.native_id)
     finally:
         team.dismiss()
