@@ -100,39 +100,17 @@ class CudaStatements(Statements):
                 continue
             needed = _needed(stmt, begun)
             rest = (later for later in stmts[number + 1 :] if not isinstance(later, Channel))
-            last = needed and not any(_needed(later, begun[:needed]) for later in rest)
-            if last and isinstance(stmt, If) and not stmt.otherwise and not _meets(stmt):
-                self._seldom(stmt, begun[:needed], len(begun) - needed)
-                self._finish(begun, changed, needed)
-                continue
-            self._finish(begun, changed, needed)
+            last = isinstance(stmt, If) and not any(_needed(later, begun[:needed]) for later in rest)
+            self._finish(begun, changed, needed, apart=last)
             super().write((stmt,))
             if begun:
                 changed |= {place.array for each in statements((stmt,)) for place in writes(each)}
         self._finish(begun, changed, len(begun))
 
-    def _seldom(self, stmt: If, begun: list[Begun], pending: int) -> None:
-        """Write a condition under which products are needed, and wait for them if it holds in any thread of a warp.
-
-        The assembler moves a wait up to the begin of its block, before what goes on beside the products. Behind a
-        branch it stays where it is.
-        """
-        out = self.env.out
-        condition = evaluate(self.env, stmt.condition)
-        any_of = out.call("i1", "llvm.nvvm.vote.any.sync", ("i32", "-1"), ("i1", condition.text))
-        needed, done = out.fresh_label("needed"), out.fresh_label("done")
-        out.branch_if(any_of, needed, done)
-        out.start(needed)
-        with out.scope():
-            warpgroups.finish(self.env, begun, pending)
-            super().write((stmt,))
-        out.branch(done)
-        out.start(done)
-
-    def _finish(self, begun: list[Begun], changed: set[str], count: int) -> None:
+    def _finish(self, begun: list[Begun], changed: set[str], count: int, *, apart: bool = False) -> None:
         """Wait for the first products that were begun; since then arrays were changed."""
         if count:
-            warpgroups.finish(self.env, begun[:count], len(begun) - count, changed)
+            warpgroups.finish(self.env, begun[:count], len(begun) - count, changed, apart=apart)
             del begun[:count]
 
     def is_abreast(self, loop: For) -> bool:  # noqa: ARG002

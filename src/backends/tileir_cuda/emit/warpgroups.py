@@ -144,12 +144,18 @@ def _factors(
     return [[(_moved(env, left, a, row, n),) for n in depth] for row in height], ()
 
 
-def finish(env: Environment, done: list[Begun], pending: int, changed: Collection[str] = ()) -> None:
+def finish(
+    env: Environment, done: list[Begun], pending: int, changed: Collection[str] = (), *, apart: bool = False
+) -> None:
     """Wait for products of this thread, all but the last ``pending`` ones, and keep their sums.
 
     Until then nothing may touch the registers of sums or words: they are operands here, and so stay where they are.
     What was written over words meanwhile, to the arrays ``changed``, gets registers of its own here: the assembler
     would take those of the words otherwise, and then lets nothing go on beside a product.
+
+    The assembler moves a wait up to the begin of its block, before what goes on beside the products. One that stands
+    ``apart`` is a block of its own, a loop that no thread repeats. All threads see that alike, as four warps have to
+    wait together; that no grid is empty the assembler does not know.
     """
     places = {(each.stmt.accumulators.array, str(each.stmt.accumulators.offset)): each.stmt for each in done}
     sums = [(stmt, accumulators(env, stmt, 0, held(stmt))) for stmt in places.values()]
@@ -162,6 +168,9 @@ def finish(env: Environment, done: list[Begun], pending: int, changed: Collectio
     values = [value for _, part in sums for value in part]
     first = 2 * len(values) + len(new)
     lines = [f"wgmma.wait_group.sync.aligned {pending};"]
+    if apart:
+        empty = ("mov.u32 n, %nctaid.x;", "setp.eq.u32 p, n, 0;", "@p bra.uni W_${:uid};")
+        lines = ["{", ".reg .pred p;", ".reg .u32 n;", "W_${:uid}:", *lines, *empty, "}"]
     lines += [f"mov.b32 ${len(values) + n}, ${first + n};" for n in range(len(new))]
     found = _asm(env, lines, values, [Type(DType.I32)] * len(new), [(word, "r") for word in (*new, *old)])
     for stmt, part in sums:
