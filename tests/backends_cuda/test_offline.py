@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import tileir
-from tileir.core.errors import ArgumentError, BackendError
+from tileir.core.errors import ArgumentError, BackendError, TileError
 from tileir.driver.cli.main import commands
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context
@@ -85,6 +85,29 @@ def test_the_command_prints_code_without_a_card(tmp_path: Path) -> None:
         assert ".target sm_90a" in done.output
     done = CliRunner().invoke(commands, ["print", str(file), "A=f32[100]", "--target", "nvptx:sm_1"])
     assert done.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "shown"),
+    [
+        ("print", ["--stage", "scheduled"], "#thread"),
+        ("print", ["--after", "fusion"], ": fusion"),
+        ("print", ["--stage", "sem"], "kernel "),
+        ("emit", [], ".target sm_90a"),
+        ("graph", ["--stage", "scheduled"], "digraph"),
+        ("explain", [], "kernel_0"),
+        ("check", [], ""),
+    ],
+)
+def test_all_commands_know_cards_as_targets(command: str, words: list[str], shown: str, tmp_path: Path) -> None:
+    file = tmp_path / "twice.tile"
+    file.write_text(TWICE)
+    arguments = [command, str(file), "A=f32[100]", "--target", "nvptx:sm_90a", *words]
+    done = CliRunner().invoke(commands, arguments)
+    assert done.exit_code == 0, done.output
+    assert shown in done.output
+    with pytest.raises(TileError, match=r"leave --device cuda\.sm_80 out"):
+        CliRunner().invoke(commands, [*arguments, "--device", "cuda.sm_80"], catch_exceptions=False)
 
 
 def test_code_comes_from_the_disk_again(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from tileir.core.protocols import mistakes
 from tileir.core.targets.target import Target
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.reporting import report
-from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.targets import chosen, target_options
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.stages import need_types
 from tileir.driver.programs import Program, output_names, size_of
-from tileir.driver.targets import TargetChoice, choice_of, settings_of
+from tileir.driver.targets import TargetChoice
 from tileir.passes.base import Pass
 from tileir.runtime.context import default_context
 from tileir.tile.checks.unused import in_order
@@ -67,14 +67,14 @@ def check(
     files = [file, *(Path(word) for word in values if "=" not in word)]
     if len(files) > 1 and (len(files) <= len(values) or passes is not None):
         raise click.UsageError("types and passes are for one file; write NAME=VALUE for each input")
+    choice, device = chosen(target, settings, device)
     if passes is None:
         if module:
             raise click.UsageError("--from is for --passes PIPELINE")
-        choice = choice_of(target, settings_of(settings))
         return max(_read(each, values if len(files) == 1 else (), levels, choice, device) for each in files)
     program = cli_values.read_program(file)
     steps = passes if module is None else _pipeline(passes, module)
-    return _checked(file, program, values, steps, choice_of(target, settings_of(settings)), device)
+    return _checked(file, program, values, steps, choice, device)
 
 
 @click.command()
@@ -91,7 +91,8 @@ def bisect(
     dims of an input, NAME=array.npy takes them from a file.
     """
     program = cli_values.read_program(file)
-    return _checked(file, program, values, None, choice_of(target, settings_of(settings)), device)
+    choice, device = chosen(target, settings, device)
+    return _checked(file, program, values, None, choice, device)
 
 
 def _read(

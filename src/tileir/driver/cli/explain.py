@@ -8,13 +8,12 @@ import click
 from rich.console import Console
 
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.targets import chosen, target_options
 from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import WIDTH, as_tables, remark_lines
 from tileir.driver.explain.tiles import tables_json, tile_tables
-from tileir.driver.targets import choice_of, settings_of
 
 
 @click.command("explain")
@@ -59,7 +58,7 @@ def explain_(
     program = read_bound(file, bindings)
     types = cli_values.types(program, values)
     need_types(program, types)
-    choice = choice_of(target, settings_of(settings))
+    choice, device = chosen(target, settings, device)
     if tiles is not None:
         tables = tile_tables(program, types, device=device, target=choice, passes=passes, count=tiles)
         click.echo(tables_json(tables) if json_ else "\n\n".join(map(str, tables)))

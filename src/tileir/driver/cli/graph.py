@@ -8,10 +8,9 @@ import click
 
 from tileir.core.errors import fail
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.targets import chosen, target_options
 from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import PROGRAMS, stage_of, stage_program
-from tileir.driver.targets import choice_of, settings_of
 
 
 @click.command()
@@ -50,7 +49,7 @@ def graph(
         raise fail("TIL902", f"write the graph to a file that ends in {', '.join(f'.{each}' for each in FORMATS)}")
     program = read_bound(file, bindings)
     types = cli_values.types(program, values)
-    choice = choice_of(target, settings_of(settings))
+    choice, device = chosen(target, settings, device)
     shown = stage_program(program, types, stage or stage_of(program), passes=passes, device=device, choice=choice)
     text = FORMATS[form](shown.graph())
     if output is None:

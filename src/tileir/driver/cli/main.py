@@ -29,12 +29,11 @@ from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
 from tileir.driver.cli.new import new
 from tileir.driver.cli.reporting import report
-from tileir.driver.cli.targets import target_options, targets
+from tileir.driver.cli.targets import NVPTX, chosen, target_options, targets
 from tileir.driver.cli.tune import tune_
 from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
 from tileir.driver.programs import refuse_schedules
-from tileir.driver.targets import choice_of, settings_of
 from tileir.runtime.context import default_context
 from tileir.stripe.text.printer import STYLES
 
@@ -42,9 +41,6 @@ FAULT: Final = 1
 DEVICE_FAULT: Final = 3
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-NVPTX: Final = "nvptx:"
-"""What the names of targets begin with that stand for the code for NVIDIA's cards, whether one is there or not."""
-
 _device = click.option("--device", metavar="ID", help="Device id, as `tileir devices` lists it.")
 _passes = click.option(
     "--passes",
@@ -140,15 +136,16 @@ def print_(
     """Print FILE at one stage of its way down.
 
     Stages after `tile` need the inputs: NAME=f32[3,4] says dtype and dims, NAME=array.npy takes them from a file.
-    The target nvptx:sm_90a, or another architecture of NVIDIA's, stands for the code for cards of it.
+    The target nvptx:sm_90a, or another architecture of NVIDIA's, stands for cards of it, of which none need be there;
+    without a stage, their code is printed.
     """
     program = read_bound(file, bindings)
     types = cli_values.types(program, values)
     if style != STYLES[0] and (stage or stage_of(program)) != "stripe" and after is None:
         raise fail("TIL902", f"--style {style} is of texts of Stripe: add --stage stripe")
-    if target is not None and target.startswith(NVPTX):
-        stage, device, target = "code", f"cuda.{target.removeprefix(NVPTX)}", None
-    choice = choice_of(target, settings_of(settings))
+    if stage is None and after is None and (target or "").startswith(NVPTX):
+        stage = CODE
+    choice, device = chosen(target, settings, device)
     refuse_schedules(program, choice, passes)
     stage = stage or stage_of(program)
     if json_ and (after is not None or stage == CODE):
@@ -185,7 +182,7 @@ def emit(
 ) -> None:
     """Compile FILE for a device and print the generated code."""
     program = read_bound(file, bindings)
-    choice = choice_of(target, settings_of(settings))
+    choice, device = chosen(target, settings, device)
     refuse_schedules(program, choice, passes)
     types = cli_values.types(program, values)
     text = listing(program, types, form, passes=passes, device=device, choice=choice)
@@ -229,7 +226,7 @@ def run_(
     program = read_bound(file, bindings)
     arrays = cli_values.arrays(program, values)
     destinations = cli_values.destinations(program, outputs)
-    choice = choice_of(target, settings_of(settings))
+    choice, device = chosen(target, settings, device)
     refuse_schedules(program, choice)
     found = warnings_about(program, values, levels, choice, device) if set(levels) - {"none"} else ()
     report(found)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from tileir.core.errors import TileError
+from tileir.core.errors import TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.hardware_json import to_json as hardware_text, to_value as hardware_value
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import Parameter, TargetFile, hardware_of, target_called
 from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.cli.reporting import report
-from tileir.driver.targets import choice_of, scheduling_target, settings_of, target_file
+from tileir.driver.targets import TargetChoice, choice_of, scheduling_target, settings_of, target_file
 from tileir.driver.tuning.measured_hardware import measured_hardware
 from tileir.passes.pipelines.pipeline import to_value as passes_value
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.runtime.context import default_context
+
+NVPTX: Final = "nvptx:"
+"""What names of targets begin with that stand for an architecture of NVIDIA's cards, whether one is there or not."""
 
 
 def target_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -29,12 +32,28 @@ def target_options(command: Callable[..., object]) -> Callable[..., object]:
     target = click.option(
         "--target",
         metavar="TARGET",
-        help="Compute passes for this target, not the device's own: a name that `tileir targets` lists, or a file.",
+        help="Compute passes for this target, not the device's own: a name that `tileir targets` lists, a file, or"
+        " nvptx:sm_90a for NVIDIA's cards of that architecture.",
     )
     settings = click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the target; may be repeated."
     )
     return target(settings(command))
+
+
+def chosen(
+    target: str | None, settings: tuple[str, ...], device: str | None
+) -> tuple[Target | TargetChoice | None, str | None]:
+    """Return the target and the device that options mean; ``nvptx:sm_90a`` stands for a device, and for its own target.
+
+    Raises:
+        TileError: TIL547, as of :func:`choice_of`; TIL902 for a device beside a target that stands for one.
+    """
+    if target is not None and target.startswith(NVPTX):
+        if device is not None:
+            raise fail("TIL902", f"the target {target} stands for a device: leave --device {device} out")
+        return choice_of(None, settings_of(settings)), f"cuda.{target.removeprefix(NVPTX)}"
+    return choice_of(target, settings_of(settings)), device
 
 
 @click.command("targets")

@@ -14,11 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tileir.driver.cli import values as cli_values
-from tileir.driver.cli.targets import target_options
+from tileir.driver.cli.targets import chosen, target_options
 from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import need_types
 from tileir.driver.explain.text import seconds_text
-from tileir.driver.targets import choice_of, settings_of
 from tileir.driver.tuning import search as tuning
 from tileir.driver.tuning.search import Tuned
 from tileir.driver.tuning.winners import Trial
@@ -78,7 +77,7 @@ def tune_(
     program = read_bound(file, bindings)
     types = cli_values.types(program, values)
     need_types(program, types)
-    choice = choice_of(target, settings_of(settings))
+    choice, device = chosen(target, settings, device)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("searching")
