@@ -6,13 +6,15 @@
 Results are kept in the file after each workload, and workloads that are there already are left out, so that the whole
 table can be measured in shards of a few minutes. PyTorch's time is the better of its own calls and, with
 ``--compiled``, of the kernels into which its compiler fuses them. Both sides are handed over while the card is kept
-busy, so that no time of the host is seen, and are timed by events of the card. ``--check`` compares all values at small
-sizes, without a card.
+busy, so that no time of the host is seen, and are timed by events of the card. Programs that memory bounds are told
+beside a copy, too, that moves as many bytes as they have to: inputs and results, each once. ``--check`` compares all
+values at small sizes, without a card.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import math
@@ -34,6 +36,9 @@ from tileir.typed.ir import TensorType
 FLUSHED = 256 << 20
 BUSY_CYCLES = 6_000_000
 """A few milliseconds, in which the host hands over what is to be timed."""
+
+BAR = 0.9
+"""The part of the speed of a copy that programs should reach which memory bounds."""
 
 
 def compiled(workload: Workload, device: str | None) -> Any:
@@ -100,6 +105,13 @@ def device_time(torch: Any, call: Callable[[], Any], runs: int) -> float:
     return statistics.median(times[2:])
 
 
+@functools.cache
+def copy_time(torch: Any, moved: int, runs: int) -> float:
+    """Return the seconds of a copy that reads and writes so many bytes, of which one half is read."""
+    source, target = (torch.zeros(max(moved // 2, 1), dtype=torch.int8, device="cuda") for _ in range(2))
+    return device_time(torch, lambda: target.copy_(source), runs)
+
+
 def measure(torch: Any, workload: Workload, runs: int, *, compiler: bool) -> dict[str, Any]:
     """Return the times of both sides in seconds, and the error of ours."""
     tensors = inputs_of(torch, workload, "cuda")
@@ -125,9 +137,12 @@ def measure(torch: Any, workload: Workload, runs: int, *, compiler: bool) -> dic
     except tileir.TileError as error:
         return row | {"failed": str(error).splitlines()[0]}
     row["error"] = error_between(torch, found, expected)
+    row["moved"] = sum(tensor.nbytes for tensor in (*tensors, *found))
     del found, expected
 
     row["tileir"] = device_time(torch, lambda: executable.submit(*tensors), runs)
+    if workload.group == "memory":
+        row["copy"] = copy_time(torch, row["moved"], runs)
     row["kernels"] = len(executable.sem.works)
     row["operations"] = workload.operations / row["tileir"]
     return row
@@ -157,6 +172,7 @@ def told(row: dict[str, Any]) -> str:
     if "failed" in row:
         return f"{row['workload']:<64} {row['torch'] * 1e6:9.1f} us  {row['failed'][:90]}"
     rate = f"{row['operations'] / 1e12:6.1f} TF" if row["operations"] else ""
+    rate = f"{row['copy'] / row['tileir']:.2f} copy" if "copy" in row else rate
     return (
         f"{row['workload']:<64}{row['tileir'] * 1e6:9.1f} us{row['torch'] * 1e6:9.1f} us"
         f"{row['torch'] / row['tileir']:7.2f} {rate:>10} {row['kernels']:3} kernels  error {row['error']:.0e}"
@@ -164,7 +180,7 @@ def told(row: dict[str, Any]) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the geometric mean of each group, and of all."""
+    """Yield the geometric mean of each group, and of all; then what share of a copy's speed programs have."""
     groups = {row["group"]: None for row in rows}
     for group in (*groups, None):
         ratios = [row["torch"] / row["tileir"] for row in rows if "tileir" in row and group in (None, row["group"])]
@@ -172,6 +188,12 @@ def summary(rows: list[dict[str, Any]]) -> Iterator[str]:
         if ratios:
             mean = math.exp(statistics.fmean(map(math.log, ratios)))
             yield f"{group or 'all'}: {mean:.2f} of {len(ratios)}, least {min(ratios):.2f}, {failed} failed"
+    shares = sorted((row["copy"] / row["tileir"], row["workload"]) for row in rows if "copy" in row)
+    if shares:
+        mean = math.exp(statistics.fmean(math.log(share) for share, _ in shares))
+        slow = [f"{share:.2f} {title}" for share, title in shares if share < BAR]
+        yield f"beside a copy: {mean:.2f} of {len(shares)}, {len(slow)} under {BAR}"
+        yield from slow
 
 
 def check(torch: Any, only: str) -> None:
