@@ -39,7 +39,7 @@ def told(steps: list[Access], *, groups: bool, threads: int, neighbours: bool) -
         clock.stretch += later
         place: Place = slice(element, element + 1) if neighbours else element
         received = {COPIER: 1} if kind == "receive" else {}
-        agent = Agent(who, who, clock, max(0, clock.stretch - unknown), received=received)
+        agent = Agent(who, who, clock, [max(0, clock.stretch - unknown)], received=received)
         try:
             if kind == "write":
                 memory.writes(place, agent, np.full(1, value) if neighbours else np.array(value))

@@ -8,12 +8,11 @@ ordered. Each has ``group`` threads, one on most processors, which may meet at a
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, USES, Role, role
+from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import (
     Apply as Apply,
@@ -44,6 +43,14 @@ from tileir.semtree.kinds import (
     Type as Type,
 )
 from tileir.semtree.node import Node, Whole
+from tileir.semtree.works import (
+    Branch as Branch,
+    Buffer as Buffer,
+    Launch as Launch,
+    Loop as Loop,
+    While as While,
+    Work as Work,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -282,7 +289,23 @@ Instruction: TypeAlias = (
 )
 """What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 
-Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | Barrier | Instruction | Prefetch | Turn
+
+@attrs.frozen(cache_hash=True, repr=False)
+class WarpRole(Node):
+    """Let some warps of a group, from number ``first`` on, run ``body``, while others of it do something else.
+
+    Roles stand last in a kernel, and no warp has two. What other nodes say of a group they say of the threads of a role
+    in there: these meet at its barriers, and multiply matrices together. Channels go from one role to others. With
+    ``registers`` that is how many each thread has meanwhile, of four warps from a multiple of four on.
+    """
+
+    first: int
+    warps: int
+    body: tuple[Stmt, ...] = attrs.field(metadata=BODY)
+    registers: int = 0
+
+
+Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | WarpRole | Barrier | Instruction | Prefetch | Turn
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -321,57 +344,6 @@ class KernelFunction(Whole):
         """Return name, parameters, and how many statements there are."""
         called = call_of(self.name, [each.name for each in self.params])
         return f"{called}: {counted(statements_in(self.body), 'statement')}"
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class Buffer(Node):
-    """Dense row-major memory; ``data`` holds the bytes of a constant, little-endian."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    role: BufferRole
-    data: bytes = attrs.field(default=b"", repr=False)
-
-    @property
-    def elements(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class Launch(Node):
-    """Run kernel number ``kernel`` on the named buffers, one for each of its parameters."""
-
-    kernel: int
-    arguments: tuple[str, ...] = attrs.field(metadata=USES)
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class While(Node):
-    """As long as the named buffer, of one bool, holds true, which is looked up before each turn of a loop."""
-
-    buffer: str = attrs.field(metadata=USES)
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class Loop(Node):
-    """Run ``works``, in order, again and again: so many times, from 1 on, or while a condition holds, maybe never."""
-
-    times: int | While = attrs.field(metadata=USES)
-    works: tuple[Work, ...] = attrs.field(metadata=BODY)
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class Branch(Node):
-    """Run ``then``, in order, where the buffer ``condition``, of one bool, holds true, else ``otherwise``."""
-
-    condition: str = attrs.field(metadata=USES)
-    then: tuple[Work, ...] = attrs.field(metadata=BODY)
-    otherwise: tuple[Work, ...] = attrs.field(default=(), metadata=BODY)
-
-
-Work: TypeAlias = Launch | Loop | Branch
 
 
 @attrs.frozen(cache_hash=True, repr=False)

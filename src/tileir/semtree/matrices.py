@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
+from tileir.core.errors import BackendError, Diagnostic
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
@@ -50,6 +51,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    WarpRole,
 )
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
 
@@ -81,9 +83,9 @@ def held_of_left(stmt: MatrixMultiply) -> int | None:
 
 
 def waits(stmt: Stmt) -> bool:
-    """Return whether threads wait at a statement for others: at a barrier, or for what these hold."""
+    """Return whether threads wait at a statement for others: at a barrier, for what these hold, or for messages."""
     if isinstance(stmt, Channel):
-        return stmt.step is ChannelStep.ACQUIRE
+        return stmt.step in (ChannelStep.ACQUIRE, ChannelStep.RECEIVE)
     return isinstance(stmt, Barrier | Exchange) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
 
 
@@ -96,6 +98,7 @@ def without_instructions(
     folds: bool = False,
     exchanges: bool = True,
     channels: bool = True,
+    roles: bool = True,
 ) -> KernelFunction:
     """Return an equal kernel without the instructions that few devices have; itself where it has none.
 
@@ -110,7 +113,15 @@ def without_instructions(
         folds: Whether the back end takes operands that are folded.
         exchanges: Whether exchanges go.
         channels: Whether channels and their copies go.
+        roles: Whether the back end lacks roles.
+
+    Raises:
+        BackendError: TIL804, the kernel has roles, which wait for each other: nothing can take their place.
     """
+    found = [stmt for stmt in kernel.body if isinstance(stmt, WarpRole)]
+    if found and (roles or (channels and any(isinstance(s, Channel | BulkCopy) for s in statements(found)))):
+        message = f"kernel {kernel.name!r} gives warps roles that wait for each other, which the device cannot do so"
+        raise BackendError((Diagnostic("TIL804", message, notes=("schedule it without roles",)),))
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
     names = NameScope.of(kernel_names(kernel))

@@ -29,6 +29,7 @@ from tileir.semtree.ir import (
     Prefetch,
     Turn,
     Var,
+    WarpRole,
 )
 from tileir.semtree.rewrite import statements, trip_values
 from tileir.semtree.transform.layout import ALIGNMENT
@@ -106,8 +107,9 @@ class Statements:
                 | Exchange()
                 | Channel()
                 | BulkCopy()
+                | WarpRole()
             ):
-                pass  # groups have one thread, and what it does is spelt out
+                pass  # groups have one thread, and what it does is spelt out, or refused
             case _:
                 assert_never(stmt)
 

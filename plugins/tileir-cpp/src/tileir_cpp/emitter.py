@@ -165,8 +165,9 @@ class _Emitter:
                 | sem.Exchange()
                 | sem.Channel()
                 | sem.BulkCopy()
+                | sem.WarpRole()
             ):
-                pass  # groups have one thread, and what it does is spelt out
+                pass  # groups have one thread, and what it does is spelt out, or refused
             case _:
                 assert_never(stmt)
 

@@ -35,6 +35,7 @@ from tileir.semtree.ir import (
     Turn,
     TurnStep,
     Type,
+    WarpRole,
 )
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda.emit import products, warpgroups
@@ -142,6 +143,8 @@ class CudaStatements(Statements):
                 self.channels.copy(stmt, self._shared)
             case MatrixMultiply():  # those of four warps are begun and waited for by write()
                 products.multiply(self.env, stmt, self.group, self._shared)
+            case WarpRole():
+                pass  # refused
             case _:
                 assert_never(stmt)
 

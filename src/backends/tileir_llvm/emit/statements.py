@@ -34,6 +34,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    WarpRole,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
 from tileir.semtree.transform.layout import ALIGNMENT, apart
@@ -52,7 +53,9 @@ if TYPE_CHECKING:
     from tileir.semtree.ir import Expr, KernelFunction, Stmt
     from tileir.semtree.transform.layout import Layout
 
-Together: TypeAlias = Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
+Together: TypeAlias = (
+    Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy | WarpRole
+)
 """What the threads of a group do together."""
 
 _WHOLE: Final = 16
@@ -121,6 +124,7 @@ class Statements:
                 | Exchange()
                 | Channel()
                 | BulkCopy()
+                | WarpRole()
             ):
                 self.together(stmt)
             case Hint():

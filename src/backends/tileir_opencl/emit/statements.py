@@ -32,6 +32,7 @@ from tileir.semtree.ir import (
     Subscript,
     Turn,
     Var,
+    WarpRole,
 )
 from tileir.semtree.legalise.offsets import ramp_of
 from tileir_opencl.emit.expressions import Environment, call_builtin, evaluate, lane_offsets
@@ -104,8 +105,8 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case AssignLanes() | Exchange() | Channel() | BulkCopy() | Turn():
-                pass  # spelt out before, or left out
+            case AssignLanes() | Exchange() | Channel() | BulkCopy() | Turn() | WarpRole():
+                pass  # spelt out before, left out, or refused
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))
             case _:

@@ -35,6 +35,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    WarpRole,
 )
 from tileir.semtree.rewrite import expressions, statements, trip_values, walk
 
@@ -220,6 +221,8 @@ class _Divergence:
                     inner = self._condition(condition) if self._varies(condition) else reason
                     self.body(then, inner)
                     self.body(otherwise, inner)
+                case WarpRole(body=body):  # its threads are a group of their own
+                    self.body(body, reason)
                 case _:
                     # What threads compute together, each of them holds a part of.
                     varies = reason is not None or meets(stmt) or any(map(self._varies, expressions(stmt)))

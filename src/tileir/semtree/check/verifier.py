@@ -22,6 +22,7 @@ from tileir.semtree.check.instruction_checks import (
     check_products,
     check_turns,
 )
+from tileir.semtree.check.role_checks import check_roles
 from tileir.semtree.check.scope_checks import (
     check_barriers,
     check_bounds,
@@ -171,6 +172,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_prefetches,
         check_turns,
         check_products,
+        check_roles,
     ),
     (check_bounds, check_barriers),
 )

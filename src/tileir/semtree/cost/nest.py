@@ -24,6 +24,7 @@ from tileir.semtree.ir import (
     Stmt,
     Subscript,
     Var,
+    WarpRole,
 )
 from tileir.semtree.rewrite import children, mentions, statements, trip_values, walk
 
@@ -142,6 +143,8 @@ class _LoopCollector:
                 case If(then=then, otherwise=otherwise):
                     self._body(then, loop, around, exact=False)
                     self._body(otherwise, loop, around, exact=False)
+                case WarpRole(body=body):
+                    self._body(body, loop, around, exact=False)
                 case _:
                     if isinstance(stmt, Declare):
                         name = stmt.variable.name
@@ -189,7 +192,7 @@ def addressing(kernel: KernelFunction) -> frozenset[str]:
     computing: set[str] = set()
     read_by: dict[str, list[str]] = {}
     for stmt in statements(kernel.body):
-        if isinstance(stmt, For | If):
+        if isinstance(stmt, For | If | WarpRole):
             continue
         if isinstance(stmt, Declare):
             declared.add(stmt.variable.name)

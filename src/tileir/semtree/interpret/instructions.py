@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tileir.core import attrs
 from tileir.core.fragments import FRAGMENTS, Fragment, Layout
 from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, ExpressionCompiler, Frame
@@ -14,6 +15,7 @@ from tileir.semtree.interpret.memory import Array, Memory, poisoned
 from tileir.semtree.ir import (
     AssignLanes,
     AsyncCopy,
+    Channel,
     Exchange,
     KernelFunction,
     MatrixMultiply,
@@ -25,7 +27,18 @@ from tileir.semtree.ir import (
 from tileir.semtree.matrices import folded_place, held, held_of_left
 
 Action: TypeAlias = "Callable[[Frame], None]"
-Steps: TypeAlias = "Callable[[Frame], Generator[Stmt, None, None]]"
+
+
+@attrs.frozen(eq=False)
+class Waiting:
+    """A step of a channel at which a thread waits, until something holds."""
+
+    stmt: Channel
+    is_over: Callable[[], bool]
+
+
+Step: TypeAlias = "Stmt | Waiting"
+Steps: TypeAlias = "Callable[[Frame], Generator[Step, None, None]]"
 """Runs statements, and yields each one at which threads wait for others."""
 
 
@@ -132,7 +145,7 @@ def exchanging(expressions: ExpressionCompiler, stmt: MatrixMultiply, kernel: Ke
     memory, start = expressions.slot(stmt.left.start.array), expressions.evaluator(stmt.left.start.offset)
     told: dict[int, Array] = {}
 
-    def exchange(frame: Frame) -> Generator[Stmt, None, None]:
+    def exchange(frame: Frame) -> Generator[Step, None, None]:
         array: Memory = frame[memory]
         first, thread = start(frame), number(frame)
         if not 0 <= first <= len(array.data) - count:
@@ -159,7 +172,7 @@ def trading(expressions: ExpressionCompiler, stmt: Exchange, kernel: KernelFunct
     told: dict[int, object] = {}
     store = expressions.store(stmt.target, lambda frame: told[number(frame) ^ stmt.mask])
 
-    def trade(frame: Frame) -> Generator[Stmt, None, None]:
+    def trade(frame: Frame) -> Generator[Step, None, None]:
         told[number(frame)] = np.copy(value(frame))
         yield stmt
         store(frame)

@@ -1,14 +1,15 @@
 """What a kernel means. Every back end is tested against this.
 
 Kernels are compiled to Python closures once, and then run for one group after the other. Where threads of a
-group meet at barriers, they run as generators in lock step from barrier to barrier.
+group meet at barriers, they run as generators in lock step from barrier to barrier. Threads of one role are a party,
+which does so by itself as far as it gets without a message of others.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -16,14 +17,17 @@ from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic, fail
 from tileir.core.number_system import REAL, NumberSystem
 from tileir.semtree.check.verifier import verify, verify_program
+from tileir.semtree.interpret.channels import check_received
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS, Frame
 from tileir.semtree.interpret.execution import StatementCompiler
 from tileir.semtree.interpret.instructions import Action, Steps
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Clock, Memory, WatchedMemory, poisoned
-from tileir.semtree.ir import Barrier, Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, Stmt
+from tileir.semtree.interpret.parties import Party
+from tileir.semtree.ir import Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, WarpRole
 from tileir.semtree.launches import executed
 from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
+from tileir.semtree.roles import roles, threads_of
 
 
 def run(kernel: KernelFunction, arrays: Sequence[Array], checks: Checks = NO_CHECKS) -> None:
@@ -91,25 +95,37 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
 
     """
     verify(kernel)
-    compiler = StatementCompiler(kernel, checks, numbers)
+    threads, found = prod(kernel.group), roles(kernel)
+    taken = tuple(map(threads_of, found))
+    others = tuple(number for number in range(threads) if not any(number in each for each in taken))
+    parties: tuple[Sequence[int], ...] = (*taken, *((others,) if others else ()))
+    compiler = StatementCompiler(kernel, checks, numbers, len(parties))
     names = tuple(compiler.expressions.slot(param.name) for param in kernel.params)
-    parallel = any(map(waits, statements(kernel.body)))
-    action = None if parallel else compiler.body(kernel.body)
-    steps = compiler.stepped_body(kernel.body) if parallel else None
-    return CompiledKernel(kernel, checks, numbers, compiler.expressions.frame_size, names, action, steps)
+    shared = tuple(stmt for stmt in kernel.body if not isinstance(stmt, WarpRole))
+    parallel = any(map(waits, statements(shared)))
+    action = None if parallel else compiler.body(shared)
+    steps = compiler.stepped_body(shared) if parallel else None
+    own = tuple(compiler.stepped_body(role.body) for role in found)
+    return CompiledKernel(kernel, checks, numbers, compiler.expressions.frame_size, names, parties, action, steps, own)
 
 
 @attrs.frozen
 class CompiledKernel:
-    """A kernel as closures; exactly one of ``action`` and ``steps`` is set."""
+    """A kernel as closures; exactly one of ``action`` and ``steps`` is set.
+
+    ``parties`` are the numbers of threads that have the same role, those of threads without one last. ``own`` has the
+    steps of each role, which come behind those that all threads run.
+    """
 
     kernel: KernelFunction
     checks: Checks
     numbers: NumberSystem
     frame_size: int
     slots: tuple[int, ...]
+    parties: tuple[Sequence[int], ...]
     action: Action | None
     steps: Steps | None
+    own: tuple[Steps, ...] = ()
 
     def run(self, arrays: Sequence[Array]) -> None:
         """Run the whole grid, as :func:`run` does."""
@@ -117,49 +133,61 @@ class CompiledKernel:
         template: Frame = [0] * self.frame_size
         for slot, param, array in zip(self.slots, self.kernel.params, arrays, strict=True):
             template[slot] = self._memory(param, array)
-        clock = Clock()
+        start = 0
         with np.errstate(all="ignore"):
             for number, point in enumerate(_points(self.kernel.grid)):
                 template[0:3] = point
                 template[SHARED] = {}
-                clock.stretch += 1 + self._run_group(template, number, clock)
+                start = 1 + self._run_group(template, number, start)
 
     def _memory(self, param: Param, array: Array) -> Memory:
         if self.checks == NO_CHECKS:
             return Memory(param.name, array)
         fresh = self.checks.undefined and param.access is ParamAccess.WRITE
         defined = np.zeros(len(array), np.bool_) if fresh else None
-        watched = math.prod(self.kernel.group) if self.checks.races else 1
-        return WatchedMemory(param.name, array, self.kernel.name, defined, self.checks.races, watched)
+        watched = prod(self.kernel.group) if self.checks.races else 1
+        return WatchedMemory(
+            param.name, array, self.kernel.name, defined, self.checks.races, watched, len(self.parties)
+        )
 
-    def _run_group(self, template: Frame, group: int, clock: Clock) -> int:
-        """Run a group, and return how many messages of channels a thread has released."""
+    def _run_group(self, template: Frame, group: int, start: int) -> int:
+        """Run a group from a time on, and return when it is done."""
+        clocks = [Clock(start) for _ in self.parties]
+        party_of = {thread: party for party, threads in enumerate(self.parties) for thread in threads}
         frames = []
         for thread, point in enumerate(_points(self.kernel.group)):
-            frame = template.copy()
+            frame, party = template.copy(), party_of[thread]
             frame[3:6] = point
-            frame[AGENT] = Agent(group, thread, clock, clock.stretch)
+            frame[AGENT] = Agent(group, thread, clocks[party], [start] * len(clocks), party=party)
             frame[COPIES] = [[]]
             frame[STEPS] = {}
             frames.append(frame)
         if self.steps is not None:
-            self._run_in_step([self.steps(frame) for frame in frames], clock)
+            everyone = Party(self.kernel, "all threads", frames, self.steps, dict(enumerate(clocks)))
+            while everyone.runs:
+                everyone.go_on()
         elif self.action is not None:
             for frame in frames:
                 self.action(frame)
-        return max(int(frame[AGENT].released) for frame in frames)
+        if self.own:
+            self._run_roles(frames, clocks)
+        return max(int(frame[AGENT].time) for frame in frames)
 
-    def _run_in_step(self, threads: list[Generator[Stmt, None, None]], clock: Clock) -> None:
-        while True:
-            reached = [next(thread, None) for thread in threads]
-            if all(barrier is None for barrier in reached):
-                return
-            if any(barrier is not reached[0] for barrier in reached):
-                raise fail(
-                    "TIL555", f"kernel {self.kernel.name!r}: the threads of a group do not meet at the same barrier"
-                )
-            if isinstance(reached[0], Barrier):  # those that exchange operands order nothing in memory
-                clock.stretch += 1
+    def _run_roles(self, frames: list[Frame], clocks: list[Clock]) -> None:
+        """Run roles in turn, each as far as it gets."""
+        parties = []
+        for number, (role, steps) in enumerate(zip(roles(self.kernel), self.own, strict=True)):
+            who = f"the role of warps {role.first} to {role.first + role.warps - 1}"
+            own = [frames[thread] for thread in self.parties[number]]
+            parties.append(Party(self.kernel, who, own, steps, {number: clocks[number]}))
+        while running := [party for party in parties if party.runs]:
+            if not any(party.may_go_on for party in running):
+                what = ", and ".join(f"{party.who} waits to {party.waits_for}" for party in running)
+                raise fail("TIL555", f"kernel {self.kernel.name!r}: {what}: they would wait for ever")
+            for party in running:
+                while party.runs and party.may_go_on:
+                    party.go_on()
+        check_received(frames[0], self.kernel.name)
 
 
 def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:

@@ -47,7 +47,7 @@ ALL_CHECKS: Final = Checks(races=True, undefined=True)
 
 @attrs.define(eq=False)
 class Clock:
-    """How many stretches of statements between barriers the groups of a launch have run."""
+    """How many stretches of statements between barriers threads have run, those of earlier groups among them."""
 
     stretch: int = 0
 
@@ -59,24 +59,35 @@ class Agent:
     Attributes:
         group: The number of the group.
         thread: The number of the thread.
-        clock: That of the launch.
-        known: What others did before this time is done.
+        clock: That of its party: of the threads that have the same role.
+        known: What threads of each party did before this time of theirs is done.
         released: How many messages of channels it has released.
         received: How many messages of each channel it has received, by who copies them.
+        party: The number of its party.
 
     """
 
     group: int
     thread: int
     clock: Clock
-    known: int
+    known: list[int]
     released: int = 0
     received: dict[int, int] = attrs.field(factory=dict)
+    party: int = 0
 
     @property
     def time(self) -> int:
         """When it accesses memory."""
         return self.clock.stretch + self.released
+
+    def tells(self, known: list[int]) -> None:
+        """Add to what is known what this thread knows, and that it has done all before now."""
+        known[:] = map(max, known, self.known)
+        known[self.party] = max(known[self.party], self.time)
+
+    def learns(self, known: list[int]) -> None:
+        """Add to what this thread knows."""
+        self.known = list(map(max, known, self.known))
 
 
 @attrs.define(eq=False, repr=False)
@@ -119,6 +130,7 @@ class WatchedMemory(Memory):
         defined: Which elements have a value; None where all have.
         groups: Whether several groups can reach the array, and are watched.
         threads: How many threads of a group can reach the array, and are watched; 1 for none.
+        parties: How many parties they are in, each of which has times of its own.
 
     """
 
@@ -126,17 +138,18 @@ class WatchedMemory(Memory):
     defined: Array | None
     groups: bool
     threads: int = 1
+    parties: int = 1
     _among_groups: _Watch = attrs.field(init=False)
-    _among_threads: _Watch = attrs.field(init=False)
+    _among_threads: tuple[_Watch, ...] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         size = len(self.data)
         self._among_groups = _Watch.of(size if self.groups else 0)
-        self._among_threads = _Watch.of(size if self.threads > 1 else 0)
+        self._among_threads = tuple(_Watch.of(size if self.threads > 1 else 0) for _ in range(self.parties))
 
     def reads(self, place: Place, agent: Agent) -> None:
         """Check that what a thread reads is defined and that no other one writes it."""
-        early = self._among_threads.unreceived(place, agent.received) if self.threads > 1 else None
+        early = self._among_threads[0].unreceived(place, agent.received) if self.threads > 1 else None
         if early is not None:
             message = (
                 f"thread {agent.thread} of a group of kernel {self.kernel!r} reads element {early} of {self.name!r}"
@@ -161,10 +174,15 @@ class WatchedMemory(Memory):
     def copied(self, place: Place, agent: Agent, copier: int, message: int) -> None:
         """Check that no thread may still touch what a copy writes, and take it as undefined."""
         if self.threads > 1:
-            clash = self._among_threads.copied(place, agent.known, copier, message)
-            if clash is not None:
-                advice = "acquire the channel when all have released what they read"
-                raise self._race("a copy of a channel", clash, advice)
+            clashes = [
+                watch.copied(place, known, copier)
+                for watch, known in zip(self._among_threads, agent.known, strict=True)
+            ]
+            self._among_threads[0].note_copy(place, copier, message)
+            for clash in clashes:
+                if clash is not None:
+                    advice = "acquire the channel when all have released what they read"
+                    raise self._race("a copy of a channel", clash, advice)
         self.forget(place)
 
     def arrived(self, place: Place) -> None:
@@ -178,9 +196,14 @@ class WatchedMemory(Memory):
             if clash is not None:
                 raise self._race(f"group {agent.group}", clash, "groups are unordered")
         if self.threads > 1:
-            clash = self._among_threads.clash(place, agent.time, agent.known, agent.thread, changed)
+            own, known = agent.party, agent.known
+            clash = self._among_threads[own].clash(place, agent.time, known[own], agent.thread, changed)
+            for party in range(self.parties) if self.parties > 1 else ():
+                if party != own and clash is None:
+                    clash = self._among_threads[party].other(place, known[party], agent.thread, changed)
             if clash is not None:
-                raise self._race(f"thread {agent.thread} of a group", clash, "put a barrier between")
+                between = "put a barrier between" if self.parties == 1 else "put a barrier or a message between"
+                raise self._race(f"thread {agent.thread} of a group", clash, between)
 
     def _race(self, who: str, element: int, advice: str) -> TileError:
         return fail(
@@ -217,15 +240,21 @@ class _Watch:
         """
         if not isinstance(place, slice | np.ndarray):
             return place if self._clash_of_one(place, time, known, who, changed) else None
-        clash = self._other(self.writer, self.writer_time, place, known, who)
+        clash = self.other(place, known, who, changed)
         if changed is not None:
-            clash = (clash & changed) | self._other(self.reader, self.reader_time, place, known, who)
             self.writer[place], self.writer_time[place] = who, time
         else:
             before, when = self.reader[place], self.reader_time[place]
             readers = np.where((before == who) | (when < time), who, _MANY)
             self.reader[place] = np.where(when > time, before, readers)
             self.reader_time[place] = np.maximum(when, time)
+        return clash
+
+    def other(self, place: Place, known: int, who: int, changed: Array | bool | None) -> int | None:
+        """Return an element that another one touched since ``known``, as :meth:`clash` does, and note nothing."""
+        clash = self._other(self.writer, self.writer_time, place, known, who)
+        if changed is not None:
+            clash = (clash & changed) | self._other(self.reader, self.reader_time, place, known, who)
         return self._first(place, clash)
 
     def _clash_of_one(self, place: int, time: int, known: int, who: int, changed: Array | bool | None) -> bool:
@@ -243,14 +272,18 @@ class _Watch:
             self.reader[place] = _MANY
         return written
 
-    def copied(self, place: Place, known: int, copier: int, message: int) -> int | None:
-        """Note a copy that begins, and return an element that a thread touched since ``known``."""
+    def copied(self, place: Place, known: int, copier: int) -> int | None:
+        """Forget who touched what a copy is going to write, and return an element that a thread did since ``known``."""
         clash = self._other(self.writer, self.writer_time, place, known, copier)
         clash |= self._other(self.reader, self.reader_time, place, known, copier)
-        self.writer[place], self.writer_time[place] = copier, message
+        self.writer[place], self.writer_time[place] = _NOBODY, _NEVER
         self.reader[place], self.reader_time[place] = _NOBODY, _NEVER
-        self.copies = True
         return self._first(place, clash)
+
+    def note_copy(self, place: Place, copier: int, message: int) -> None:
+        """Note a copy that begins."""
+        self.writer[place], self.writer_time[place] = copier, message
+        self.copies = True
 
     def unreceived(self, place: Place, received: Mapping[int, int]) -> int | None:
         """Return an element whose last writer is a copy for a message beyond the first ``received`` ones."""

@@ -37,6 +37,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    WarpRole,
     While,
     Work,
 )
@@ -207,7 +208,7 @@ class _Body:
             while not cursor.at("}"):
                 if cursor.token.kind == END:
                     cursor.reject("'}'")
-                compound = cursor.at("for") or cursor.at("if")
+                compound = any(map(cursor.at, ("for", "if", "role")))
                 try:
                     stmts.append(self._statement())
                 except HopelessError:
@@ -233,6 +234,8 @@ class _Body:
             return self._loop()
         if word == "if":
             return self._branch()
+        if word == "role":
+            return self._role()
         if word in STATEMENTS:
             cursor.advance()
             stmt = FormParser(self.expressions).node(STATEMENTS[word])
@@ -307,6 +310,15 @@ class _Body:
         condition = cursor.inside(lambda: expressions.of_type(expressions.expression(), Type(DType.BOOL)))
         then = self.block()
         return If(condition, then, self.block() if cursor.accept("else") else ())
+
+    def _role(self) -> Stmt:
+        cursor = self.cursor
+        start = cursor.advance()
+        place = cursor.enclosed(cursor.integer)
+        if len(place) != 2:
+            cursor.fail("TIL102", "a role has a first warp, and so many of them", cursor.span_of(start))
+        registers = cursor.inside(cursor.integer) if cursor.accept("registers") else 0
+        return WarpRole(*place, self.block(), registers)
 
 
 _REGIONS: Final = {region.value: region for region in Region}

@@ -38,6 +38,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    WarpRole,
     While,
     Work,
 )
@@ -280,6 +281,10 @@ class _Statements:
                 if otherwise:
                     line("} else {")
                     self.body(otherwise)
+                line("}")
+            case WarpRole(first=first, warps=warps, registers=registers):
+                line(f"role({first}, {warps}){f' registers({registers})' if registers else ''} {{")
+                self.body(stmt.body)
                 line("}")
             case _:
                 line(f"{self.expressions.formed(stmt)};")

@@ -55,7 +55,7 @@ PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORDS: Final = frozenset(
     {
         "program", "launch", "repeat", "while", "kernel", "grid", "group", "index", "operations", "align", "noalias",
-        "for", "if", "else", "true", "false", "nan", "inf", *EXPRESSIONS, *STATEMENTS,
+        "for", "if", "else", "role", "true", "false", "nan", "inf", *EXPRESSIONS, *STATEMENTS,
         *(member.value for kind in (BufferRole, ParamAccess, Region, LoopKind) for member in kind),
         *GRID_FUNCTIONS.values(),
     }

@@ -1,0 +1,69 @@
+"""Threads that run together, for the interpreter: all of a group, or those that have one role."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+
+from tileir.core import attrs
+from tileir.core.errors import fail
+from tileir.semtree.interpret.evaluation import AGENT, Frame
+from tileir.semtree.interpret.instructions import Step, Steps, Waiting
+from tileir.semtree.interpret.memory import Clock
+from tileir.semtree.ir import Barrier, KernelFunction
+
+
+@attrs.define(eq=False)
+class Party:
+    """Threads in lock step, from one statement at which they wait to the next.
+
+    Attributes:
+        kernel: What they run.
+        who: Who they are, for messages.
+        frames: Their states.
+        steps: What each of them does.
+        clocks: The clocks that go on when they meet at a barrier, by the numbers of parties.
+        runs: Whether there is more to do.
+
+    """
+
+    kernel: KernelFunction
+    who: str
+    frames: list[Frame]
+    steps: Steps
+    clocks: Mapping[int, Clock]
+    runs: bool = True
+    _threads: list[Generator[Step, None, None]] = attrs.field(init=False)
+    _reached: list[Step | None] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._threads = [self.steps(frame) for frame in self.frames]
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether no thread waits for a message."""
+        return all(each.is_over() for each in self._reached if isinstance(each, Waiting))
+
+    @property
+    def waits_for(self) -> str:
+        """What the threads wait for, in words."""
+        (step, *_) = (each.stmt for each in self._reached if isinstance(each, Waiting))
+        return f"{step.step.value} the channel {step.channel.array!r}"
+
+    def go_on(self) -> None:
+        """Run all threads up to where they wait next.
+
+        Raises:
+            TileError: TIL555, some wait elsewhere than others.
+        """
+        reached = self._reached = [next(thread, None) for thread in self._threads]
+        stmts = [each.stmt if isinstance(each, Waiting) else each for each in reached]
+        self.runs = any(stmt is not None for stmt in stmts)
+        if any(stmt is not stmts[0] for stmt in stmts):
+            raise fail("TIL555", f"kernel {self.kernel.name!r}: {self.who} do not meet at the same barrier")
+        if isinstance(stmts[0], Barrier):  # those that exchange operands order nothing in memory
+            for clock in self.clocks.values():
+                clock.stretch += 1
+            for frame in self.frames:
+                agent = frame[AGENT]
+                for party, clock in self.clocks.items():
+                    agent.known[party] = clock.stretch + agent.released

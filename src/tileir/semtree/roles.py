@@ -1,0 +1,37 @@
+"""Which warps of a kernel have roles, and which of them take the steps of its channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from tileir.semtree.ir import WARP, Channel, ChannelStep, KernelFunction, Stmt, WarpRole
+from tileir.semtree.rewrite import statements
+
+
+def roles(kernel: KernelFunction) -> tuple[WarpRole, ...]:
+    """Return the roles of a kernel, in their order."""
+    return tuple(stmt for stmt in kernel.body if isinstance(stmt, WarpRole))
+
+
+def threads_of(role: WarpRole) -> range:
+    """Return the numbers of the threads that have a role."""
+    return range(role.first * WARP, (role.first + role.warps) * WARP)
+
+
+def releasing(kernel: KernelFunction) -> Mapping[str, int]:
+    """Return how many threads release the messages of each channel: all of the group where it has no roles."""
+    found = roles(kernel)
+    if not found:
+        return dict.fromkeys(_released(kernel.body), math.prod(kernel.group))
+    counts: dict[str, int] = {}
+    for role in found:
+        for name in dict.fromkeys(_released(role.body)):
+            counts[name] = counts.get(name, 0) + len(threads_of(role))
+    return counts
+
+
+def _released(body: tuple[Stmt, ...]) -> Iterator[str]:
+    for stmt in statements(body):
+        if isinstance(stmt, Channel) and stmt.step is ChannelStep.RELEASE:
+            yield stmt.channel.array
