@@ -178,7 +178,7 @@ def test_a_mistake_in_one_of_several_expressions_of_a_line_underlines_that_one()
     f = FunctionBuilder()
     a = f.input("A", "N")
     with pytest.raises(TileError) as caught:
-        _ = (a + 1, a * a, "é", a - "x", a / 2)  # type: ignore[operator]
+        _ = (a + 1, a * a, "é", a - "x", a / 2)  # type: ignore[arg-type]
     assert caught.value.diagnostics[0].underlined == 'a - "x"'
 
 

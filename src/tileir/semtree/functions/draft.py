@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.operators import method_of, methods_of
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Expr, Stmt, Type, Var
@@ -40,56 +41,22 @@ class Term:
     def __abs__(self) -> Term:
         return self.apply(Op.ABS)
 
-    def __add__(self, other: Operand) -> Term:
-        return self.apply(Op.ADD, other)
+    def _reflected(self, op: Op, other: Operand) -> Term:
+        return self.of(other).apply(op, self)
 
-    def __radd__(self, other: Operand) -> Term:
-        return self.of(other) + self
-
-    def __sub__(self, other: Operand) -> Term:
-        return self.apply(Op.SUB, other)
-
-    def __rsub__(self, other: Operand) -> Term:
-        return self.of(other) - self
-
-    def __mul__(self, other: Operand) -> Term:
-        return self.apply(Op.MUL, other)
-
-    def __rmul__(self, other: Operand) -> Term:
-        return self.of(other) * self
-
-    def __truediv__(self, other: Operand) -> Term:
-        return self.apply(Op.DIV, other)
-
-    def __rtruediv__(self, other: Operand) -> Term:
-        return self.of(other) / self
-
-    def __and__(self, other: Operand) -> Term:
-        return self.apply(Op.BIT_AND, other)
-
-    def __or__(self, other: Operand) -> Term:
-        return self.apply(Op.BIT_OR, other)
-
-    def __xor__(self, other: Operand) -> Term:
-        return self.apply(Op.BIT_XOR, other)
-
-    def __lshift__(self, other: Operand) -> Term:
-        return self.apply(Op.BIT_LEFT, other)
-
-    def __rshift__(self, other: Operand) -> Term:
-        return self.apply(Op.BIT_RIGHT, other)
-
-    def __lt__(self, other: Operand) -> Term:
-        return self.apply(Op.CMP_LT, other)
-
-    def __le__(self, other: Operand) -> Term:
-        return self.apply(Op.CMP_LE, other)
-
-    def __gt__(self, other: Operand) -> Term:
-        return self.apply(Op.CMP_GT, other)
-
-    def __ge__(self, other: Operand) -> Term:
-        return self.apply(Op.CMP_GE, other)
+    __add__, __radd__ = methods_of(apply, _reflected, Op.ADD)
+    __sub__, __rsub__ = methods_of(apply, _reflected, Op.SUB)
+    __mul__, __rmul__ = methods_of(apply, _reflected, Op.MUL)
+    __truediv__, __rtruediv__ = methods_of(apply, _reflected, Op.DIV)
+    __and__ = method_of(apply, Op.BIT_AND)
+    __or__ = method_of(apply, Op.BIT_OR)
+    __xor__ = method_of(apply, Op.BIT_XOR)
+    __lshift__ = method_of(apply, Op.BIT_LEFT)
+    __rshift__ = method_of(apply, Op.BIT_RIGHT)
+    __lt__ = method_of(apply, Op.CMP_LT)
+    __le__ = method_of(apply, Op.CMP_LE)
+    __gt__ = method_of(apply, Op.CMP_GT)
+    __ge__ = method_of(apply, Op.CMP_GE)
 
     def equals(self, other: Operand) -> Term:
         """Return whether the two are equal; ``==`` stays structural."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from tileir.core import attrs
+from tileir.core.operators import method_of
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site
 from tileir.tile import ir
@@ -30,14 +31,20 @@ class Combined(Recorded):
                 raise mistake("TIL215", "a constraint is written p < bound, and means 0 <= p < bound")
         return attrs.evolve(self, constraints=(*self.constraints, *constraints))
 
-    def __add__(self, other: Combined) -> Combined:
-        return self._combine(Combination.ADD, other)
+    def _combine(self, combination: Combination, other: Combined) -> Combined:
+        right = combined_of(self.recorder, other)
+        if len(self.inputs) + len(right.inputs) > combination.arity:
+            raise mistake(
+                "TIL210", "a contraction combines two tensors at most; combine others in a tensor of their own"
+            )
+        constraints = (*self.constraints, *right.constraints)
+        return Combined(self.recorder, combination, (*self.inputs, *right.inputs), constraints)
 
-    def __mul__(self, other: Combined) -> Combined:
-        return self._combine(Combination.MUL, other)
+    __add__ = method_of(_combine, Combination.ADD)
+    __mul__ = method_of(_combine, Combination.MUL)
 
     def __eq__(self, other: object) -> Combined:  # type: ignore[override]  # a combination, not a truth value
-        return self._combine(Combination.EQ, other)
+        return self._combine(Combination.EQ, other)  # type: ignore[arg-type]  # anything else is refused
 
     __hash__ = object.__hash__
 
@@ -63,15 +70,6 @@ class Combined(Recorded):
         raise mistake(
             "TIL215", "elements of tensors have no truth value; Python chains comparisons, so use parentheses"
         )
-
-    def _combine(self, combination: Combination, other: object) -> Combined:
-        right = combined_of(self.recorder, other)
-        if len(self.inputs) + len(right.inputs) > combination.arity:
-            raise mistake(
-                "TIL210", "a contraction combines two tensors at most; combine others in a tensor of their own"
-            )
-        constraints = (*self.constraints, *right.constraints)
-        return Combined(self.recorder, combination, (*self.inputs, *right.inputs), constraints)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -103,14 +101,11 @@ class Access(Combined):
         """Write the one ``value`` of this element of a tensor that is not defined yet."""
         contract(self, Aggregation.ASSIGN, value)
 
-    def __iadd__(self, value: Combined) -> Access:
-        return self._aggregated(Aggregation.SUM, value)
-
-    def __imul__(self, value: Combined) -> Access:
-        return self._aggregated(Aggregation.PROD, value)
-
     def _aggregated(self, aggregation: Aggregation, value: Combined) -> Aggregated:
         return Aggregated(self.recorder, self.combination, self.inputs, aggregation=aggregation, value=value)
+
+    __iadd__ = method_of(_aggregated, Aggregation.SUM)
+    __imul__ = method_of(_aggregated, Aggregation.PROD)
 
     def _write(self, aggregation: Aggregation, value: object) -> Written:
         contract(self, aggregation, value)

@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from tileir.core import attrs
 from tileir.core.integers import quotient, remainder
+from tileir.core.operators import method_of, methods_of
 from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
 from tileir.tile.checks.polynomial_rules import in_polynomial
@@ -58,30 +59,20 @@ class Dim(Recorded):
             case _:
                 return None
 
-    def __add__(self, other: Dim | int) -> Dim:
-        return self._binary(BinaryOperator.ADD, other)
+    def _binary(self, kind: BinaryOperator, other: Dim | int) -> Dim:
+        if _of_another_kind(other):
+            return NotImplemented  # type: ignore[no-any-return]
+        dim = dim_of(self.recorder, other)
+        known = _folded(kind, self, dim)
+        return self._grown(Binary(kind, self.expr, dim.expr, span=call_site()), dim.size) if known is None else known
 
-    def __radd__(self, other: int) -> Dim:
-        return self._reflected(BinaryOperator.ADD, other)
+    def _reflected(self, kind: BinaryOperator, other: Dim | int) -> Dim:
+        return dim_of(self.recorder, other)._binary(kind, self)
 
-    def __sub__(self, other: Dim | int) -> Dim:
-        return self._binary(BinaryOperator.SUB, other)
-
-    def __rsub__(self, other: int) -> Dim:
-        return self._reflected(BinaryOperator.SUB, other)
-
-    def __mul__(self, other: Dim | int) -> Dim:
-        return self._binary(BinaryOperator.MUL, other)
-
-    def __rmul__(self, other: int) -> Dim:
-        return self._reflected(BinaryOperator.MUL, other)
-
-    def __truediv__(self, other: Dim | int) -> Dim:
-        return self._binary(BinaryOperator.DIV, other)
-
-    def __rtruediv__(self, other: int) -> Dim:
-        return self._reflected(BinaryOperator.DIV, other)
-
+    __add__, __radd__ = methods_of(_binary, _reflected, BinaryOperator.ADD)
+    __sub__, __rsub__ = methods_of(_binary, _reflected, BinaryOperator.SUB)
+    __mul__, __rmul__ = methods_of(_binary, _reflected, BinaryOperator.MUL)
+    __truediv__, __rtruediv__ = methods_of(_binary, _reflected, BinaryOperator.DIV)
     __floordiv__ = __truediv__
     __rfloordiv__ = __rtruediv__
 
@@ -136,18 +127,6 @@ class Dim(Recorded):
 
     def __iter__(self) -> NoReturn:
         raise mistake("TIL205", "a dimension has no elements; only tensors take indices")
-
-    def _binary(self, operator: BinaryOperator, other: Dim | int) -> Dim:
-        if _of_another_kind(other):
-            return NotImplemented  # type: ignore[no-any-return]
-        dim = dim_of(self.recorder, other)
-        known = _folded(operator, self, dim)
-        return (
-            self._grown(Binary(operator, self.expr, dim.expr, span=call_site()), dim.size) if known is None else known
-        )
-
-    def _reflected(self, operator: BinaryOperator, other: int) -> Dim:
-        return dim_of(self.recorder, other)._binary(operator, self)
 
     def _grown(self, expr: Expr, other: int) -> Dim:
         """Return the size ``expr``; a large one becomes a statement, so that using it often stays cheap."""
@@ -236,24 +215,22 @@ class Polynomial(Recorded):
     recorder: Recorder
     size: int = 1
 
-    def __add__(self, other: Polynomial | Dim | int) -> Polynomial:
-        return self._binary(BinaryOperator.ADD, other)
+    def _binary(self, kind: BinaryOperator, other: Polynomial | Dim | int) -> Polynomial:
+        if isinstance(other, Recorded) and not isinstance(other, Polynomial | Dim):
+            return NotImplemented
+        right = polynomial_of(self.recorder, other)
+        return self._joined(Binary(kind, self.expr, right.expr, span=call_site()), right.size)
 
-    def __radd__(self, other: Dim | int) -> Polynomial:
-        return self._reflected(BinaryOperator.ADD, other)
+    def _reflected(self, kind: BinaryOperator, other: Polynomial | Dim | int) -> Polynomial:
+        return polynomial_of(self.recorder, other)._binary(kind, self)
 
-    def __sub__(self, other: Polynomial | Dim | int) -> Polynomial:
-        return self._binary(BinaryOperator.SUB, other)
-
-    def __rsub__(self, other: Dim | int) -> Polynomial:
-        return self._reflected(BinaryOperator.SUB, other)
+    __add__, __radd__ = methods_of(_binary, _reflected, BinaryOperator.ADD)
+    __sub__, __rsub__ = methods_of(_binary, _reflected, BinaryOperator.SUB)
+    __rmul__ = method_of(_reflected, BinaryOperator.MUL)
 
     def __mul__(self, other: Dim | int) -> Polynomial:
         _refuse_index(other, "a product of index variables is not affine; one factor must be constant")
         return self._binary(BinaryOperator.MUL, other)
-
-    def __rmul__(self, other: Dim | int) -> Polynomial:
-        return self._reflected(BinaryOperator.MUL, other)
 
     def __truediv__(self, other: Dim | int) -> Polynomial:
         _refuse_index(other, "an index polynomial can be divided by a constant only")
@@ -300,15 +277,6 @@ class Polynomial(Recorded):
 
     def __iter__(self) -> NoReturn:
         raise mistake("TIL215", "an index variable cannot be iterated; a contraction runs over its values itself")
-
-    def _binary(self, operator: BinaryOperator, other: object) -> Polynomial:
-        if isinstance(other, Recorded) and not isinstance(other, Polynomial | Dim):
-            return NotImplemented  # type: ignore[no-any-return]
-        right = polynomial_of(self.recorder, other)
-        return self._joined(Binary(operator, self.expr, right.expr, span=call_site()), right.size)
-
-    def _reflected(self, operator: BinaryOperator, other: object) -> Polynomial:
-        return polynomial_of(self.recorder, other)._binary(operator, self)
 
     def _joined(self, expr: Expr, other: int) -> Polynomial:
         size = self.size + other + 1

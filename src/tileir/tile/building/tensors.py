@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn, TypeAlias
 
 from tileir.core import attrs
+from tileir.core.operators import method_of, methods_of
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import at_the_call
@@ -69,29 +70,35 @@ class Tensor(Recorded):
             raise mistake("TIL209", f"this tensor has rank {rank}, but there are {len(indices)} indices")
         return indices
 
-    def __add__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.ADD, other)
+    def _binary(self, kind: BinaryOperator, other: Operand) -> Tensor:
+        lhs, rhs = value_of(self.recorder, self), value_of(self.recorder, other)
+        return computed(self.recorder, ir.Binary(kind, lhs, rhs, span=call_site()))
 
-    def __radd__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.ADD, other)
+    def _reflected(self, kind: BinaryOperator, other: Operand) -> Tensor:
+        lhs, rhs = value_of(self.recorder, other), value_of(self.recorder, self)
+        return computed(self.recorder, ir.Binary(kind, lhs, rhs, span=call_site()))
 
-    def __sub__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.SUB, other)
+    __add__, __radd__ = methods_of(_binary, _reflected, BinaryOperator.ADD)
+    __sub__, __rsub__ = methods_of(_binary, _reflected, BinaryOperator.SUB)
+    __mul__, __rmul__ = methods_of(_binary, _reflected, BinaryOperator.MUL)
+    __truediv__, __rtruediv__ = methods_of(_binary, _reflected, BinaryOperator.DIV)
+    __and__, __rand__ = methods_of(_binary, _reflected, BinaryOperator.BIT_AND)
+    __or__, __ror__ = methods_of(_binary, _reflected, BinaryOperator.BIT_OR)
+    __xor__, __rxor__ = methods_of(_binary, _reflected, BinaryOperator.BIT_XOR)
+    __lshift__, __rlshift__ = methods_of(_binary, _reflected, BinaryOperator.BIT_LEFT)
+    __rshift__, __rrshift__ = methods_of(_binary, _reflected, BinaryOperator.BIT_RIGHT)
+    __lt__ = method_of(_binary, BinaryOperator.CMP_LT)
+    __le__ = method_of(_binary, BinaryOperator.CMP_LE)
+    __gt__ = method_of(_binary, BinaryOperator.CMP_GT)
+    __ge__ = method_of(_binary, BinaryOperator.CMP_GE)
 
-    def __rsub__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.SUB, other)
+    def __eq__(self, other: Operand) -> Tensor:  # type: ignore[override]  # elementwise, as in NumPy
+        return self._binary(BinaryOperator.CMP_EQ, other)
 
-    def __mul__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.MUL, other)
+    def __ne__(self, other: Operand) -> Tensor:  # type: ignore[override]
+        return self._binary(BinaryOperator.CMP_NE, other)
 
-    def __rmul__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.MUL, other)
-
-    def __truediv__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.DIV, other)
-
-    def __rtruediv__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.DIV, other)
+    __hash__ = object.__hash__
 
     def __mod__(self, other: Operand) -> Tensor:
         return call("mod", self, other)
@@ -104,56 +111,6 @@ class Tensor(Recorded):
 
     def __rpow__(self, other: Operand) -> Tensor:
         return call("pow", other, self)
-
-    def __and__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.BIT_AND, other)
-
-    def __rand__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.BIT_AND, other)
-
-    def __or__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.BIT_OR, other)
-
-    def __ror__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.BIT_OR, other)
-
-    def __xor__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.BIT_XOR, other)
-
-    def __rxor__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.BIT_XOR, other)
-
-    def __lshift__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.BIT_LEFT, other)
-
-    def __rlshift__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.BIT_LEFT, other)
-
-    def __rshift__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.BIT_RIGHT, other)
-
-    def __rrshift__(self, other: Operand) -> Tensor:
-        return self._reflected(BinaryOperator.BIT_RIGHT, other)
-
-    def __lt__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.CMP_LT, other)
-
-    def __le__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.CMP_LE, other)
-
-    def __gt__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.CMP_GT, other)
-
-    def __ge__(self, other: Operand) -> Tensor:
-        return self._binary(BinaryOperator.CMP_GE, other)
-
-    def __eq__(self, other: Operand) -> Tensor:  # type: ignore[override]  # elementwise, as in NumPy
-        return self._binary(BinaryOperator.CMP_EQ, other)
-
-    def __ne__(self, other: Operand) -> Tensor:  # type: ignore[override]
-        return self._binary(BinaryOperator.CMP_NE, other)
-
-    __hash__ = object.__hash__
 
     def __neg__(self) -> Tensor:
         return self._unary(UnaryOperator.NEG)
@@ -184,14 +141,6 @@ class Tensor(Recorded):
     def _unary(self, operator: UnaryOperator) -> Tensor:
         operand = value_of(self.recorder, self)
         return computed(self.recorder, ir.Unary(operator, operand, span=call_site()))
-
-    def _binary(self, operator: BinaryOperator, other: object) -> Tensor:
-        lhs, rhs = value_of(self.recorder, self), value_of(self.recorder, other)
-        return computed(self.recorder, ir.Binary(operator, lhs, rhs, span=call_site()))
-
-    def _reflected(self, operator: BinaryOperator, other: object) -> Tensor:
-        lhs, rhs = value_of(self.recorder, other), value_of(self.recorder, self)
-        return computed(self.recorder, ir.Binary(operator, lhs, rhs, span=call_site()))
 
 
 Operand: TypeAlias = Tensor | Dim | int | float
