@@ -259,3 +259,14 @@ def test_what_only_the_same_kernel_reads_again_is_not_taken_for_stored() -> None
     after = run((Inline(), DeadCode()), program)
     assert_same_meaning(program, after)
     assert "W[" in to_text(after)
+
+
+WEIGHTED = "function (X[M, N], W[N]) -> (O) { O = as_float(X, 32) * as_float(W, 32); }"
+
+
+def test_a_vector_that_all_rows_share_is_widened_where_it_is_read() -> None:
+    types = {"X": TensorType(DType.F16, (8, 8)), "W": TensorType(DType.F16, (8,))}
+    program = lower(infer(parse(WEIGHTED), types))
+    after = run((Inline(), DeadCode()), program)
+    assert_same_meaning(program, after)
+    assert len(after.main.blocks) == 1

@@ -49,7 +49,8 @@ class Inline:
 
     A kernel that only one reduction uses is computed there and no longer stored; one with other users, too, if it is
     cheap: it is then computed again. A cheap one that reads nothing, as one of indices does, is computed at every point
-    that asks for it, and so is one that only widens integers. What it reads must be in memory anyway, or be computed in
+    that asks for it, and so is one that only widens integers; other elementwise kernels widen floats themselves that
+    are in memory, too, however often they read each. What it reads must be in memory anyway, or be computed in
     the same way: an epilogue of a contraction stays one, elementwise kernels go on handing on values that they need not
     store, and what was done with long before is not kept for it. The kernels whose results nobody reads any more are
     left to dead_code. Runs before accumulate, which takes flat kernels apart.
@@ -239,7 +240,7 @@ class _Scan:
         if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
             return None
         points, elements = prod(kernel.ranges.values()), prod(producer.block.ranges.values())
-        if points > elements and not producer.widens_integers():
+        if points > elements and _is_flat_reduction(kernel) and not producer.widens_integers():
             better = self.options.turned and producer.only_copies() and self._is_better_in_place(kernel, view, producer)
             turned = better or (producer.only_copies() and self._takes_either_order(kernel, view, producer))
             return None if turned else refused("TR654", tensor=view.source, points=points, elements=elements)
