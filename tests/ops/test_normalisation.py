@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import tileir
+from strategies.golden_kernels import compiled
 from strategies.operations import fault_of, run
 from tileir import ops
+from tileir.core.dtype import DType
+from tileir.tile.builder import FunctionBuilder
+from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tileir.tile.builder import Tensor
 
 OTHER: Any = "another kind of value"
@@ -52,3 +55,36 @@ def test_variance_of_large_values_does_not_cancel() -> None:
     centred = np.arange(8) - 3.5
     expected = centred / np.sqrt((centred**2).mean() + 1e-5)
     np.testing.assert_allclose(run(ops.layer_norm, x)[0], expected, rtol=1e-5)
+
+
+NORMALISATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "batch": lambda x, w, b: ops.batch_norm(x, w, b)[0],
+    "layer": lambda x, w, b: ops.layer_norm(x, w, b, axes=1),
+    "root mean square": lambda x, w, _: ops.rms_norm(x, w, axes=1),
+    "group": lambda x, w, b: ops.group_norm(x, 3, w, b),
+    "instance": ops.instance_norm,
+}
+
+
+@pytest.mark.parametrize("name", NORMALISATIONS)
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), DType.BF16.numpy])
+@pytest.mark.parametrize("wide", [False, True], ids=["same", "f32"])
+def test_narrow_results_are_rounded_once(name: str, dtype: np.dtype[Any], wide: bool) -> None:
+    """They are those of f32, whatever dtype weights and biases have."""
+    generator, norm = np.random.default_rng(1), NORMALISATIONS[name]
+    x, *given = (generator.standard_normal(shape).astype(dtype) for shape in ((4, 6, 50), (6,), (6,)))
+    if wide:
+        given = [each.astype(np.float32) for each in given]
+    found, exact = run(norm, x, *given), run(norm, *(each.astype(np.float32) for each in (x, *given)))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.astype(np.float32), exact.astype(dtype).astype(np.float32))
+
+
+@pytest.mark.parametrize("target", ["nvidia-hopper", "amd-cdna3"])
+@pytest.mark.parametrize("name", [name for name in NORMALISATIONS if name != "batch"])
+def test_a_card_normalises_narrow_tensors_in_one_kernel(name: str, target: str) -> None:
+    builder = FunctionBuilder()
+    x, w, b = builder.input("X", "N", "C", "L"), builder.input("W", "C"), builder.input("B", "C")
+    function = builder.build(NORMALISATIONS[name](x, w, b))
+    types = {name: TensorType(DType.F16, shape) for name, shape in (("X", (4, 6, 50)), ("W", (6,)), ("B", (6,)))}
+    assert len(compiled(function, types, target).kernels) == 1

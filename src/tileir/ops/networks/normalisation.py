@@ -2,7 +2,7 @@
 
 Variances are computed in two passes, from differences to the mean: the sum of squares less the square of the sum
 cancels. All results have the shape of ``x`` and its dtype, or f32 where that is an integer. They are computed in f32 at
-least, and rounded to f16 or bf16 before weights and biases come in.
+least, weights and biases included, and rounded to f16 or bf16 once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def batch_norm(
     channel = axis_of(x, axis)
     others = [other for other in range(rank_of(x)) if other != channel]
     mean, centred, variance = moments(x, others)
-    y = _scaled(narrowed(centred * call("rsqrt", variance + epsilon), x), weight, bias, (channel,))
+    y = narrowed(_scaled(centred * call("rsqrt", variance + epsilon), weight, bias, (channel,)), x)
     size = dims_of(x)[channel]
     statistics = call("reshape", narrowed(mean, x), size), call("reshape", narrowed(variance, x), size)
     if running is None:
@@ -118,7 +118,7 @@ def layer_norm(
     """
     over = axes_of(x, axes)
     _, centred, variance = moments(x, over)
-    return _scaled(narrowed(centred * call("rsqrt", variance + epsilon), x), weight, bias, over)
+    return narrowed(_scaled(centred * call("rsqrt", variance + epsilon), weight, bias, over), x)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, *, axes: Axes = -1, epsilon: Operand = 1e-6) -> Tensor:
@@ -129,7 +129,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, axes: Axes = -1, epsilo
     """
     over = axes_of(x, axes)
     wider = wide(x)
-    return _scaled(narrowed(wider * call("rsqrt", _mean(wider * wider, over) + epsilon), x), weight, None, over)
+    return narrowed(_scaled(wider * call("rsqrt", _mean(wider * wider, over) + epsilon), weight, None, over), x)
 
 
 def group_norm(
@@ -159,8 +159,8 @@ def group_norm(
     parts = call("reshape", x, *dims[:channel], groups, dims[channel] // groups, *dims[channel + 1 :])
     over = [other for other in range(1, len(dims) + 1) if other != channel]
     _, centred, variance = moments(parts, over)
-    y = narrowed(centred * call("rsqrt", variance + epsilon), x)
-    return _scaled(call("reshape", y, *dims), weight, bias, (channel,))
+    y = call("reshape", centred * call("rsqrt", variance + epsilon), *dims)
+    return narrowed(_scaled(y, weight, bias, (channel,)), x)
 
 
 def instance_norm(
@@ -179,7 +179,7 @@ def instance_norm(
     if channel == 0:
         raise mistaken("axis is that of the channels, and not that of the examples, 0")
     _, centred, variance = moments(x, [other for other in range(1, rank_of(x)) if other != channel])
-    return _scaled(narrowed(centred * call("rsqrt", variance + epsilon), x), weight, bias, (channel,))
+    return narrowed(_scaled(centred * call("rsqrt", variance + epsilon), weight, bias, (channel,)), x)
 
 
 def local_response_norm(
