@@ -18,6 +18,8 @@ from hypothesis import given
 import tileir
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
+from strategies.warp_roles import ROWS
+from tileir.semtree.text.parser import parse_kernel
 from tileir.testing.programs.catalog import CASES
 from tileir_cuda.architectures import ARCHITECTURES
 from tileir_cuda.emit.emitter import emit
@@ -157,6 +159,16 @@ def test_attention_spills_no_sums(width: int, architecture: str, tmp_path: Path)
     assert spilled
     assert max(spilled) <= SPILLED.get((architecture, width), 0)
     assert "serialized" not in said  # products go on beside what else is done
+
+
+@pytest.mark.parametrize("registers", [160, 208])
+def test_roles_change_registers(registers: int, tmp_path: Path) -> None:
+    """The assembler says so where it knows too little to let them."""
+    kernel = parse_kernel(ROWS.replace("registers(160)", f"registers({registers})"))
+    text = ptx([emit(kernel, ARCHITECTURES["sm_90a"])], ARCHITECTURES["sm_90a"])
+    said = assembled(text, "sm_90a", tmp_path)
+    assert "ignored" not in said
+    assert "Used 168 registers" in said  # what 384 threads begin with: those of the other warps are there for others
 
 
 @examples(40)

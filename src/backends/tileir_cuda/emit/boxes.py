@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tileir_cuda.emit.products import Shared
+    from tileir_cuda.emit.roles import Roles
 
 CONVERGENT: Final = 2
 """The attributes of statements that all threads of a warp run together."""
@@ -132,6 +133,8 @@ class Channels:
         group: The threads of a group along each axis.
         maps: The parameter of each tensor map.
         names: The arrays that are channels.
+        roles: The roles of warps: the first thread of the one that sends does so.
+        releasing: How many threads release the messages of each channel.
 
     """
 
@@ -139,6 +142,8 @@ class Channels:
     group: tuple[int, ...]
     maps: Mapping[TensorMap, str]
     names: frozenset[str]
+    roles: Roles
+    releasing: Mapping[str, int]
     _places: dict[str, int] = attrs.field(factory=dict, init=False)
     _turns: dict[tuple[str, ChannelStep], _Turn] = attrs.field(factory=dict, init=False)
 
@@ -152,7 +157,7 @@ class Channels:
             out.effect(f"store i32 0, ptr {turn.place}")
             # Nobody waits for the first messages of a channel to be released.
             out.effect(f"store i32 {int(step is ChannelStep.ACQUIRE)}, ptr {turn.parity}")
-        counts = [1] * count + [math.prod(self.group) // WARP] * count
+        counts = [1] * count + [self.releasing.get(array.name, WARP) // WARP] * count
         lines = ["{", ".reg .pred p;", "setp.eq.u32 p, $1, 0;"]
         lines += [
             f"@p mbarrier.init.shared::cta.b64 [$0+{_BARRIER * number}], {count};"
@@ -172,7 +177,7 @@ class Channels:
         match step:
             case ChannelStep.SEND:
                 line = "@p mbarrier.arrive.shared::cta.b64 _, [$0];"
-                self._asm(_where("$1, 0", line), (("r", full), ("r", self._thread())))
+                self._asm(_where(f"$1, {self.roles.first}", line), (("r", full), ("r", self._thread())))
             case ChannelStep.RELEASE:
                 lane = out.pure(f"and i32 {self._thread()}, {WARP - 1}")
                 line = "@p mbarrier.arrive.shared::cta.b64 _, [$0];"
@@ -194,7 +199,7 @@ class Channels:
         at = [cast(out, evaluate(env, each), DType.I32).text for each in reversed(stmt.at)]
         size = math.prod(stmt.box[:-1]) * found.box[0] * found.itemsize
         axes = len(at)
-        lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", "setp.eq.u32 p, $0, 0;"]
+        lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", f"setp.eq.u32 p, $0, {self.roles.first};"]
         lines.append(f"@p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$3], {math.prod(stmt.box) * found.itemsize};")
         rest = "".join(f", ${number}" for number in range(5, 4 + axes))
         for piece in range(stmt.box[-1] // found.box[0]):

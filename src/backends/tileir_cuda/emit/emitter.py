@@ -21,6 +21,7 @@ from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
+from tileir.semtree.roles import releasing
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
 from tileir_cuda.architectures import BULK_COPIES, Architecture
@@ -28,6 +29,7 @@ from tileir_cuda.emit.boxes import Channels, channels, copies_boxes, promised, t
 from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
 from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.remainders import remainders
+from tileir_cuda.emit.roles import Roles, faults as role_faults
 from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.emit.statements import CudaStatements
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
@@ -83,9 +85,11 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
         folds=True,
         exchanges=_exchanges_parts(kernel),
         channels=not has_maps(kernel, architecture),
+        roles=False,
     )
     ready = legalise(stored_as_bits(in_base_two(expand_kernel(plain, NATIVE, rounded=ROUNDED))), CAPABILITIES)
-    module.functions.append(_kernel(module, ready, symbol(number, kernel)))
+    own = Roles(ready, reallocates=architecture.name in BULK_COPIES)
+    module.functions.append(_kernel(module, ready, symbol(number, kernel), own))
     module.functions.extend(remainders("".join(module.functions), remainder))
     module.functions.extend(exponentials("".join(module.functions)))
     last = f"attributes #1 = {{ {_ATTRIBUTES} noinline }}\nattributes #{CONVERGENT} = {{ convergent nounwind }}"
@@ -127,7 +131,7 @@ def _exchanges_parts(kernel: KernelFunction) -> bool:
 
 def _check(kernel: KernelFunction, architecture: Architecture) -> None:
     """Refuse a kernel that the cards cannot launch."""
-    faults, shared = [], SharedMemory.of(kernel).nbytes
+    faults, shared = [*role_faults(kernel)], SharedMemory.of(kernel).nbytes
     if math.prod(kernel.group) > MOST_THREADS[0] or threads(kernel)[2] > MOST_THREADS[2]:
         faults.append(f"has groups of {kernel.group} threads, and cards run 1024 of them, 64 along the last axis")
     if blocks(kernel)[0] > MOST_BLOCKS[0]:
@@ -140,7 +144,7 @@ def _check(kernel: KernelFunction, architecture: Architecture) -> None:
         raise BackendError((Diagnostic("TIL804", f"kernel {kernel.name!r} {message}: {note}"),))
 
 
-def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
+def _kernel(module: ModuleText, kernel: KernelFunction, name: str, roles: Roles) -> str:
     out = FunctionText(module)
     env = Environment(out, ranges=Ranges.of(kernel))
     for number, param in enumerate(kernel.params):
@@ -153,8 +157,10 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     whole = any(fragment in OF_WARPGROUPS for fragment in products)
     assigned = assigned_variables(kernel.body)
     maps = {each: f"%m{number}" for number, each in enumerate(tensor_maps(kernel))}
-    steps = Channels(env, kernel.group, maps, channels(kernel))
-    writer = CudaStatements(env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole, channels=steps)
+    steps = Channels(env, kernel.group, maps, channels(kernel), roles, releasing(kernel))
+    writer = CudaStatements(
+        env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole, channels=steps, roles=roles
+    )
     writer.begin_turns(kernel)
     writer.write(kernel.body)
     out.effect("ret void")
@@ -163,7 +169,7 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str) -> str:
     block = ",".join(map(str, threads(kernel)))
     attributes = f'{_ATTRIBUTES} "nvvm.reqntid"="{block}"'
     beside = _beside(kernel, room.nbytes)
-    if beside > 1:
+    if beside > 1 or roles.changes:  # the assembler has to know how many registers threads begin with
         attributes += f' "nvvm.minctasm"="{beside}"'
     return out.text(f"define ptx_kernel void @{name}({params}) {attributes}")
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tileir_cuda.emit.boxes import Channels
+    from tileir_cuda.emit.roles import Roles
     from tileir_cuda.emit.shared_memory import SharedMemory
 
 _CACHED_ONCE: Final = 16
@@ -75,6 +76,7 @@ class CudaStatements(Statements):
         group: The threads of a group along each axis.
         warpgroups: Whether it has products of four warps, which read shared memory past the threads' own view of it.
         channels: Its channels.
+        roles: The roles of its warps.
 
     """
 
@@ -82,6 +84,7 @@ class CudaStatements(Statements):
     group: tuple[int, ...] = attrs.field(kw_only=True)
     warpgroups: bool = attrs.field(kw_only=True)
     channels: Channels = attrs.field(kw_only=True)
+    roles: Roles = attrs.field(kw_only=True)
     _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
 
     def write(self, stmts: tuple[Stmt, ...]) -> None:
@@ -125,8 +128,7 @@ class CudaStatements(Statements):
             case Barrier():
                 if self.warpgroups:
                     out.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
-                out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
-                out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+                self.roles.meet(out)
             case AsyncCopy():
                 self._copy(stmt)
             case AsyncCommit():
@@ -144,7 +146,8 @@ class CudaStatements(Statements):
             case MatrixMultiply():  # those of four warps are begun and waited for by write()
                 products.multiply(self.env, stmt, self.group, self._shared)
             case WarpRole():
-                pass  # refused
+                number = thread_number(self.env, self.group).text
+                self.roles.write(self.env, stmt, number, lambda: self.write(stmt.body))
             case _:
                 assert_never(stmt)
 

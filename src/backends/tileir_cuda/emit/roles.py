@@ -1,0 +1,123 @@
+"""Roles of warps: branches by the number of a warp, barriers of their own, and registers that they hand each other.
+
+Follows NVIDIA, "PTX ISA" (bar, setmaxnreg).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from tileir.core import attrs
+from tileir.semtree.ir import WARP, KernelFunction, WarpRole
+from tileir.semtree.roles import roles, threads_of
+from tileir_cuda.emit.warpgroups import CONVERGENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tileir_llvm.emit.expressions import Environment
+    from tileir_llvm.emit.text import FunctionText
+
+MOST: Final = 15
+"""The barriers of a group beside that at which all of it meets."""
+
+_FOUR: Final = 4
+"""Warps that change how many registers they have together."""
+
+_REGISTERS: Final = 65536
+_UNIT: Final = 8
+_MOST_REGISTERS: Final = 255
+"""Registers of a processor; those of a thread are a multiple of so many, and not more than so many at first."""
+
+
+@attrs.define(eq=False)
+class Roles:
+    """Writes the roles of one kernel.
+
+    Attributes:
+        kernel: The kernel.
+        reallocates: Whether warps can change how many registers they have.
+
+    """
+
+    kernel: KernelFunction
+    reallocates: bool
+    _now: WarpRole | None = attrs.field(default=None, init=False)
+
+    @property
+    def changes(self) -> bool:
+        """Whether warps change how many registers they have."""
+        return self.reallocates and any(role.registers for role in roles(self.kernel))
+
+    @property
+    def first(self) -> int:
+        """The number of the first thread that does what is being written."""
+        return 0 if self._now is None else threads_of(self._now).start
+
+    def meet(self, out: FunctionText) -> None:
+        """Let all threads meet that do what is being written."""
+        if self._now is None:
+            out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
+            out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+            return
+        number = 1 + roles(self.kernel).index(self._now)
+        out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.count(i32, i32)"] = None
+        out.effect(
+            f"call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 {number}, i32 {len(threads_of(self._now))})"
+        )
+
+    def write(self, env: Environment, role: WarpRole, thread: str, body: Callable[[], None]) -> None:
+        """Write a role, whose body ``body`` writes, for the thread of that number."""
+        own = range(role.first, role.first + role.warps)
+        around = own
+
+        def inner() -> None:
+            self._now = role
+            body()
+            self._now = None
+
+        def outer() -> None:
+            word = "inc" if role.registers > at_first(self.kernel) else "dec"
+            code = f"setmaxnreg.{word}.sync.aligned.u32 {role.registers};"
+            env.out.effect(f'call void asm sideeffect "{code}", "~{{memory}}"() #{CONVERGENT}')
+            self._among(env, own, around, thread, inner)
+
+        if role.registers and self.reallocates:
+            around = range(role.first, role.first - (-role.warps // _FOUR) * _FOUR)
+            self._among(env, around, range(0), thread, outer)
+        else:
+            self._among(env, own, range(0), thread, inner)
+
+    def _among(self, env: Environment, warps: range, around: range, thread: str, body: Callable[[], None]) -> None:
+        """Write what ``body`` writes for some warps; nothing but that where none but these come here."""
+        if warps == around:
+            body()
+            return
+        out = env.out
+        number = out.pure(f"sub i32 {out.pure(f'lshr i32 {thread}, {WARP.bit_length() - 1}')}, {warps.start}")
+        has, other = out.fresh_label("role"), out.fresh_label("other")
+        out.branch_if(out.pure(f"icmp ult i32 {number}, {len(warps)}"), has, other)
+        out.start(has)
+        with out.scope():
+            body()
+        out.branch(other)
+        out.start(other)
+
+
+def at_first(kernel: KernelFunction) -> int:
+    """Return how many registers each thread of a kernel begins with whose roles change that."""
+    share = _REGISTERS // math.prod(kernel.group) // _UNIT * _UNIT
+    return min(share, _MOST_REGISTERS // _UNIT * _UNIT)
+
+
+def faults(kernel: KernelFunction) -> Iterator[str]:
+    """Yield what keeps cards from running the roles of a kernel."""
+    found = roles(kernel)
+    if len(found) > MOST:
+        yield f"has {len(found)} roles, and cards have barriers for {MOST}"
+    changed = [(-(-role.warps // _FOUR) * _FOUR * WARP, role.registers) for role in found if role.registers]
+    wanted = sum(threads * registers for threads, registers in changed)
+    given = sum(threads for threads, _ in changed) * at_first(kernel)
+    if wanted > given:
+        yield f"gives its roles {wanted} registers, and they begin with {given}: some would wait for ever"
