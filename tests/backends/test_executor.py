@@ -74,7 +74,7 @@ def test_independent_work_runs_at_the_same_time() -> None:
     device = compiler().device
     executor = LLVMExecutor(attrs.evolve(device, target=attrs.evolve(device.target, threads=2)), Options())
     meeting = threading.Barrier(2)
-    for event in [executor.scheduler.submit(lambda: meeting.wait(10)) for _ in range(2)]:
+    for event in [executor.scheduler.submit(lambda: meeting.wait(60)) for _ in range(2)]:
         event.wait()
     executor.close()
 

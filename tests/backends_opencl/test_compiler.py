@@ -138,7 +138,7 @@ def test_illegal_kernels_are_refused() -> None:
 
 def test_building_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr("tileir_opencl.run.compiler.built", lambda *args: gate.wait(20) and built(*args))
+    monkeypatch.setattr("tileir_opencl.run.compiler.built", lambda *args: gate.wait(60) and built(*args))
     library = compiler().build([scaling(5.0)])
     assert library.listing("opencl")
     gate.set()

@@ -123,7 +123,7 @@ def test_callbacks_come_after_the_last_event(commands: Commands) -> None:
     for complete in completions:
         assert not happened.is_set()
         complete()
-    assert happened.wait(20)
+    assert happened.wait(60)
     all_ended([own, pending, others]).then(happened.clear)
     assert not happened.is_set()
 

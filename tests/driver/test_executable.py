@@ -296,8 +296,8 @@ def test_two_executables_run_at_the_same_time() -> None:
     ]
     resources = [call._plan.resources for call in calls]
     assert resources[0] is resources[1]
-    meeting = [resources[0].scheduler.submit(lambda: started.wait(10)) for _ in calls]
-    started.wait(10)
+    meeting = [resources[0].scheduler.submit(lambda: started.wait(60)) for _ in calls]
+    started.wait(60)
     gate.complete()
     for call, event in zip(calls, meeting, strict=True):
         call.submit(a, np.ones(4, np.float32), after=[event, gate]).wait()

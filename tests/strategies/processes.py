@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def in_forked_child(check: Callable[[], bool]) -> bool:
