@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.interface import TOP_RANK, Backend, DeviceInfo, Options
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ def _devices() -> Sequence[DeviceInfo]:
     try:
         from tileir_llvm.device.host import device  # importing this package must not load llvmlite
     except (ImportError, OSError) as error:
-        message = f"llvmlite cannot be loaded ({error}); install tileir[llvm]"
-        raise BackendError((Diagnostic("TIL802", message),)) from error
+        raise BackendError.of("TIL802", f"llvmlite cannot be loaded ({error}); install tileir[llvm]") from error
     return (device(),)
 
 

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from tileir.core import attrs
 from tileir.core.distributions import version_of
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.checks import checked_parts
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import KernelFunction
@@ -139,7 +139,7 @@ class LLVMCompiler:
                 codes.append(bytes(parts[code]))
         except (KeyError, ValueError, TypeError) as error:
             message = f"the saved parts {sorted(parts)} are not those of an LLVM library; compile again"
-            raise BackendError((Diagnostic("TIL806", message),)) from error
+            raise BackendError.of("TIL806", message) from error
         return LLVMLibrary(tuple(kernels), tuple(texts), tuple(codes), seconds, self._assembly)
 
     def _seconds(self, kernel: KernelFunction) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.interface import Backend, DeviceInfo, Options
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ def _devices() -> Sequence[DeviceInfo]:
     try:
         from tileir_opencl.device.devices import devices  # importing this package must not load pyopencl
     except (ImportError, OSError) as error:
-        message = f"pyopencl cannot be loaded ({error}); install tileir[opencl]"
-        raise BackendError((Diagnostic("TIL802", message),)) from error
+        raise BackendError.of("TIL802", f"pyopencl cannot be loaded ({error}); install tileir[opencl]") from error
     return devices()
 
 

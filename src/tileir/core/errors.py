@@ -7,7 +7,7 @@ shapes, 4 index mathematics, 5 intermediate representations, 6 JSON, 7 arrays an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from tileir.core import attrs
 from tileir.core.codes import CODES, WARNINGS
@@ -63,6 +63,11 @@ class TileError(Exception):
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         super().__init__("\n".join(d.render() for d in self.diagnostics))
 
+    @classmethod
+    def of(cls, code: str, message: str, span: Span | None = None, *notes: str) -> Self:
+        """Return the error with one fault."""
+        return cls((Diagnostic(code, message, span, notes),))
+
     def __reduce__(self) -> tuple[type[TileError], tuple[tuple[Diagnostic, ...]]]:
         return type(self), (self.diagnostics,)
 
@@ -108,4 +113,4 @@ class SkippedPassWarning(RuntimeWarning):
 
 def fail(code: str, message: str, span: Span | None = None, *notes: str) -> TileError:
     """Build a :class:`TileError` with one diagnostic, to be raised by the caller."""
-    return TileError((Diagnostic(code, message, span, notes),))
+    return TileError.of(code, message, span, *notes)

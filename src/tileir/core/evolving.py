@@ -29,8 +29,7 @@ def evolved(node: N, **changes: object) -> N:
         for name, value in changes.items():
             new[places[name]] = value
     except KeyError as error:
-        message = f"{kind.__name__} has no field {error}"
-        raise TypeError(message) from None
+        raise TypeError(f"{kind.__name__} has no field {error}") from None
     return kind(*new)
 
 
@@ -43,7 +42,6 @@ _LAYOUTS: Final[dict[type, _Layout]] = {}
 def _layout(kind: type) -> _Layout:
     fields = attrs.fields(kind)
     if len(fields) < 2 or any(field.kw_only or not field.init for field in fields):
-        message = f"{kind.__name__} has not two fields or more that its constructor takes by position"
-        raise TypeError(message)
+        raise TypeError(f"{kind.__name__} has not two fields or more that its constructor takes by position")
     values = operator.attrgetter(*(field.name for field in fields))
     return _LAYOUTS.setdefault(kind, (values, {field.alias: place for place, field in enumerate(fields)}))

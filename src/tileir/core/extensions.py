@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from tileir.core.distributions import distribution_of
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.forking import Renewable
 
 if TYPE_CHECKING:
@@ -144,4 +144,4 @@ def _failure(code: str, message: str) -> BackendError:
     import logging  # for faults only
 
     logging.getLogger(__name__).warning("skipped: %s", message)
-    return BackendError((Diagnostic(code, message),))
+    return BackendError.of(code, message)

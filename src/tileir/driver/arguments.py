@@ -76,7 +76,7 @@ def split(arguments: object, what: str = "inputs") -> tuple[tuple[object, ...], 
             f"pass the {what} as a mapping by name or a sequence in declared order,"
             f" not as a value of type {type(arguments).__name__}"
         )
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     return tuple(arguments), {}
 
 
@@ -108,7 +108,7 @@ def check_kind(name: str, value: object, kinds: type | UnionType, what: str) -> 
         ArgumentError: TIL707.
     """
     if not isinstance(value, kinds):
-        raise ArgumentError((Diagnostic("TIL707", f"{name} is {what}, not a value of type {type(value).__name__}"),))
+        raise ArgumentError.of("TIL707", f"{name} is {what}, not a value of type {type(value).__name__}")
 
 
 def events_of(after: object) -> tuple[Event, ...]:
@@ -122,8 +122,7 @@ def events_of(after: object) -> tuple[Event, ...]:
     assert isinstance(after, Sequence)
     for each in after:
         if not (hasattr(each, "done") and hasattr(each, "wait")):
-            message = f"after is {what}; one of them is of type {type(each).__name__}"
-            raise ArgumentError((Diagnostic("TIL707", message),))
+            raise ArgumentError.of("TIL707", f"after is {what}; one of them is of type {type(each).__name__}")
     return tuple(after)
 
 
@@ -137,7 +136,7 @@ def check_options(options: object) -> None:
         message = (
             f"options is a tileir.Options, such as Options(threads=1), not a value of type {type(options).__name__}"
         )
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
 
 
 @contextmanager
@@ -156,8 +155,7 @@ def memory_checked() -> Iterator[None]:
 def out_of_memory(error: MemoryError) -> ArgumentError:
     """Return the error of the family that says the same: TIL708."""
     reason = str(error) or "an allocation failed"
-    message = f"there is not enough memory: {reason}; make the arrays smaller"
-    return ArgumentError((Diagnostic("TIL708", message),))
+    return ArgumentError.of("TIL708", f"there is not enough memory: {reason}; make the arrays smaller")
 
 
 def tensor_types(function: tile.Function, description: object) -> dict[str, TensorType]:
@@ -185,7 +183,7 @@ def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType
     """
     if isinstance(value, TensorType):
         if not _is_shape(value.shape):
-            raise ArgumentError((Diagnostic("TIL702", f"{name!r} is described by {value}; sizes are not negative"),))
+            raise ArgumentError.of("TIL702", f"{name!r} is described by {value}; sizes are not negative")
         return value
     known = integer_of(value) if sizing else None
     if known is not None and (size := number_type(known)) is not None:
@@ -193,7 +191,7 @@ def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType
     if is_number(value):
         kind = number_type(value)
         if kind is None:
-            raise ArgumentError((Diagnostic("TIL702", f"{name!r} is {value}, which no integer type holds"),))
+            raise ArgumentError.of("TIL702", f"{name!r} is {value}, which no integer type holds")
         return kind
     if isinstance(value, str | DType):
         return _named_type(name, value)
@@ -202,8 +200,8 @@ def tensor_type(name: str, value: object, *, sizing: bool = False) -> TensorType
             return TensorType(DType.F32, tuple(int(size) for size in value))
         if len(value) == 2 and isinstance(value[1], tuple | list) and _is_shape(value[1]):
             return TensorType(_dtype(name, value[0]), tuple(int(size) for size in value[1]))
-        raise ArgumentError(
-            (Diagnostic("TIL702", f"{name!r} is described by {value!r}; pass an array, a shape, or (dtype, shape)"),)
+        raise ArgumentError.of(
+            "TIL702", f"{name!r} is described by {value!r}; pass an array, a shape, or (dtype, shape)"
         )
     found, shape = array_format(name, value)
     dtype = DType.of(found)
@@ -248,7 +246,7 @@ def _named_type(name: str, value: str | DType) -> TensorType:
         raise ArgumentError(Diagnostic("TIL702", f"{name!r}: {d.message}") for d in error.diagnostics) from None
     if found is None:
         message = f"{name!r} is described by {value!r}; write a dtype and sizes, such as 'f32[2, 3]', or 'f32[]'"
-        raise ArgumentError((Diagnostic("TIL702", message),))
+        raise ArgumentError.of("TIL702", message)
     return found
 
 
@@ -337,5 +335,5 @@ def _dtype(name: str, value: object) -> DType:
     except TypeError:
         found = None
     if found is None:
-        raise ArgumentError((Diagnostic("TIL702", f"{name!r}: {value!r} is not a dtype; {dtype_meant(value)}"),))
+        raise ArgumentError.of("TIL702", f"{name!r}: {value!r} is not a dtype; {dtype_meant(value)}")
     return found

@@ -80,7 +80,7 @@ def _given(values: object, named: Mapping[str, object]) -> dict[str, object]:
         message = (
             f"pass what is bound by name, as in bind(function, K=array), not a value of type {type(values).__name__}"
         )
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     first = {} if values is None else dict(values)
     twice = [name for name in first if name in named]
     if twice:
@@ -115,11 +115,11 @@ def _constant(parameter: tile.Input, value: object, *, sizing: bool) -> tile.Con
     known = integer_of(value) if sizing else value
     if sizing and known is None:
         message = f"sizes are computed from {name!r}, so it is an integer without axes"
-        raise ArgumentError((Diagnostic("TIL711", message, parameter.span),))
+        raise ArgumentError.of("TIL711", message, parameter.span)
     if not is_number(known):
         held: ArrayValue | bool | int | float = ArrayValue.of(to_array(name, known))
     elif number_type(known) is None:
-        raise ArgumentError((Diagnostic("TIL702", f"{name!r} is {known}, which no integer type holds"),))
+        raise ArgumentError.of("TIL702", f"{name!r} is {known}, which no integer type holds")
     else:
         held = known
     return tile.Constant(name, held, parameter.dims, span=parameter.span, name_span=parameter.span)

@@ -183,7 +183,7 @@ def _seeds(kind: str, names: tuple[str, ...], given: object) -> dict[str, object
     positional, named = split(given, "cotangents" if kind == "output" else "tangents")
     if len(positional) > len(names):
         message = f"{len(positional)} values were passed by position; the {kind}s are {', '.join(names) or 'none'}"
-        raise ArgumentError((Diagnostic("TIL705", message),))
+        raise ArgumentError.of("TIL705", message)
     seeds = {**dict(zip(names, positional, strict=False)), **named}
     chosen = _chosen(kind, tuple(seeds), names)
     return {name: seeds[name] for name in names if name in chosen}
@@ -266,7 +266,7 @@ def _named(kind: str, given: object) -> tuple[str, ...]:
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong:
         message = f"{kind}s are chosen by a name or a sequence of names, and {wrong[0]!r} is none"
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     return names
 
 
@@ -285,5 +285,5 @@ def is_even(ties: object) -> bool:
         ArgumentError: TIL707, it is none of :data:`Ties`.
     """
     if not isinstance(ties, str) or ties not in ("all", "even"):
-        raise ArgumentError((Diagnostic("TIL707", f"ties is 'all' or 'even', not {ties!r:.80}"),))
+        raise ArgumentError.of("TIL707", f"ties is 'all' or 'even', not {ties!r:.80}")
     return ties == "even"

@@ -117,7 +117,7 @@ def _schedule_text(node: object) -> str:
         "text is there of programs, blocks, kernels, scripts, passes, targets and hardware models, not of a value of"
         f" type {type(node).__name__}"
     )
-    raise ArgumentError((Diagnostic("TIL707", message),))
+    raise ArgumentError.of("TIL707", message)
 
 
 def _passes(node: object) -> tuple[Pass, ...] | None:
@@ -217,8 +217,7 @@ def parse(
         case _:
             from tileir.core.text.names import nearest
 
-            message = f"there is no stage {stage!r:.64}{nearest(stage, STAGES)}"
-            raise ArgumentError((Diagnostic("TIL707", message),))
+            raise ArgumentError.of("TIL707", f"there is no stage {stage!r:.64}{nearest(stage, STAGES)}")
 
 
 def _arrays_of(arrays: object) -> tuple[ArrayValue | Array, ...]:
@@ -226,7 +225,7 @@ def _arrays_of(arrays: object) -> tuple[ArrayValue | Array, ...]:
     found = tuple(arrays) if isinstance(arrays, Iterable) and not isinstance(arrays, np.ndarray) else (arrays,)
     if isinstance(arrays, np.ndarray) or not all(isinstance(each, np.ndarray | ArrayValue) for each in found):
         message = "arrays is a sequence of arrays of NumPy or of constants"
-        raise ArgumentError((Diagnostic("TIL707", f"{message}, not a value of type {type(arrays).__name__}"),))
+        raise ArgumentError.of("TIL707", f"{message}, not a value of type {type(arrays).__name__}")
     return found
 
 
@@ -242,7 +241,7 @@ def _text_of(source: object) -> str:
         "text is read from a str, from bytes, or from the pathlib.Path of its file, not from a value of type"
         f" {type(source).__name__}"
     )
-    raise ArgumentError((Diagnostic("TIL707", message),))
+    raise ArgumentError.of("TIL707", message)
 
 
 def _part(text: str, stage: Literal["block", "kernel"], name: str) -> Block | KernelFunction:
@@ -274,7 +273,7 @@ def _script(text: str, name: str) -> Script:
     if len(passes) == 1 and isinstance(passes[0], Scripted):
         return passes[0].script
     message = f"this is no script but a pipeline of {len(passes)} passes: write script{{steps=(…)}}, or read a pipeline"
-    raise ParseError((Diagnostic("TIL102", message),))
+    raise ParseError.of("TIL102", message)
 
 
 def _target(text: str, name: str) -> TargetFile | Target:
@@ -353,7 +352,7 @@ def _verify_schedule(node: object) -> None:
         message = f"there are no rules for a value of type {type(node).__name__}"
         if isinstance(node, str | bytes | Path):
             message += ": pass what tileir.parse makes of it"
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     faults = [fault for step in passes for fault in mistakes(unnamed(step), Pass, OFFERS)]
     if faults:
         raise VerifyError(Diagnostic("TIL541", fault) for fault in faults)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.text.advice import meant
 from tileir.runtime.interface import Backend, Library
@@ -34,8 +34,7 @@ def listing_of(executable: Executable, backend: Backend[Any], library: Library, 
     found = meant(form, forms_of(backend))
     if found is None or found in backend.forms:
         return backend.listing(library, form)  # which tells its own forms
-    message = f"there is no listing {form[:64]!r}; did you mean {found!r}?"
-    raise BackendError((Diagnostic("TIL806", message),))
+    raise BackendError.of("TIL806", f"there is no listing {form[:64]!r}; did you mean {found!r}?")
 
 
 def _installed(executable: Executable, form: str) -> str:
@@ -45,11 +44,9 @@ def _installed(executable: Executable, form: str) -> str:
     except BackendError:
         raise
     except Exception as error:  # code of others may fail in any way
-        message = f"the listing {form!r} fails: {type(error).__name__}: {error}"
-        raise BackendError((Diagnostic("TIL806", message),)) from error
+        raise BackendError.of("TIL806", f"the listing {form!r} fails: {type(error).__name__}: {error}") from error
     if not isinstance(text, str):
-        message = f"the listing {form!r} is a {type(text).__name__}, not a text"
-        raise BackendError((Diagnostic("TIL806", message),))
+        raise BackendError.of("TIL806", f"the listing {form!r} is a {type(text).__name__}, not a text")
     return text
 
 

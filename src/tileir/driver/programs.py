@@ -61,7 +61,7 @@ def program_of(source: object) -> Program:
     )
     if callable(source):
         message += ": functions of Python are not traced; build the program with tileir.FunctionBuilder"
-    raise ArgumentError((Diagnostic("TIL707", message),))
+    raise ArgumentError.of("TIL707", message)
 
 
 def function_of(source: object) -> TileFunction:
@@ -79,7 +79,7 @@ def function_of(source: object) -> TileFunction:
 
         return raise_to_tile(program)
     message = f"this takes functions of Tile, or typed ones: of {stage_name(program)} there is no way back to Tile"
-    raise ArgumentError((Diagnostic("TIL712", message),))
+    raise ArgumentError.of("TIL712", message)
 
 
 def refuse_semtree(program: Program) -> None:
@@ -93,7 +93,7 @@ def refuse_semtree(program: Program) -> None:
             "the kernels of a program of the semtree are scheduled already, so that nothing is left to choose: pass the"
             " Tile function, the typed function or the Stripe program that they are made of"
         )
-        raise ArgumentError((Diagnostic("TIL712", message),))
+        raise ArgumentError.of("TIL712", message)
 
 
 def refuse_schedules(program: Program, target: object, passes: object = None) -> None:
@@ -112,7 +112,7 @@ def refuse_schedules(program: Program, target: object, passes: object = None) ->
             f"a program of the semtree is compiled as it stands, and {why}, or pass the Tile function, the typed"
             " function or the Stripe program that it is made of"
         )
-        raise ArgumentError((Diagnostic("TIL712", message),))
+        raise ArgumentError.of("TIL712", message)
 
 
 def stage_name(program: Program) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias, overload
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.core.patterns import Law, Operand
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
@@ -64,7 +64,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
             return simplify(program, tuple(map(rule_of, known)))
         case _:
             message = f"laws are for typed functions, Stripe and the semtree, not for a {type(program).__name__}"
-            raise ArgumentError((Diagnostic("TIL707", message),))
+            raise ArgumentError.of("TIL707", message)
 
 
 @attrs.frozen(repr=False)

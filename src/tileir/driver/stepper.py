@@ -320,7 +320,7 @@ def _like(old: Any, new: Array) -> Any:
 def _check_mapping(what: str, value: object) -> None:
     if not isinstance(value, Mapping):
         message = f"{what} is a mapping by names of inputs, not a value of type {type(value).__name__}"
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
 
 
 def _spec(name: str, array: Array | DeviceArray) -> TensorSpec:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.errors import ArgumentError, fail
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 
@@ -70,7 +70,7 @@ def choice_of(named: object, settings: Mapping[str, Scalar] | None = None) -> Ta
             "a target is a name, the path of a file, what tileir.parse(…, stage='target') returns, or a tileir.Target,"
             f" not a value of type {type(named).__name__}"
         )
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     values = {**(settings or {}), **written}
     file.values(values)
     return TargetChoice(path if file.builtin else file.text, tuple(sorted(values.items())))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.core.errors import ArgumentError, Diagnostic, ParseError, fail
+from tileir.core.errors import ArgumentError, ParseError, fail
 from tileir.core.json.codec import format_of, from_json
 from tileir.driver.programs import Program
 from tileir.semtree.ir import Program as SemProgram
@@ -60,7 +60,7 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
     text = source if isinstance(source, str) else decoded(source)
     if _FILE.fullmatch(text.strip()):
         message = f"{text.strip()!r:.80} is no program; to read one from that file, pass its pathlib.Path"
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     return parse_stage(text, "any", name)
 
 

@@ -46,6 +46,5 @@ def _rational(cursor: Cursor, integer: Callable[[], int]) -> Rational:
     token = cursor.token
     denominator = integer()
     if denominator <= 0:
-        message = "a denominator must be positive"
-        raise cursor.report_and_abandon(message, cursor.span_of(token), "TIL104")
+        raise cursor.report_and_abandon("a denominator must be positive", cursor.span_of(token), "TIL104")
     return Fraction(numerator, denominator)

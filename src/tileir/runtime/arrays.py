@@ -97,14 +97,14 @@ def to_array(name: str, value: object, *, writable: bool = False) -> Array:
     if is_nameless(array):
         views = " or ".join(f"view(ml_dtypes.{each.format.numpy})" for each in possible_dtypes(array))
         message = f"{name!r} has elements of {array.dtype.itemsize} bytes and no type, as numpy.load returns them"
-        raise _error("TIL702", f"{message}: say what they are, by {views}")
+        raise ArgumentError.of("TIL702", f"{message}: say what they are, by {views}")
     if array.dtype.names:
         first = array.dtype.names[0]
         message = f"{name!r} has structures of {', '.join(array.dtype.names)} as elements; pass one field of each"
-        raise _error("TIL702", f"{message}, such as array[{first!r}]")
+        raise ArgumentError.of("TIL702", f"{message}, such as array[{first!r}]")
     if DType.of(array.dtype) is None:
         names = ", ".join(dtype.value for dtype in DType)
-        raise _error("TIL702", f"{name!r} has elements of type {array.dtype}; convert it to one of {names}")
+        raise ArgumentError.of("TIL702", f"{name!r} has elements of type {array.dtype}; convert it to one of {names}")
     return array
 
 
@@ -115,7 +115,7 @@ def _imported(name: str, value: object, *, writable: bool = False, in_place: boo
         return _scalar(name, value)
     lacking = missing_elements(value)
     if lacking is not None:
-        raise _error("TIL702", f"{name!r} has masked or missing elements; {lacking}")
+        raise ArgumentError.of("TIL702", f"{name!r} has masked or missing elements; {lacking}")
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
@@ -127,7 +127,7 @@ def _imported(name: str, value: object, *, writable: bool = False, in_place: boo
             return np.asarray(value)
     except Exception as error:  # code of others may fail in any way
         raise _unshared(name, value, error) from error
-    raise _error("TIL702", f"{name!r} is {advice_for(value)}")
+    raise ArgumentError.of("TIL702", f"{name!r} is {advice_for(value)}")
 
 
 def _from_dlpack(name: str, value: Any, *, writable: bool, in_place: bool) -> Array:
@@ -164,7 +164,7 @@ def _is_buffer(value: Any) -> bool:
 
 def _unshared(name: str, value: object, error: Exception) -> ArgumentError:
     reason = f"{type(value).__name__} cannot be shared with NumPy ({error})"
-    return _error("TIL702", f"{name!r}: {reason}{advice_on(value, error)}")
+    return ArgumentError.of("TIL702", f"{name!r}: {reason}{advice_on(value, error)}")
 
 
 def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
@@ -176,7 +176,7 @@ def _scalar(name: str, value: bool | int | float | np.generic) -> Array:
     for dtype in (np.int32, np.int64):
         if np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
             return np.asarray(value, dtype)
-    raise _error("TIL702", f"{name!r} is {value}, which no integer type holds")
+    raise ArgumentError.of("TIL702", f"{name!r} is {value}, which no integer type holds")
 
 
 def check_inputs(tensors: Sequence[Tensor], values: Sequence[object]) -> list[Array]:
@@ -291,7 +291,7 @@ def check_count(kind: str, tensors: Sequence[Tensor], values: Sequence[object]) 
     """Raise TIL705 unless there is a value for each tensor."""
     if len(tensors) != len(values):
         names = ", ".join(tensor.name for tensor in tensors)
-        raise _error("TIL705", f"{len(values)} {kind}s were passed; there are {len(tensors)}: {names}")
+        raise ArgumentError.of("TIL705", f"{len(values)} {kind}s were passed; there are {len(tensors)}: {names}")
 
 
 def misfits(kind: str, tensor: Tensor, array: Formatted, remedy: str | None = None) -> Iterator[Diagnostic]:
@@ -327,7 +327,3 @@ def _overlaps(tensors: Sequence[Tensor], arrays: Sequence[Array]) -> Iterator[Di
             if np.may_share_memory(arrays[later], arrays[earlier]):
                 both = f"{tensors[earlier].name!r} and {tensors[later].name!r}"
                 yield Diagnostic("TIL704", f"outputs {both} share memory; pass separate arrays")
-
-
-def _error(code: str, message: str) -> ArgumentError:
-    return ArgumentError((Diagnostic(code, message),))

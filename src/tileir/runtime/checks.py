@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def kernel_at(library: Library, index: object) -> KernelFunction:
     if isinstance(index, int) and 0 <= index < len(kernels):
         return kernels[index]
     numbers = f"its kernels are number 0 to {len(kernels) - 1}" if kernels else "it has none"
-    raise ArgumentError((Diagnostic("TIL707", f"there is no kernel {index!r:.40} in this library; {numbers}"),))
+    raise ArgumentError.of("TIL707", f"there is no kernel {index!r:.40} in this library; {numbers}")
 
 
 def memory_size(nbytes: object) -> int:
@@ -38,7 +38,7 @@ def memory_size(nbytes: object) -> int:
     """
     if isinstance(nbytes, int) and nbytes >= 0:
         return nbytes
-    raise ArgumentError((Diagnostic("TIL707", f"memory has a number of bytes from 0 on, not {nbytes!r:.40}"),))
+    raise ArgumentError.of("TIL707", f"memory has a number of bytes from 0 on, not {nbytes!r:.40}")
 
 
 def check_part(offset: int, nbytes: int, whole: int, alignment: int) -> None:
@@ -50,7 +50,7 @@ def check_part(offset: int, nbytes: int, whole: int, alignment: int) -> None:
     if offset % alignment or offset < 0 or nbytes < 1 or offset + nbytes > whole:
         place = f"{nbytes} bytes from {offset} on of {whole}"
         message = f"a part needs an offset that is a multiple of {alignment}, and bytes: not {place}"
-        raise ArgumentError((Diagnostic("TIL706", message),))
+        raise ArgumentError.of("TIL706", message)
 
 
 def check_buffers(kernel: str, buffers: Sequence[object], ours: Sequence[Buffer], needed: Sequence[int]) -> None:
@@ -60,12 +60,10 @@ def check_buffers(kernel: str, buffers: Sequence[object], ours: Sequence[Buffer]
         ArgumentError: TIL706, they are not.
     """
     if len(ours) < len(buffers):
-        message = f"kernel {kernel} takes buffers of its own device; copy the data there first"
-        raise ArgumentError((Diagnostic("TIL706", message),))
+        raise ArgumentError.of("TIL706", f"kernel {kernel} takes buffers of its own device; copy the data there first")
     sizes = [buffer.nbytes for buffer in ours]
     if len(sizes) != len(needed) or any(map(int.__lt__, sizes, needed)):
-        message = f"kernel {kernel} takes buffers of {list(needed)} bytes, not {sizes}"
-        raise ArgumentError((Diagnostic("TIL706", message),))
+        raise ArgumentError.of("TIL706", f"kernel {kernel} takes buffers of {list(needed)} bytes, not {sizes}")
 
 
 def sealed(parts: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -87,7 +85,7 @@ def checked_parts(parts: Mapping[str, bytes]) -> dict[str, bytes]:
     message = (
         f"the saved parts {', '.join(sorted(parts))} are not those of one library, whole and unchanged; compile again"
     )
-    raise BackendError((Diagnostic("TIL806", message),))
+    raise BackendError.of("TIL806", message)
 
 
 def _digest(parts: Mapping[str, bytes]) -> bytes:

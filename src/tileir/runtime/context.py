@@ -63,7 +63,7 @@ class Context(Renewable):
     def _check_disk_cache(self, _: attrs.Attribute[DiskCache | None], value: object) -> None:
         if value is not None and not isinstance(value, DiskCache):
             message = f"disk_cache is a tileir.DiskCache or None, not a value of type {type(value).__name__}"
-            raise ArgumentError((Diagnostic("TIL707", message),))
+            raise ArgumentError.of("TIL707", message)
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""
@@ -253,7 +253,7 @@ def owner_of(context: object) -> Context:
     if isinstance(context, Context):
         return context
     kind = type(context).__name__
-    raise ArgumentError((Diagnostic("TIL707", f"context is a tileir.Context, not a value of type {kind}"),))
+    raise ArgumentError.of("TIL707", f"context is a tileir.Context, not a value of type {kind}")
 
 
 def _tell(mistakes: Iterator[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 
 
 def places_of(source: Any, destination: Any, own: type) -> tuple[Any, Any, int]:
@@ -21,7 +21,7 @@ def places_of(source: Any, destination: Any, own: type) -> tuple[Any, Any, int]:
     """
     read, write = _place_of(source, own), _place_of(destination, own)
     if isinstance(write, np.ndarray) and not write.flags.writeable:
-        raise ArgumentError((Diagnostic("TIL706", "the destination of a copy is read-only"),))
+        raise ArgumentError.of("TIL706", "the destination of a copy is read-only")
     return read, write, min(read.nbytes, write.nbytes)
 
 
@@ -34,7 +34,7 @@ def _place_of(memory: Any, own: type) -> Any:
             return memory if seen is None else seen
         memory = np.asarray(memory)
     if not memory.flags.c_contiguous:
-        raise ArgumentError((Diagnostic("TIL706", "an array with gaps cannot be copied; pass a contiguous one"),))
+        raise ArgumentError.of("TIL706", "an array with gaps cannot be copied; pass a contiguous one")
     return memory.reshape(-1).view(np.uint8)
 
 

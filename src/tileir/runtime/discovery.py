@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 import attrs
 
 from tileir.core.distributions import distribution_of, name_of
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.forking import Renewable
 from tileir.core.grouping import grouped
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
@@ -73,13 +73,15 @@ class Registry(Renewable):
         """
         fault = _fault(backend, "what was registered")
         if fault is not None:
-            raise _error("TIL802", fault)
+            raise BackendError.of("TIL802", fault)
         with self._lock:
             name = backend.name
             if name in self._registered:
-                raise _error("TIL803", f"a back end {name!r} was registered before; register each name once")
+                raise BackendError.of("TIL803", f"a back end {name!r} was registered before; register each name once")
             if name in self._loaded:
-                raise _error("TIL803", f"back end {name!r} is in use already; register yours before the first use")
+                raise BackendError.of(
+                    "TIL803", f"back end {name!r} is in use already; register yours before the first use"
+                )
             self._registered[name] = backend
 
     def names(self) -> tuple[str, ...]:
@@ -143,7 +145,9 @@ class Registry(Renewable):
             return self._registered[name]
         entries = self._installed().get(name)
         if not entries:
-            raise _error("TIL801", f"there is no back end {name!r}; installed are {', '.join(self.names()) or 'none'}")
+            raise BackendError.of(
+                "TIL801", f"there is no back end {name!r}; installed are {', '.join(self.names()) or 'none'}"
+            )
         return _logged(_load(name, entries))
 
     def _ranks(self) -> Iterator[tuple[int, str]]:
@@ -171,7 +175,7 @@ class Registry(Renewable):
 def _load(name: str, entries: list[EntryPoint]) -> AnyBackend | BackendError:
     if len(entries) > 1:
         both = " and ".join(f"{distribution_of(entry)} ({entry.value})" for entry in entries)
-        return _error("TIL803", f"back end {name!r} is provided by {both}; uninstall one of them")
+        return BackendError.of("TIL803", f"back end {name!r} is provided by {both}; uninstall one of them")
     entry = entries[0]
     subject = f"back end {name!r} of {distribution_of(entry)}"
     try:
@@ -181,11 +185,13 @@ def _load(name: str, entries: list[EntryPoint]) -> AnyBackend | BackendError:
     except KeyboardInterrupt:  # the user's: the back end is loaded again when it is asked for again
         raise
     except BaseException as error:  # code of others may fail in any way, even exit, and must not hide other back ends
-        return _error("TIL802", f"{subject} cannot be loaded: {_reason(error)}; reinstall, upgrade or uninstall it")
+        return BackendError.of(
+            "TIL802", f"{subject} cannot be loaded: {_reason(error)}; reinstall, upgrade or uninstall it"
+        )
     fault = _fault(loaded, subject)
     if fault is None and loaded.name != name:
         fault = f"{subject} calls itself {loaded.name!r}; its entry point must have the same name"
-    return loaded if fault is None else _error("TIL802", fault)
+    return loaded if fault is None else BackendError.of("TIL802", fault)
 
 
 def _fault(loaded: object, subject: str) -> str | None:
@@ -212,12 +218,14 @@ def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as above
-        return _logged(_error("TIL802", f"back end {backend.name!r} cannot list its devices: {_reason(error)}"))
+        return _logged(
+            BackendError.of("TIL802", f"back end {backend.name!r} cannot list its devices: {_reason(error)}")
+        )
     devices: list[DeviceInfo] = []
     for device in listed:
         if not isinstance(device, DeviceInfo) or not str(device.id).startswith(f"{backend.name}."):
             wanted = f"a DeviceInfo whose id is {backend.name}.0, {backend.name}.1 and so on"
-            return _logged(_error("TIL802", f"back end {backend.name!r} lists {device!r}, not {wanted}"))
+            return _logged(BackendError.of("TIL802", f"back end {backend.name!r} lists {device!r}, not {wanted}"))
         devices.append(device)
     return tuple(devices)
 
@@ -245,7 +253,3 @@ def _or_raise(value: T | BackendError) -> T:
     if isinstance(value, BackendError):
         raise BackendError(value.diagnostics)
     return value
-
-
-def _error(code: str, message: str) -> BackendError:
-    return BackendError((Diagnostic(code, message),))

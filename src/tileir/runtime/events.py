@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.forking import Renewable
 from tileir.runtime.offers import NotifyingEvent
 
@@ -125,7 +125,7 @@ class PendingEvent:
         self._lock = threading.Lock()
         if not self._done:
             message = "the process forked before this was done; do it again in the child"
-            self._failure, self._done = Failure.of(BackendError((Diagnostic("TIL809", message),))), True
+            self._failure, self._done = Failure.of(BackendError.of("TIL809", message)), True
             self._callbacks.clear()
 
     def _finish(self, failure: Failure | None, duration: float | None) -> None:
@@ -245,7 +245,7 @@ class Scheduler(Renewable):
         try:
             with self._lock:
                 if self._closed:
-                    raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+                    raise BackendError.of("TIL807", "this executor was closed; open another one")
                 self._unfinished.add(task)
             for event in events:
                 _notify(event, lambda: self._release(task))

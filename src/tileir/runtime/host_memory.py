@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import memory_size
 from tileir.runtime.mapping import map_host
@@ -89,7 +89,7 @@ class Addresses:
         sizes = [buffer.nbytes for buffer in buffers]
         if len(sizes) != len(self.sizes) or any(map(int.__lt__, sizes, self.sizes)):
             message = f"kernel {self.kernel} takes buffers of {list(self.sizes)} bytes, not {sizes}"
-            raise ArgumentError((Diagnostic("TIL706", message),))
+            raise ArgumentError.of("TIL706", message)
         return self._pack(*[buffer.address for buffer in buffers])
 
 
@@ -127,7 +127,7 @@ class HostExecutor:
         self.check_open()
         read, write = _bytes_of(source), _bytes_of(destination)
         if not write.flags.writeable:
-            raise ArgumentError((Diagnostic("TIL706", "the destination of a copy is read-only"),))
+            raise ArgumentError.of("TIL706", "the destination of a copy is read-only")
         count = min(len(read), len(write))
         return self.scheduler.submit(partial(np.copyto, write[:count], read[:count]), after)
 
@@ -140,7 +140,7 @@ class HostExecutor:
     def check_open(self) -> None:
         """Raise TIL807 after :meth:`close`."""
         if self.closed:
-            raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+            raise BackendError.of("TIL807", "this executor was closed; open another one")
 
     def take_scratch(self, nbytes: int) -> HostBuffer:
         """Return scratch memory for one launch; :meth:`give_scratch` takes it back."""
@@ -199,5 +199,5 @@ def _bytes_of(memory: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
         return memory.host()
     array = np.asarray(memory)
     if not array.flags.c_contiguous:
-        raise ArgumentError((Diagnostic("TIL706", "an array with gaps cannot be copied; pass a contiguous one"),))
+        raise ArgumentError.of("TIL706", "an array with gaps cannot be copied; pass a contiguous one")
     return array.reshape(-1).view(np.uint8)

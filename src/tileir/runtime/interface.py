@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError
 from tileir.core.targets.target import Target
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
@@ -285,12 +285,12 @@ class Options:
     @quick.validator
     def _check_switch(self, option: attrs.Attribute[bool], value: object) -> None:
         if not isinstance(value, bool):
-            raise ArgumentError((Diagnostic("TIL707", f"option {option.name} is True or False, not {value!r}"),))
+            raise ArgumentError.of("TIL707", f"option {option.name} is True or False, not {value!r}")
 
     @threads.validator
     def _check_threads(self, _: attrs.Attribute[int | None], value: object) -> None:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise ArgumentError((Diagnostic("TIL707", f"option threads is an integer from 1 on, not {value!r}"),))
+            raise ArgumentError.of("TIL707", f"option threads is an integer from 1 on, not {value!r}")
 
 
 def _titled(forms: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
@@ -350,11 +350,10 @@ class Backend(Generic[L]):
 
         """
         if not self.forms:
-            raise BackendError((Diagnostic("TIL806", f"back end {self.name!r} shows no generated code"),))
+            raise BackendError.of("TIL806", f"back end {self.name!r} shows no generated code")
         if form is not None and form not in self.forms:
             shown = " or ".join(map(repr, self.forms))
             near = meant(form, self.forms)
             hint = "" if near is None else f"; did you mean {near!r}?"
-            message = f"back end {self.name!r} lists {shown}, not {form[:64]!r}{hint}"
-            raise BackendError((Diagnostic("TIL806", message),))
+            raise BackendError.of("TIL806", f"back end {self.name!r} lists {shown}, not {form[:64]!r}{hint}")
         return library.listing(next(iter(self.forms)) if form is None else form)

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import attrs
 
-from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import (
@@ -272,4 +272,4 @@ class _Flattening:
 
 
 def _refuse(message: str, code: str = "TIL501") -> NoReturn:
-    raise VerifyError((Diagnostic(code, message),))
+    raise VerifyError.of(code, message)

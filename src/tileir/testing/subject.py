@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.driver.executable import Executable, compile as compile_function
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Backend, Buffer, Compiler, DeviceInfo, Event, Executor, Kernel, Library, Options
@@ -128,9 +128,9 @@ def _imported(name: str) -> Backend[Any]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise BackendError((Diagnostic("TIL802", f"{name} cannot be loaded: {error}"),)) from error
+        raise BackendError.of("TIL802", f"{name} cannot be loaded: {error}") from error
     if not isinstance(found, Backend):
-        raise BackendError((Diagnostic("TIL802", f"{name} is of type {type(found).__name__}, not Backend"),))
+        raise BackendError.of("TIL802", f"{name} is of type {type(found).__name__}, not Backend")
     return found
 
 

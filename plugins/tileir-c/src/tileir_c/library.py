@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.checks import checked_parts, sealed
 
 if TYPE_CHECKING:
@@ -56,10 +56,9 @@ class CLibrary:
             library = cls(kernels, whole["source"].decode(), whole["object"], scratch, form)
         except (KeyError, ValueError) as error:
             message = f"the saved parts {sorted(parts)} are not those of a C library; compile again"
-            raise BackendError((Diagnostic("TIL806", message),)) from error
+            raise BackendError.of("TIL806", message) from error
         if len(scratch) != len(kernels):
-            message = f"the saved library is not one of {len(kernels)} kernels; compile again"
-            raise BackendError((Diagnostic("TIL806", message),))
+            raise BackendError.of("TIL806", f"the saved library is not one of {len(kernels)} kernels; compile again")
         return library
 
     def listing(self, form: str) -> str:
@@ -70,5 +69,5 @@ class CLibrary:
 
         """
         if form != self.form:
-            raise BackendError((Diagnostic("TIL806", f"the library lists {self.form}, not {form!r}"),))
+            raise BackendError.of("TIL806", f"the library lists {self.form}, not {form!r}")
         return self.source

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,13 +47,13 @@ def load_code(code: bytes, entries: Sequence[str]) -> Code:
         message = (
             f"compiled code cannot be loaded: {error}; compile again, or set TMPDIR to where files may be executed"
         )
-        raise BackendError((Diagnostic("TIL806", message),)) from error
+        raise BackendError.of("TIL806", message) from error
     handle = library._handle  # ctypes has no other name for what dlclose takes
     try:
         functions = tuple(FUNCTION((name, library)) for name in entries)
     except AttributeError as error:
         _close(handle)
-        raise BackendError((Diagnostic("TIL806", f"compiled code lacks a kernel, compile again: {error}"),)) from error
+        raise BackendError.of("TIL806", f"compiled code lacks a kernel, compile again: {error}") from error
     loaded = Code(functions)
     weakref.finalize(loaded, _close, handle).atexit = False
     return loaded

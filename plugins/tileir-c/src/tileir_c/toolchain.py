@@ -161,4 +161,4 @@ def _run(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 
 def _missing(message: str) -> BackendError:
-    return BackendError((Diagnostic("TIL802", message),))
+    return BackendError.of("TIL802", message)

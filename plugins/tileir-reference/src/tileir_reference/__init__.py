@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError
 from tileir.core.targets.target import Target
 from tileir.runtime.checks import kernel_at, memory_size
 from tileir.runtime.events import Scheduler
@@ -60,7 +60,7 @@ class Library:
     def listing(self, form: str) -> str:
         """Return the kernels as semtree text."""
         if form != "semtree":
-            raise BackendError((Diagnostic("TIL806", f"there is no form {form!r}; ask for 'semtree'"),))
+            raise BackendError.of("TIL806", f"there is no form {form!r}; ask for 'semtree'")
         return "\n".join(map(to_text, self.kernels))
 
 
@@ -77,7 +77,7 @@ class Compiler:
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> Library:
         """Do the same; parts that :meth:`Library.save` does not make are not ours."""
         if parts:
-            raise BackendError((Diagnostic("TIL806", f"saved code has parts {', '.join(sorted(parts))}, not none"),))
+            raise BackendError.of("TIL806", f"saved code has parts {', '.join(sorted(parts))}, not none")
         return self.build(kernels)
 
 
@@ -99,7 +99,7 @@ class Kernel:
         given = [buffer.nbytes for buffer in buffers]
         if len(needed) != len(given) or any(map(int.__lt__, given, needed)):
             message = f"kernel {self.function.name} takes buffers of {needed} bytes, not {given}"
-            raise ArgumentError((Diagnostic("TIL706", message),))
+            raise ArgumentError.of("TIL706", message)
         parts = zip(self.function.params, buffers, needed, strict=True)
         arrays = [buffer.content[:size].view(param.dtype.numpy) for param, buffer, size in parts]
         return self.scheduler.submit(partial(self.compiled.run, arrays), after)
@@ -131,7 +131,7 @@ class Executor:
         """Copy bytes once all of ``after`` have completed."""
         here, there = (end if isinstance(end, Memory) else self.wrap(np.asarray(end)) for end in (source, destination))
         if here is None or there is None or not there.content.flags.writeable:
-            raise ArgumentError((Diagnostic("TIL706", "copy between contiguous arrays, and to one that is writable"),))
+            raise ArgumentError.of("TIL706", "copy between contiguous arrays, and to one that is writable")
         size = min(here.nbytes, there.nbytes)
         return self.scheduler.submit(partial(np.copyto, there.content[:size], here.content[:size]), after)
 

@@ -11,7 +11,7 @@ from typing import Final
 import llvmlite.binding as llvm
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 
 VARIABLE: Final = "TILEIR_LLVM_PROCESSOR"
 """Environment variable that names the processor; it is read once."""
@@ -75,14 +75,15 @@ def processor() -> Processor:
     features = PROCESSORS.get(wanted)
     if features is None:
         known = ", ".join(PROCESSORS)
-        raise _refused(
-            f"{VARIABLE} names the processor {wanted!r}, which is not among {known}; unset it for the host's"
+        raise BackendError.of(
+            "TIL801", f"{VARIABLE} names the processor {wanted!r}, which is not among {known}; unset it for the host's"
         )
     missing = features - own
     if missing:
-        raise _refused(
+        raise BackendError.of(
+            "TIL801",
             f"{VARIABLE} names the processor {wanted!r}, and this one lacks {', '.join(sorted(missing))}; "
-            f"choose {_possible(own)}, or unset it for the host's own"
+            f"choose {_possible(own)}, or unset it for the host's own",
         )
     return Processor(wanted, tuple(sorted(features)))
 
@@ -96,7 +97,3 @@ def host_processor() -> Processor:
 
 def _possible(own: frozenset[str]) -> str:
     return ", ".join(name for name, features in PROCESSORS.items() if features <= own) or "none"
-
-
-def _refused(message: str) -> BackendError:
-    return BackendError((Diagnostic("TIL801", message),))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
@@ -137,8 +137,7 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
     if not args[0].type.dtype.is_float:
         return apply_integer(env.out, op, args, index=index)
     if op not in NATIVE and not (op is Op.EXP and env.out.module.exponential):
-        message = f"the LLVM back end has no {op.value}; expand it before"
-        raise BackendError((Diagnostic("TIL804", message),))
+        raise BackendError.of("TIL804", f"the LLVM back end has no {op.value}; expand it before")
     return apply_float(env.out, op, args)
 
 

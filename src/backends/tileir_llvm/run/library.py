@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.checks import sealed
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.transform.layout import layout
@@ -68,8 +68,7 @@ class LLVMLibrary:
             case "asm":
                 return "\n".join(map(self._assemble, self.texts))
             case _:
-                message = f"the LLVM back end lists llvm or asm, not {form!r}"
-                raise BackendError((Diagnostic("TIL806", message),))
+                raise BackendError.of("TIL806", f"the LLVM back end lists llvm or asm, not {form!r}")
 
 
 def part_names(number: int) -> tuple[str, str]:

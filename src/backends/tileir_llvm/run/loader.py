@@ -9,7 +9,7 @@ from typing import Final
 import llvmlite.binding as llvm
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir_llvm.run.modules import target_machine
 from tileir_llvm.run.uninterrupted import uninterrupted
 
@@ -63,8 +63,7 @@ def _linked(codes: Sequence[bytes], symbols: Sequence[str], features: tuple[str,
     try:
         tracker = builder.link(jit, name)
     except RuntimeError as error:
-        message = f"object code cannot be loaded, compile again: {error}"
-        raise BackendError((Diagnostic("TIL806", message),)) from error
+        raise BackendError.of("TIL806", f"object code cannot be loaded, compile again: {error}") from error
     return Code(tuple(tracker[symbol] for symbol in symbols), tracker, jit)
 
 

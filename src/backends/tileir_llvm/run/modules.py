@@ -17,7 +17,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir_llvm.device.processor import processor
 from tileir_llvm.emit.text import SCHEDULED
 from tileir_llvm.run.forking import guard_forks
@@ -127,8 +127,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        message = f"LLVM refused the code, which is a defect of tileir: {error}"
-        raise BackendError((Diagnostic("TIL805", message),)) from error
+        raise BackendError.of("TIL805", f"LLVM refused the code, which is a defect of tileir: {error}") from error
 
 
 def parsed(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device.capabilities import Capabilities, capabilities
 from tileir_opencl.device.platforms import Found, scan
@@ -47,7 +47,7 @@ def device_of(info: DeviceInfo) -> Device:
     for device in known():
         if device.info.id == info.id:
             return device
-    raise BackendError((Diagnostic("TIL801", f"there is no device {info.id!r}; see tileir.devices()"),))
+    raise BackendError.of("TIL801", f"there is no device {info.id!r}; see tileir.devices()")
 
 
 _known: Final[dict[Found, Device]] = {}

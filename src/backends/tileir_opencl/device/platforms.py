@@ -12,7 +12,7 @@ from typing import Final
 import pyopencl as cl
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 
 log: Final = logging.getLogger("tileir.opencl")
 
@@ -76,7 +76,7 @@ class Scan:
             return self.found
         advice = f"install a driver with its ICD file, or {POCL_ADVICE}"
         message = "; ".join(("OpenCL shows no device", *self.notes, advice))
-        raise BackendError((Diagnostic("TIL801", message),))
+        raise BackendError.of("TIL801", message)
 
 
 _scans: Final[list[Scan]] = []

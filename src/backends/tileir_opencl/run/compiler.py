@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from tileir.core import attrs
 from tileir.core.distributions import version_of
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import KernelFunction
@@ -100,7 +100,7 @@ class OpenCLCompiler:
             saved = [(parts[f"{n}.cl"].decode(), unsealed(parts[f"{n}.bin"])) for n in range(len(groups))]
         except (KeyError, UnicodeDecodeError) as error:
             message = f"the saved parts {sorted(parts)} are not those of an OpenCL library; compile again"
-            raise BackendError((Diagnostic("TIL806", message),)) from error
+            raise BackendError.of("TIL806", message) from error
         started = (self._started(group, *part) for group, part in zip(groups, saved, strict=True))
         return OpenCLLibrary(tuple(kernels), tuple(started))
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import attrs
 import pyopencl as cl
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.events import Failure, failure_of
 from tileir.runtime.interface import Event
 from tileir.runtime.postponed import Watchers
@@ -117,7 +117,7 @@ class OpenCLEvent:
         """Mark it as failed in a forked child, where the driver could not tell any more."""
         if not self._settled:
             message = "the process forked before the device was done; do it again in the child, on another device"
-            self._failure = Failure.of(BackendError((Diagnostic("TIL809", message),)))
+            self._failure = Failure.of(BackendError.of("TIL809", message))
             self._settled = True
 
     def _settle(self, status: int) -> None:

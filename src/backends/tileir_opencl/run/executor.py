@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import pyopencl as cl
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
@@ -227,5 +227,5 @@ class OpenCLExecutor:
     def check_open(self) -> None:
         """Raise TIL807 after :meth:`close`, and TIL809 in a forked child."""
         if self._closed:
-            raise BackendError((Diagnostic("TIL807", "this executor was closed; open another one"),))
+            raise BackendError.of("TIL807", "this executor was closed; open another one")
         use_drivers()

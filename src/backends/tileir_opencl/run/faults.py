@@ -8,7 +8,7 @@ from typing import Final
 
 import pyopencl as cl
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 
 OUT_OF_MEMORY: Final = frozenset(
     {
@@ -37,7 +37,7 @@ def failed_command(status: int) -> BackendError:
         f"the device failed while it worked: {name_of(status)}; what depends on this work is lost. "
         "If it happens again, look into the system's log for messages of the driver"
     )
-    return BackendError((Diagnostic("TIL808", message),))
+    return BackendError.of("TIL808", message)
 
 
 def refused(what: str, error: cl.Error) -> BackendError:
@@ -45,11 +45,11 @@ def refused(what: str, error: cl.Error) -> BackendError:
     name = name_of(error.code)
     if error.code in OUT_OF_MEMORY:
         message = f"{what}: there is not enough memory on the device ({name}); make the arrays smaller"
-        return BackendError((Diagnostic("TIL708", message),))
+        return BackendError.of("TIL708", message)
     if error.code in TOO_LARGE:
         message = f"{what}: the launch asks for more than the device has ({name}); compile with another pipeline"
-        return BackendError((Diagnostic("TIL804", message),))
-    return BackendError((Diagnostic("TIL808", f"{what}: the driver refused it ({name})"),))
+        return BackendError.of("TIL804", message)
+    return BackendError.of("TIL808", f"{what}: the driver refused it ({name})")
 
 
 def name_of(code: int) -> str:

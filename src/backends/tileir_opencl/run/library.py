@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 
 from tileir.core import attrs
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.semtree.ir import KernelFunction
 from tileir_opencl.emit.emitter import symbol
 from tileir_opencl.run.programs import NativeProgram, binary_of
@@ -80,10 +80,10 @@ class OpenCLLibrary:
         if form == "opencl":
             return "\n".join(part.source for part in self.parts)
         if form != "ptx":
-            raise _unusable(f"the OpenCL back end lists opencl or ptx, not {form!r}")
+            raise BackendError.of("TIL806", f"the OpenCL back end lists opencl or ptx, not {form!r}")
         binaries = [binary_of(part.program()) for part in self.parts]
         if not all(b".target" in binary and b".entry" in binary for binary in binaries):
-            raise _unusable("this driver's binaries are no PTX; ask for opencl")
+            raise BackendError.of("TIL806", "this driver's binaries are no PTX; ask for opencl")
         return "\n".join(binary.rstrip(b"\0").decode(errors="replace") for binary in binaries)
 
 
@@ -96,7 +96,3 @@ def unsealed(data: bytes) -> bytes:
     """Undo :func:`sealed`; empty where a byte was changed or is missing."""
     digest, binary = data[: hashlib.sha256().digest_size], data[hashlib.sha256().digest_size :]
     return binary if hashlib.sha256(binary).digest() == digest else b""
-
-
-def _unusable(message: str) -> BackendError:
-    return BackendError((Diagnostic("TIL806", message),))

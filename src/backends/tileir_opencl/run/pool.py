@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import pyopencl as cl
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.forking import Renewable
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
@@ -55,7 +55,7 @@ class Pool(Renewable):
         size = rounded(nbytes)
         if nbytes > self.device_bytes:
             message = f"{nbytes} bytes are more than the {self.device_bytes} of the device; make the arrays smaller"
-            raise BackendError((Diagnostic("TIL708", message),))
+            raise BackendError.of("TIL708", message)
         with self._lock:
             self._sort_in()
             kept = self._spare.get(size)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pyopencl as cl
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 
 if TYPE_CHECKING:
     from tileir_opencl.device.platforms import Found
@@ -41,7 +41,7 @@ def use_drivers() -> None:
             "OpenCL was used before this process was forked, and drivers do not survive that; "
             "start processes with the method 'spawn' or 'forkserver', or use OpenCL only after the fork"
         )
-        raise BackendError((Diagnostic("TIL809", message),))
+        raise BackendError.of("TIL809", message)
     _process.used = True
 
 

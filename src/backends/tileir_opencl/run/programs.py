@@ -83,8 +83,7 @@ def handle_of(program: NativeProgram, name: str) -> cl.Kernel:
         handle.get_info(cl.kernel_info.NUM_ARGS)  # some drivers look the name up only when they are asked something
         return handle
     except cl.Error as error:
-        message = f"the program has no kernel {name}; compile again ({error})"
-        raise BackendError((Diagnostic("TIL806", message),)) from error
+        raise BackendError.of("TIL806", f"the program has no kernel {name}; compile again ({error})") from error
     except Exception as error:  # whatever file systems and data bases say
         log.info("pyopencl's cache is not used: %s", error)
         cl._PYOPENCL_NO_CACHE = True

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from attrs import AttrsInstance
 
 from tileir.core.collection import collection_paused
-from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.errors import ArgumentError, fail
 from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
 from tileir.core.json.encoder import encode, identify
 from tileir.core.tracebacks import at_the_call
@@ -81,7 +81,7 @@ def from_json(data: bytes | str, cls: type[T]) -> T:
 
     """
     if not isinstance(cls, type):
-        raise ArgumentError((Diagnostic("TIL707", f"JSON is read as a node of a class, not of {cls!r:.80}"),))
+        raise ArgumentError.of("TIL707", f"JSON is read as a node of a class, not of {cls!r:.80}")
     import orjson  # unlike the standard library's, it never recurses without bound nor lets bad UTF-8 pass
 
     try:

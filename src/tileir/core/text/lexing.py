@@ -78,10 +78,10 @@ def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
     """
     if not isinstance(text, str):  # callers without a type checker pass bytes and paths
         message = f"a program is read from a str, not from a value of type {type(text).__name__}"
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     if len(text) > most:
         message = f"the text has {len(text)} characters; at most {most} are read"
-        raise ParseError((Diagnostic("TIL105", message, Span(Source("", name), 0, 0)),))
+        raise ParseError.of("TIL105", message, Span(Source("", name), 0, 0))
     return Source(text, name)
 
 

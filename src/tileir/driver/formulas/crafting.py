@@ -13,7 +13,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core.errors import ArgumentError, TileError
 from tileir.core.text.names import nearest
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import check_kind, check_options, is_number
@@ -95,15 +95,12 @@ def _check_live(crafted: CraftedFormula) -> None:
     """Check that paths lead to parameters, or to numbers of conditions."""
     known = [control.path for control in each_control(controls_of(crafted.formula, crafted.functions))]
     for path in crafted.live.difference(known):
-        message = f"live: the formula has no parameter {path!r:.80}{nearest(path, known)}"
-        raise ArgumentError((Diagnostic("TIL221", message),))
+        raise ArgumentError.of("TIL221", f"live: the formula has no parameter {path!r:.80}{nearest(path, known)}")
 
 
 def _check_tolerance(_: object, __: object, value: object) -> None:
     if not is_number(value) or not 0 <= value < 1:
-        raise ArgumentError(
-            (Diagnostic("TIL707", f"a tolerance is a share from 0 to 1, and less than 1; it was {value!r:.80}"),)
-        )
+        raise ArgumentError.of("TIL707", f"a tolerance is a share from 0 to 1, and less than 1; it was {value!r:.80}")
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -322,12 +319,12 @@ class CraftedFormula:
         names = self.formula.inputs
         if len(pictures) != len(names):
             message = f"the formula reads {len(names)} pictures, {', '.join(names)}; it was given {len(pictures)}"
-            raise ArgumentError((Diagnostic("TIL705", message),))
+            raise ArgumentError.of("TIL705", message)
         arrays = [to_array(name, picture) for name, picture in zip(names, pictures, strict=True)]
         for name, array in zip(names, arrays, strict=True):
             if array.ndim not in RANKS or not array.size:
                 message = f"{name} is no picture: pass [rows, columns] or [rows, columns, channels], not {array.shape}"
-                raise ArgumentError((Diagnostic("TIL904", message),))
+                raise ArgumentError.of("TIL904", message)
         return [array[..., None] if array.ndim == min(RANKS) else array for array in arrays], arrays[0].ndim == min(
             RANKS
         )
@@ -394,5 +391,5 @@ def craft_file(path: Path, **options: Any) -> CraftedFormula:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        raise ArgumentError((Diagnostic("TIL901", f"cannot read {path}: {error}"),)) from None
+        raise ArgumentError.of("TIL901", f"cannot read {path}: {error}") from None
     return craft(text, **options, name=str(path))

@@ -12,7 +12,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.driver.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, Array, in_strips
 from tileir.driver.jit import Jit
@@ -81,7 +81,7 @@ def dtype_of(name: str, array: Array) -> DType:
     """
     dtype = DType.of(array.dtype)
     if dtype is None:
-        raise ArgumentError((Diagnostic("TIL701", f"{name} has pixels of {array.dtype}, which tileir does not know"),))
+        raise ArgumentError.of("TIL701", f"{name} has pixels of {array.dtype}, which tileir does not know")
     return dtype
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tileir.typed.footprint import Reach
@@ -46,8 +46,7 @@ def check_inside(wanted: Rectangle, shape: tuple[int, ...]) -> None:
     """Raise ArgumentError, TIL314, unless results of a shape have these rows and columns."""
     rows = 0 <= wanted.top < wanted.top + wanted.height <= shape[0]
     if not rows or not 0 <= wanted.left < wanted.left + wanted.width <= shape[1]:
-        message = f"a result of {shape[0]} rows and {shape[1]} columns has no {wanted}"
-        raise ArgumentError((Diagnostic("TIL314", message),))
+        raise ArgumentError.of("TIL314", f"a result of {shape[0]} rows and {shape[1]} columns has no {wanted}")
 
 
 def part(compute: Compute, pictures: Sequence[Array], reach: Reach, wanted: Rectangle) -> tuple[Array, ...]:

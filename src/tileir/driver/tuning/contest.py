@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous
@@ -170,7 +170,7 @@ class Contest:
         for actual, expected in zip(self.outputs, self.expected, strict=True):
             if not _agree(actual, expected):
                 message = "this pipeline computes something else than the usual one; please report that"
-                raise BackendError((Diagnostic("TIL808", message),))
+                raise BackendError.of("TIL808", message)
 
 
 def _agree(actual: Array, expected: Array) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
@@ -55,7 +55,7 @@ def measured_hardware(context: Context, device: DeviceInfo) -> HardwareModel:
         message = (
             f"only processors can be measured; `tileir targets cpu --json --device {device.id}` tells what is known"
         )
-        raise BackendError((Diagnostic("TIL804", message),))
+        raise BackendError.of("TIL804", message)
     probe = _Probe(context, device)
     model = hardware_of(device.target)
     hertz = model.clock_mhz * 1e6

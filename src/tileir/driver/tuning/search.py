@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.core.text.shown import counted
 from tileir.core.tracebacks import at_the_call
 from tileir.driver.arguments import device_meant
@@ -133,7 +133,7 @@ def tune(
     """
     count = top if top is not None else SCRIPT_TRIALS if scripts else TOP
     if not time_limit > 0 or count < 1:
-        raise ArgumentError((Diagnostic("TIL707", "time_limit and top must be more than 0"),))
+        raise ArgumentError.of("TIL707", "time_limit and top must be more than 0")
     program = program_of(source)
     refuse_semtree(program)
     types = types_of(program, arguments)

@@ -56,7 +56,7 @@ def read_file(path: Path) -> tuple[Function, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        raise ArgumentError((Diagnostic("TIL901", f"{path} cannot be read: {error}"),)) from None
+        raise ArgumentError.of("TIL901", f"{path} cannot be read: {error}") from None
     return read_functions(text, str(path))
 
 
@@ -112,7 +112,7 @@ def _load(entry: EntryPoint) -> list[Function]:
         raise
     except BaseException as error:  # code of others may fail in any way
         message = f"{_subject(entry)} cannot be loaded: {type(error).__name__}; reinstall or uninstall it"
-        raise ArgumentError((Diagnostic("TIL226", message),)) from None
+        raise ArgumentError.of("TIL226", message) from None
     offers: tuple[object, ...] = tuple(offer) if isinstance(offer, list | tuple) else (offer,)
     functions: list[Function] = []
     for each in offers:
@@ -122,7 +122,7 @@ def _load(entry: EntryPoint) -> list[Function]:
             functions.extend(read_functions(each, entry.value))
         else:
             message = f"{_subject(entry)} is a {type(each).__name__}; name the text of a file of functions"
-            raise ArgumentError((Diagnostic("TIL226", message),))
+            raise ArgumentError.of("TIL226", message)
     return functions
 
 

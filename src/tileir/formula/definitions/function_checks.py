@@ -129,8 +129,7 @@ def _of_words(function: Function) -> Iterator[Diagnostic]:
             word, operands = function.words[call.function], call.arguments
             named = all(isinstance(operand, tile.Name) for n, operand in enumerate(operands) if n in word.tensors)
             if not named or not word.least <= len(operands) <= word.most:
-                message = f"write {word.form}, where what has axes is the name of a tensor"
-                yield Diagnostic("TIL226", message, call.span)
+                yield Diagnostic("TIL226", f"write {word.form}, where what has axes is the name of a tensor", call.span)
 
 
 def _of_body(function: Function) -> list[Diagnostic]:

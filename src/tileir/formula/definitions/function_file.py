@@ -76,7 +76,7 @@ def read_functions(text: str, name: str = "<functions>") -> tuple[Function, ...]
 
     """
     if len(text) > MAX_CHARACTERS:
-        raise ArgumentError((Diagnostic("TIL105", f"a file of functions has at most {MAX_CHARACTERS:,} characters"),))
+        raise ArgumentError.of("TIL105", f"a file of functions has at most {MAX_CHARACTERS:,} characters")
     source = Source(text, name)
     headers = list(_HEADER.finditer(text))
     functions: list[Function] = []

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
 from tileir.formula.ir import Formula, Repeat, Step
@@ -50,7 +50,7 @@ def offers(formula: Formula, path: str, functions: Mapping[str, Function]) -> Of
     for place, step, scope in places_of(formula):
         if place == path:
             return offered(step, scope, functions)
-    raise ArgumentError((Diagnostic("TIL221", f"the formula has no place {path!r} for a step"),))
+    raise ArgumentError.of("TIL221", f"the formula has no place {path!r} for a step")
 
 
 def offered(step: Step | Repeat | None, scope: Scope, functions: Mapping[str, Function]) -> Offers:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.core.text.names import nearest
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
@@ -194,8 +194,7 @@ class _StepEdits:
         changes = [Change(*self.layout.call.function, name)]
         function = self.formula.functions.get(name)
         if function is None:
-            message = f"there is no function {name!r}{nearest(name, self.formula.functions)}"
-            raise ArgumentError((Diagnostic("TIL206", message),))
+            raise ArgumentError.of("TIL206", f"there is no function {name!r}{nearest(name, self.formula.functions)}")
         if name == self.step.function:
             return []
         changes += without_arguments(self.layout.call, self.step.arguments, _refused(function, self.step.arguments))
@@ -220,7 +219,7 @@ class _StepEdits:
         implied = next(scope.implied() for path, _, scope in places_of(self.formula.formula) if path == self.path)
         if implied is None:
             message = f"{function.name} reads two; give the step before it a name, so that it can be one of them"
-            raise ArgumentError((Diagnostic("TIL222", message, self.step.span),))
+            raise ArgumentError.of("TIL222", message, self.step.span)
         return [self.added("of", f"{implied}, {second}")]
 
     def argument(self, call: Call, arguments: tuple[Argument, ...], name: str, value: str | None) -> list[Change]:
@@ -257,7 +256,7 @@ class _StepEdits:
             raise no_element(f"{self.path}.{place}", self.formula.extents)
         if part in ("negated", "relative", "pixel"):
             if value not in (YES, NO):
-                raise ArgumentError((Diagnostic("TIL221", f"{place} is yes or no; it was {value!r:.80}"),))
+                raise ArgumentError.of("TIL221", f"{place} is yes or no; it was {value!r:.80}")
             return self.flag(part, value == YES)
         return [self.at(place, value)]
 
@@ -269,7 +268,7 @@ class _StepEdits:
         new[MASK] = f"mask {self.formula.formula.inputs[0]}"
         if kind not in new:
             message = f"a condition is one of {', '.join(new)}; it was {kind!r:.80}{nearest(kind, new)}"
-            raise ArgumentError((Diagnostic("TIL221", message),))
+            raise ArgumentError.of("TIL221", message)
         if type(self.step.condition) is type(parse_condition(new[kind])):
             return []
         return self.clause("where", "condition", new[kind])

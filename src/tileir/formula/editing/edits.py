@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.core.text.names import nearest
 from tileir.formula.editing.changes import Change, Edited, edited, with_argument_changed, without_arguments
 from tileir.formula.ir import (
@@ -145,7 +145,7 @@ def check_value(element: Element | None, path: str, value: str) -> None:
                 parse_name(value)
             elif value not in words:
                 message = f"{path} is one of {', '.join(words)}; it was {value!r:.80}{nearest(value, words)}"
-                raise ArgumentError((Diagnostic("TIL221", message),))
+                raise ArgumentError.of("TIL221", message)
 
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -167,9 +167,9 @@ def check_steps(lines: str, most: int | None = None) -> int:
     """
     formula = parse(lines, "<steps>")
     if formula.inputs != ("image",) or formula.results or not formula.steps:
-        raise ArgumentError((Diagnostic("TIL221", "write steps here, without inputs and results"),))
+        raise ArgumentError.of("TIL221", "write steps here, without inputs and results")
     if most is not None and len(formula.steps) > most:
-        raise ArgumentError((Diagnostic("TIL221", "write one step here"),))
+        raise ArgumentError.of("TIL221", "write one step here")
     return len(formula.steps)
 
 
@@ -199,7 +199,7 @@ def call_at(formula: Formula, path: str) -> tuple[Call, tuple[Argument, ...]]:
     if isinstance(element, Step):
         return layout_of(element).call, element.arguments
     if not isinstance(element, Merge):
-        raise ArgumentError((Diagnostic("TIL221", f"{path!r} is no step or merge, and takes no parameters"),))
+        raise ArgumentError.of("TIL221", f"{path!r} is no step or merge, and takes no parameters")
     step = element_at(formula, path.removesuffix(".merge"))
     assert isinstance(step, Step)
     merge = layout_of(step).merge
@@ -222,4 +222,4 @@ def element_at(formula: Formula, path: str) -> Element:
 
 def no_element(path: str, known: Mapping[str, object]) -> ArgumentError:
     """Return the error for a path that leads nowhere."""
-    return ArgumentError((Diagnostic("TIL221", f"the formula has no element {path!r}{nearest(path, known)}"),))
+    return ArgumentError.of("TIL221", f"the formula has no element {path!r}{nearest(path, known)}")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.formula.definitions.parameters import NO, YES
 from tileir.formula.ir import Number, Weights
 from tileir.formula.text.printer import value_text
@@ -37,7 +37,7 @@ def given_text(path: str, value: GivenValue) -> str:
     if rows is None:
         kind = f"{value}" if isinstance(value, int | float | np.number) else f"a value of type {type(value).__name__}"
         message = f"{path} was {kind:.80}; pass text, a bool, a finite number, or rows of finite weights"
-        raise ArgumentError((Diagnostic("TIL707", message),))
+        raise ArgumentError.of("TIL707", message)
     return value_text(Weights(rows))
 
 

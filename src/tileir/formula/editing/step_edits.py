@@ -83,7 +83,7 @@ def _read_by(formula: Formula, path: str) -> tuple[str, str | None]:
     implied = scope.implied()
     if implied is None:
         message = f"{path} reads {scope.before}, which has no name; give it one first"
-        raise ArgumentError((Diagnostic("TIL228", message, step.span),))
+        raise ArgumentError.of("TIL228", message, step.span)
     name = int(implied[1:]) if implied.startswith("$") else implied
     return implied, scope.target(Source(name))
 
@@ -137,7 +137,7 @@ def moved(text: str, path: str, target: str) -> Edited:
     start, stop = _lines(text, formula, path)
     place, _ = _place(text, formula, target)
     if start < place < stop:
-        raise ArgumentError((Diagnostic("TIL221", f"{target!r} lies inside of {path!r}"),))
+        raise ArgumentError.of("TIL221", f"{target!r} lies inside of {path!r}")
     tree = _Node.of(formula)
     tree.move(path, target)
     if place in (start, stop):
@@ -282,7 +282,7 @@ def _lines(text: str, formula: Formula, path: str) -> tuple[int, int]:
     """Return where the lines of a step begin, its comments included, and where they end."""
     node = element_at(formula, path)
     if not isinstance(node, Step | Repeat) or node.span is None:
-        raise ArgumentError((Diagnostic("TIL221", f"{path!r} is no step"),))
+        raise ArgumentError.of("TIL221", f"{path!r} is no step")
     start = text.rfind("\n", 0, node.span.start) + 1
     left = len(node.comments)
     while left:

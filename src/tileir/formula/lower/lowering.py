@@ -7,7 +7,7 @@ from typing import Final
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core.errors import ArgumentError, TileError
 from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.formula.definitions.parameters import Operand as Value
 from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject
@@ -68,11 +68,11 @@ def craft(
     dtypes = tuple(each if isinstance(each, DType) else DType(each) for each in given)
     if len(dtypes) != len(formula.inputs):
         message = f"the formula reads {len(formula.inputs)} pictures, but there are {len(dtypes)} dtypes"
-        raise ArgumentError((Diagnostic("TIL705", message),))
+        raise ArgumentError.of("TIL705", message)
     for dtype in dtypes:
         if not dtype.is_float and dtype not in _WHITE:
             message = f"pictures are floats, bool, or unsigned integers up to 32 bits; {dtype.value} has no white"
-            raise ArgumentError((Diagnostic("TIL302", message),))
+            raise ArgumentError.of("TIL302", message)
     return _Crafting(functions, dtypes).formula(formula)
 
 

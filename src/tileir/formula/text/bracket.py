@@ -92,8 +92,7 @@ class _BracketReader(Reader):
         """Read a pass, before which there are some."""
         if self.token.kind == COMMENT:
             comment = self.advance()
-            message = "comments are of the whole formula, and stand above its first pass"
-            self.wrong(comment, message)
+            self.wrong(comment, "comments are of the whole formula, and stand above its first pass")
             raise AbandonError
         start = self.expect("[", "'[' of a pass").start
         name, function = None, self.new_name()
@@ -195,8 +194,7 @@ def to_text(formula: Formula) -> str:
 def _faults(formula: Formula) -> Iterator[Diagnostic]:
     for step in formula.steps:
         if isinstance(step, Repeat):
-            message = "the bracket form has no groups; write their steps out"
-            yield Diagnostic("TIL227", message, step.span)
+            yield Diagnostic("TIL227", "the bracket form has no groups; write their steps out", step.span)
             continue
         if step.comments or step.remark is not None:
             message = (
@@ -212,8 +210,7 @@ def _faults(formula: Formula) -> Iterator[Diagnostic]:
         yield Diagnostic("TIL227", message, source.span)
     remarked = formula.input_remark is not None or formula.result_remark is not None
     if formula.last_comments or formula.result_comments or remarked:
-        message = "the bracket form has comments above the first pass only"
-        yield Diagnostic("TIL227", message, formula.span)
+        yield Diagnostic("TIL227", "the bracket form has comments above the first pass only", formula.span)
 
 
 def _pass(step: Step, before: int, original: str) -> str:

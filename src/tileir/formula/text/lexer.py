@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END, Faults, Token
 from tileir.core.text.span import Source
@@ -69,7 +69,7 @@ class Lexer(lexing.Lexer):
         """
         if len(source.text) > MAX_CHARACTERS:
             message = f"a formula has at most {MAX_CHARACTERS:,} characters; this one has {len(source.text):,}"
-            raise ArgumentError((Diagnostic("TIL105", message),))
+            raise ArgumentError.of("TIL105", message)
         return cls(source, faults, _pattern(signs), "TIL101", lambda word: f"{word!r} means nothing here", lines=lines)
 
     def next(self) -> Token:

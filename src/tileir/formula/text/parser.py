@@ -234,8 +234,7 @@ class _Parser(Reader):
             sides = self.enclosed(self.number)
             if len(sides) != 4:
                 span = self.span_from(start)
-                message = f"a region has a top, a left, a height and a width; there are {len(sides)} numbers"
-                self.report(message, span)
+                self.report(f"a region has a top, a left, a height and a width; there are {len(sides)} numbers", span)
                 raise AbandonError
             return Region(*sides, negated, span=self.span_from(start))
         subject = Subject(self.expect_word(*(each.value for each in Subject), "mask", "region"))

@@ -146,8 +146,7 @@ class _Parser:
                 return scalar
             return {scalar: self._value(depth)}
         if depth == _MOST_DEPTH:
-            message = f"values are nested more than {_MOST_DEPTH} deep"
-            raise cursor.report_and_abandon(message, cursor.here, "TIL103")
+            raise cursor.report_and_abandon(f"values are nested more than {_MOST_DEPTH} deep", cursor.here, "TIL103")
         return self._tuple(depth + 1) if cursor.at("(") else self._record(depth + 1)
 
     def _tuple(self, depth: int) -> tuple[Written, ...]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.runtime.caches.cache_entry import BrokenEntryError, decode, encode, table_of
 from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
 
@@ -104,7 +104,7 @@ def _home() -> Path:
 
 def _absolute(directory: str | os.PathLike[str]) -> Path:
     if not isinstance(directory, str | os.PathLike):
-        raise ArgumentError((Diagnostic("TIL707", f"the directory of a cache is a path, not {directory!r}"),))
+        raise ArgumentError.of("TIL707", f"the directory of a cache is a path, not {directory!r}")
     return Path(directory).absolute()
 
 
@@ -149,7 +149,7 @@ class DiskCache:
     @limit.validator
     def _check_limit(self, _: attrs.Attribute[int], value: object) -> None:
         if not isinstance(value, int) or value < 0:
-            raise ArgumentError((Diagnostic("TIL707", f"the limit of a cache is a number of bytes, not {value!r}"),))
+            raise ArgumentError.of("TIL707", f"the limit of a cache is a number of bytes, not {value!r}")
 
     def get(self, kind: str, key: str) -> Mapping[str, bytes] | None:
         """Return the parts of an entry; None where there is none that can be trusted, or it exceeds the limit."""

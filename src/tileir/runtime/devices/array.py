@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
 from tileir.runtime.events import ends_of
 
@@ -120,7 +120,7 @@ class DeviceArray:
             copy = np.empty(self.shape, self.dtype)
         except MemoryError as error:
             message = f"there is not enough memory on the host for {self.nbytes} bytes: {error}"
-            raise ArgumentError((Diagnostic("TIL708", message),)) from error
+            raise ArgumentError.of("TIL708", message) from error
         self.home.fetch(buffer, copy)
         return copy
 
@@ -153,7 +153,7 @@ class DeviceArray:
 
         """
         if self._buffer is None:
-            raise ArgumentError((Diagnostic("TIL715", f"this {self} was freed; make another one"),))
+            raise ArgumentError.of("TIL715", f"this {self} was freed; make another one")
         return self._buffer
 
     def queued(self, executor: Any) -> Any:
@@ -186,11 +186,11 @@ class DeviceArray:
                 f"{self} is not copied to the host unless that is said: write array.numpy(), or"
                 " numpy.array(array, copy=True)"
             )
-            raise ArgumentError((Diagnostic("TIL714", message),))
+            raise ArgumentError.of("TIL714", message)
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
-                raise ArgumentError((Diagnostic("TIL714", f"{self} is of another type than {dtype}; allow a copy"),))
+                raise ArgumentError.of("TIL714", f"{self} is of another type than {dtype}; allow a copy")
             return array.astype(dtype)
         return array.copy() if copy is True and self._host is not None else array
 
@@ -205,7 +205,7 @@ class DeviceArray:
             f"{self} has no parts of its own: take them in a program, as ops.slice does, of array.numpy(), or of what"
             " another library makes of it by from_dlpack"
         )
-        raise ArgumentError((Diagnostic("TIL714", message),))
+        raise ArgumentError.of("TIL714", message)
 
     def __bool__(self) -> bool:
         """Return whether its only element is not 0; the errors are those of :meth:`__array__`."""

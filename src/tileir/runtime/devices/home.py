@@ -11,7 +11,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
 from tileir.runtime.host_memory import allocate as fresh_on_host
 from tileir.runtime.offers import QueueingExecutor, SharingExecutor, StreamingExecutor
@@ -96,7 +96,7 @@ class Home:
         except MemoryError as error:
             sizes = ", ".join(map(str, shape))
             message = f"there is not enough memory on {self.device.id} for the {nbytes} bytes of {dtype.value}[{sizes}]"
-            raise ArgumentError((Diagnostic("TIL708", f"{message}; make the arrays smaller"),)) from error
+            raise ArgumentError.of("TIL708", f"{message}; make the arrays smaller") from error
 
     def sent(self, array: Array) -> Buffer:
         """Return fresh memory with the content of an array of the host; the errors are those of :meth:`allocated`."""

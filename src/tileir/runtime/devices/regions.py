@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.core.text.advice import dtype_meant
 from tileir.core.tracebacks import at_the_call
 from tileir.runtime.context import Context, owner_of
@@ -90,7 +90,7 @@ class SharedRegion:
                 room = fresh_on_host(nbytes).array
         except (MemoryError, OverflowError, ValueError) as error:  # NumPy has several names for too much
             message = f"there is not enough memory on the host for {nbytes} bytes; make the array smaller"
-            raise ArgumentError((Diagnostic("TIL708", message),)) from error
+            raise ArgumentError.of("TIL708", message) from error
         found: Array = room.view(kind.numpy).reshape(sizes)
         return found
 
@@ -128,12 +128,12 @@ def _dtype(value: Any) -> DType:
     except TypeError:
         found = value if isinstance(value, DType) else None
     if found is None:
-        raise ArgumentError((Diagnostic("TIL702", f"{value!r} is not a dtype; {dtype_meant(value)}"),))
+        raise ArgumentError.of("TIL702", f"{value!r} is not a dtype; {dtype_meant(value)}")
     return found
 
 
 def _shape(value: Any) -> tuple[int, ...]:
     sizes = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not all(isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 0 for size in sizes):
-        raise ArgumentError((Diagnostic("TIL707", f"a shape is made of sizes of 0 and more, not {value!r}"),))
+        raise ArgumentError.of("TIL707", f"a shape is made of sizes of 0 and more, not {value!r}")
     return tuple(map(int, sizes))

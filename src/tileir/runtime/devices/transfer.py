@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.errors import ArgumentError
 from tileir.core.tracebacks import at_the_call
 from tileir.runtime.arrays import Array, converted, to_array
 from tileir.runtime.context import Context, owner_of
@@ -50,7 +50,7 @@ def to_device(
 
     """
     if not isinstance(copy, bool | np.bool_ | None):
-        raise ArgumentError((Diagnostic("TIL707", f"copy is True, False or None, not {copy!r:.80}"),))
+        raise ArgumentError.of("TIL707", f"copy is True, False or None, not {copy!r:.80}")
     owner = owner_of(context)
     if isinstance(array, DeviceArray):
         found = array
@@ -61,7 +61,7 @@ def to_device(
         made = to_array("array", array, writable=True)
         if copy is False and _is_converted(array, made):
             message = f"{type(array).__name__} has to be converted first, which takes a copy; allow that"
-            raise ArgumentError((Diagnostic("TIL714", message),))
+            raise ArgumentError.of("TIL714", message)
         return _placed(made, home, copy)
     if device is None or owner.device(device).id == found.device.id:
         return found if not copy else copy_of(found, owner.home(owner.device(found.device.id)))
@@ -97,17 +97,17 @@ def adopted(name: str, value: Any, home: Home) -> DeviceArray:
         array, written = _read(value, home, by_dlpack=place is not None)
     except Exception as error:  # code of others may fail in any way
         message = f"{name!r}: {type(value).__name__} cannot be shared with {home.device.id} ({error})"
-        raise ArgumentError((Diagnostic("TIL714", message),)) from error
+        raise ArgumentError.of("TIL714", message) from error
     if not array.flags.c_contiguous:
         message = f"{name!r} has gaps, or another order than row-major; make it contiguous where it is"
-        raise ArgumentError((Diagnostic("TIL714", message),))
+        raise ArgumentError.of("TIL714", message)
     buffer = home.adopted(array)
     dtype = DType.of(array.dtype)
     if buffer is None or dtype is None:
         message = (
             f"{name!r} is on {home.device.id}, but in memory that it cannot use here; copy it, or move it to the host"
         )
-        raise ArgumentError((Diagnostic("TIL714", message),))
+        raise ArgumentError.of("TIL714", message)
     found = DeviceArray.of(buffer, home, dtype, array.shape, read_only=not array.flags.writeable)
     if written:
         found.await_call(all_ended(written))
@@ -157,7 +157,7 @@ def described(name: str, value: Any) -> Array:
         return _interfaced(value)
     except Exception as error:  # code of others may fail in any way
         message = f"{name!r}: {type(value).__name__} does not tell what it is ({error})"
-        raise ArgumentError((Diagnostic("TIL714", message),)) from error
+        raise ArgumentError.of("TIL714", message) from error
 
 
 def _place(value: object) -> Place | None:
@@ -170,7 +170,7 @@ def _place(value: object) -> Place | None:
 def _elsewhere(name: str, value: object, place: Place | None, who: str) -> ArgumentError:
     where = "a device of CUDA" if place is None else spelt(place)
     message = f"{name!r} is in memory of {where}, which {who}; move it to the host's memory first"
-    return ArgumentError((Diagnostic("TIL714", message + way_to_host(value)),))
+    return ArgumentError.of("TIL714", message + way_to_host(value))
 
 
 def _device_at(context: Context, place: Place | None, device: str | DeviceInfo | None) -> DeviceInfo | None:
@@ -231,8 +231,7 @@ def _placed(array: Array, home: Home, copy: bool | None) -> DeviceArray:
     read_only = buffer is not None and not array.flags.writeable
     if buffer is None:
         if copy is False and array.size:
-            message = f"this array cannot be used on {home.device.id} where it is; allow a copy"
-            raise ArgumentError((Diagnostic("TIL714", message),))
+            raise ArgumentError.of("TIL714", f"this array cannot be used on {home.device.id} where it is; allow a copy")
         buffer = home.sent(array)
     dtype = DType.of(array.dtype)
     assert dtype is not None  # to_array refuses the others
@@ -256,8 +255,7 @@ def _moved(array: DeviceArray, home: Home, copy: bool | None) -> DeviceArray:
     array.ready()
     seen = array.seen()
     if seen is None and copy is False:
-        message = f"{array} has to be copied to get to {home.device.id}; allow that"
-        raise ArgumentError((Diagnostic("TIL714", message),))
+        raise ArgumentError.of("TIL714", f"{array} has to be copied to get to {home.device.id}; allow that")
     return _placed(array.numpy() if seen is None else seen, home, copy)
 
 

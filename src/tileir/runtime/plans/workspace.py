@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.cancelling import CancelledError, cancelled_if
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.arrays import Array, Format, address_of
 from tileir.runtime.interface import (
     Buffer as Memory,
@@ -228,7 +228,7 @@ class SequencedWorkspace:
         aligned = [self._aligned(array) for array in inputs]
         results = [self._aligned(array) for array in outputs]
         if not self._sequence.launch([*aligned, *results]):
-            raise BackendError((Diagnostic("TIL808", "the device cannot use the memory that it allocated"),))
+            raise BackendError.of("TIL808", "the device cannot use the memory that it allocated")
         for result, array in zip(results, outputs, strict=True):
             np.copyto(array, result)
 
@@ -317,7 +317,7 @@ class ClosableWorkspace:
             if not self.is_closed():
                 raise
             message = "the context was closed while a loop on a condition ran: wait for the call before closing it"
-            raise BackendError((Diagnostic("TIL807", message),)) from None
+            raise BackendError.of("TIL807", message) from None
 
 
 def _bound(step: AnyStep, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition | Choice:

@@ -217,8 +217,7 @@ def _held_faults(stmt: MatrixMultiply, place: Scoped) -> Iterator[Diagnostic]:
     if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
         yield Diagnostic("TIL554", f"operands are held in private arrays, and {start.array!r} is none")
     elif isinstance(start.offset, Const) and not 0 <= int(start.offset.value) <= array.size - operand.held:
-        message = f"a thread holds {operand.held} elements, and {start.array!r} has {array.size}"
-        yield Diagnostic("TIL553", message)
+        yield Diagnostic("TIL553", f"a thread holds {operand.held} elements, and {start.array!r} has {array.size}")
 
 
 def _operand_faults(operand: MatrixOperand, kind: Operand, place: Scoped) -> Iterator[Diagnostic]:

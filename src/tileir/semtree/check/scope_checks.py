@@ -93,8 +93,7 @@ def _use_faults(node: Var | Subscript, known: Declared) -> Iterable[Diagnostic]:
             if isinstance(node, Subscript):
                 return (Diagnostic("TIL552", f"{variable.name!r} is a variable, and has no subscripts"),)
             if node.type is not variable.type and node.type != variable.type:
-                message = f"{node.name!r} is declared as {variable.type} and used as {node.type}"
-                return (Diagnostic("TIL552", message),)
+                return (Diagnostic("TIL552", f"{node.name!r} is declared as {variable.type} and used as {node.type}"),)
         case _:
             assert_never(known)
     return ()

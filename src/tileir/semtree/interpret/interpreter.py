@@ -78,12 +78,12 @@ def _content(buffer: Buffer, inputs: Mapping[str, Array], numbers: NumberSystem)
     if buffer.role is not BufferRole.INPUT:
         return poisoned(buffer.dtype, buffer.elements, numbers)
     if buffer.name not in inputs:
-        raise ArgumentError((Diagnostic("TIL705", f"no array was passed for input {buffer.name!r}"),))
+        raise ArgumentError.of("TIL705", f"no array was passed for input {buffer.name!r}")
     array = np.ascontiguousarray(inputs[buffer.name]).reshape(-1)
     if array.dtype != numbers.storage(buffer.dtype) or array.size != buffer.elements:
         wanted = f"{buffer.elements} {buffer.dtype.value}"
         given = f"{array.size} {array.dtype}"
-        raise ArgumentError((Diagnostic("TIL701", f"input {buffer.name!r} needs {wanted}, and got {given}"),))
+        raise ArgumentError.of("TIL701", f"input {buffer.name!r} needs {wanted}, and got {given}")
     return array
 
 
@@ -200,8 +200,7 @@ def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
 def _check_arguments(kernel: KernelFunction, arrays: Sequence[Array], numbers: NumberSystem) -> None:
     if len(arrays) != len(kernel.params):
         wanted = len(kernel.params)
-        message = f"kernel {kernel.name!r} takes {wanted} arrays, not {len(arrays)}"
-        raise ArgumentError((Diagnostic("TIL705", message),))
+        raise ArgumentError.of("TIL705", f"kernel {kernel.name!r} takes {wanted} arrays, not {len(arrays)}")
     faults = []
     for position, (param, array) in enumerate(zip(kernel.params, arrays, strict=True)):
         place = f"array {param.name!r} of kernel {kernel.name!r}"

@@ -9,7 +9,7 @@ import attrs
 
 from tileir.core import schema
 from tileir.core.dtype import DType
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.ops import Op
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
@@ -212,7 +212,7 @@ def _folded(expr: Expr) -> Expr:
 
 def _refuse(lacking: str) -> NoReturn:
     message = f"the back end has no {lacking}, nor operations that express it; have it expanded before, or support it"
-    raise BackendError((Diagnostic("TIL804", message),))
+    raise BackendError.of("TIL804", message)
 
 
 def _passes(expr: Expr, *, offset: bool) -> bool:

@@ -56,8 +56,7 @@ def check_constant_arrays(function: Function, scope: Scope) -> Iterator[Diagnost
             continue
         value, dims = statement.value, statement.dims
         if type(value) is int and not -(1 << 63) <= value <= MAX_INTEGER:
-            message = f"{value} is no constant: an integer has at most 64 bits"
-            yield Diagnostic("TIL212", message, statement.span)
+            yield Diagnostic("TIL212", f"{value} is no constant: an integer has at most 64 bits", statement.span)
         if dims is None:
             continue
         if len(dims) != len(statement.shape):

@@ -119,8 +119,7 @@ def _unused_inputs(
         if each.name in needed or each.name in kept or sizes - sized:
             sized |= sizes
             continue
-        message = f"no result depends on input {each.name!r}; remove it, or use it"
-        yield Diagnostic("TIL231", message, each.span)
+        yield Diagnostic("TIL231", f"no result depends on input {each.name!r}; remove it, or use it", each.span)
 
 
 def _cancelled(statement: Contraction) -> Iterator[Diagnostic]:

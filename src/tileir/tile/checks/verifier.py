@@ -73,8 +73,7 @@ def _faults(function: Function, around: AbstractSet[str], scans: int, unread: Ab
         if isinstance(statement, Scan) and scans < MAX_SCANS:
             yield from _faults(statement.step, names, scans + 1, unread)
         elif isinstance(statement, Scan):
-            message = f"scans stand inside one another at most {MAX_SCANS} deep"
-            yield Diagnostic("TIL103", message, statement.span)
+            yield Diagnostic("TIL103", f"scans stand inside one another at most {MAX_SCANS} deep", statement.span)
 
 
 def check_spelling(checked: Checked) -> Iterator[Diagnostic]:
@@ -120,8 +119,7 @@ def check_inputs(checked: Checked) -> Iterator[Diagnostic]:
     for parameter in checked.function.inputs:
         for dim in parameter.dims or ():
             if dim.name in tensors:
-                message = f"{dim.name!r} is an input, so no dimension can have that name"
-                yield Diagnostic("TIL202", message, dim.span)
+                yield Diagnostic("TIL202", f"{dim.name!r} is an input, so no dimension can have that name", dim.span)
 
 
 def check_single_assignment(checked: Checked) -> Iterator[Diagnostic]:
@@ -148,8 +146,7 @@ def check_defined(checked: Checked) -> Iterator[Diagnostic]:
                 continue
             if place is not Role.VALUE:
                 origin = f"a dimension is named by an input, as in A[{name}]"
-            message = f"{name!r} is not defined; {origin}"
-            yield Diagnostic("TIL201", message, span, _similar(name, checked.scope))
+            yield Diagnostic("TIL201", f"{name!r} is not defined; {origin}", span, _similar(name, checked.scope))
         elif definition.position == position:
             yield Diagnostic("TIL201", f"{name!r} is read by its own definition; tensors never change", span)
         elif definition.position > position:
@@ -353,8 +350,7 @@ def _name_of(access: Access) -> Span | None:
 
 def _not_constant(node: Name | Call, where: str) -> Diagnostic:
     what = f"the tensor {node.name!r}" if isinstance(node, Name) else f"the result of {node.function!r}"
-    message = f"{what} is known only when running, but {where} dimensions and integers"
-    return Diagnostic("TIL204", message, node.span)
+    return Diagnostic("TIL204", f"{what} is known only when running, but {where} dimensions and integers", node.span)
 
 
 def _contractions(function: Function) -> Iterator[Contraction]:

@@ -54,8 +54,7 @@ def _matching(
     """Return the cotangents or tangents in ``given`` for ``values``, which are the parts of ``operand``."""
     parts = _parts(given)
     if len(parts) != len(values):
-        message = f"{operand.label} has {len(values)} part(s), but there are {len(parts)} {kind}"
-        raise fail("TIL322", message, span)
+        raise fail("TIL322", f"{operand.label} has {len(values)} part(s), but there are {len(parts)} {kind}", span)
     return [matched(emission, part, value) for part, value in zip(parts, values, strict=True)]
 
 

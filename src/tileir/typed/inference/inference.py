@@ -181,8 +181,7 @@ class _Inference:
             self._bound[name.name] = Known(extent)
             self._places[name.name] = place
         elif not isinstance(bound, Known):
-            message = f"{name.name!r} is an input, so no dimension can have that name"
-            raise fail("TIL202", message, name.span)
+            raise fail("TIL202", f"{name.name!r} is an input, so no dimension can have that name", name.span)
         elif bound.value != extent:
             message = f"{name.name!r} is {bound.value} on {self._places[name.name]}, but {extent} on {place}"
             raise fail("TIL304", message, name.span)

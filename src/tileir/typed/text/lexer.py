@@ -177,8 +177,7 @@ class Cursor(lexing.Cursor):
 
     def _digits(self, token: Token) -> int:
         if len(token.text) > MAX_DIGITS:
-            message = f"an integer has at most {MAX_DIGITS} digits"
-            raise self.report_and_abandon(message, self.span_of(token), "TIL104")
+            raise self.report_and_abandon(f"an integer has at most {MAX_DIGITS} digits", self.span_of(token), "TIL104")
         return int(token.text)
 
     # --- types and expressions ---

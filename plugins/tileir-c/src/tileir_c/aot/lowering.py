@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import attrs
 
 import tileir
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.runtime.discovery import Registry
 from tileir.runtime.events import all_ended
 from tileir.runtime.host_memory import HostBuffer, allocate
@@ -74,7 +74,7 @@ class _Nowhere:
         return self
 
     def run(self, *_: Any, **__: Any) -> NoReturn:
-        raise BackendError((Diagnostic("TIL804", f"device {NAME}.0 only emits code; run it with the device c.0"),))
+        raise BackendError.of("TIL804", f"device {NAME}.0 only emits code; run it with the device c.0")
 
     launch = run
 
