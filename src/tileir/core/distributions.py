@@ -1,4 +1,4 @@
-"""What installed distributions call themselves.
+"""What installed distributions call themselves, and what their entry points name.
 
 The properties of :class:`importlib.metadata.Distribution` parse all of a distribution's metadata anew each time, with
 Python's e-mail package, which takes longer to load than all else that it takes to find a back end.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.core.errors import BackendError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from importlib.metadata import Distribution, EntryPoint
 
 _FILES: Final = ("METADATA", "PKG-INFO")
@@ -48,3 +51,60 @@ def version_of(name: str) -> str:
     from importlib.metadata import distribution  # importing tileir must stay cheap
 
     return named(distribution(name))[1]
+
+
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group in all installed distributions, sorted, none of them loaded."""
+    from importlib.metadata import entry_points  # importing tileir must stay cheap
+
+    found = {(each.name, each.value, distribution_of(each)): each for each in entry_points(group=group)}
+    return tuple(found[key] for key in sorted(found))
+
+
+def loaded(
+    noun: str,
+    name: str,
+    entries: Sequence[EntryPoint],
+    wrong: Callable[[object], str | None],
+    codes: tuple[str, str],
+) -> object | BackendError:
+    """Return what an entry point names, or why it cannot serve: code of others may fail in any way, even exit.
+
+    Args:
+        noun: What messages call one of its kind.
+        name: Its name.
+        entries: All entry points of this kind that have the name.
+        wrong: Says why something cannot serve; None where it can.
+        codes: Of what cannot be loaded or cannot serve, and of a name that several distributions provide.
+    """
+    if len(entries) > 1:
+        both = " and ".join(f"{distribution_of(entry)} ({entry.value})" for entry in entries)
+        return BackendError.of(codes[1], f"{noun} {name!r} is provided by {both}; uninstall one of them")
+    subject = f"{noun} {name!r} of {distribution_of(entries[0])}"
+    try:
+        offer = entries[0].load()
+        fault = wrong(offer)
+    except BackendError as error:
+        return BackendError(error.diagnostics)  # without a traceback, which keeps all that its callers hold
+    except KeyboardInterrupt:  # the user's: it is loaded again when it is asked for again
+        raise
+    except BaseException as error:  # code of others, as said
+        fault = f"cannot be loaded: {reason_of(error)}; reinstall, upgrade or uninstall it"
+    return offer if fault is None else BackendError.of(codes[0], f"{subject} {fault}")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error of others says; some cannot even say that."""
+    try:
+        said = str(error)
+    except Exception:  # code of others may fail in any way
+        said = "it cannot be shown"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def logged(error: BackendError, logger: str) -> BackendError:
+    """Log what is skipped, where that is found; it is kept, so that this happens once."""
+    import logging  # for faults only
+
+    logging.getLogger(logger).warning("skipped: %s", error.diagnostics[0].message)
+    return error

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from tileir.core.distributions import distribution_of
+from tileir.core import distributions
+from tileir.core.distributions import logged
 from tileir.core.errors import BackendError
 from tileir.core.forking import Renewable
+from tileir.core.grouping import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from importlib.metadata import EntryPoint
 
-    Found: TypeAlias = Mapping[str, tuple[EntryPoint, ...]]
+    Found: TypeAlias = Mapping[str, Sequence[EntryPoint]]
+
+_CODES: Final = ("TIL811", "TIL812")
 
 
 class Kind(enum.Enum):
@@ -44,10 +48,7 @@ class Kind(enum.Enum):
 
 def installed(kind: Kind) -> tuple[EntryPoint, ...]:
     """Return the entry points of a kind in all installed distributions, none of them loaded."""
-    from importlib.metadata import entry_points  # it is slow to load, and few need it
-
-    found = {(each.name, each.value, distribution_of(each)): each for each in entry_points(group=kind.value)}
-    return tuple(found[key] for key in sorted(found))
+    return distributions.installed(kind.value)
 
 
 @attrs.define(eq=False)
@@ -78,10 +79,7 @@ class Extensions(Renewable):
         """Return the entry points of a kind by their names."""
         with self._lock:
             if kind not in self._found:
-                found: dict[str, tuple[EntryPoint, ...]] = {}
-                for entry in self.find(kind):
-                    found[entry.name] = (*found.get(entry.name, ()), entry)
-                self._found[kind] = found
+                self._found[kind] = grouped((entry.name, entry) for entry in self.find(kind))
             return self._found[kind]
 
     def names(self, kind: Kind) -> tuple[str, ...]:
@@ -103,7 +101,8 @@ class Extensions(Renewable):
         with self._lock:
             key = (kind, name)
             if key not in self._loaded:
-                self._loaded[key] = _load(kind, name, self.entries(kind)[name], wrong)
+                found = distributions.loaded(kind.noun, name, self.entries(kind)[name], wrong, _CODES)
+                self._loaded[key] = logged(found, __name__) if isinstance(found, BackendError) else found
             loaded = self._loaded[key]
         if isinstance(loaded, BackendError):
             raise BackendError(loaded.diagnostics)  # an error of its own: a traceback keeps all that its callers hold
@@ -112,36 +111,3 @@ class Extensions(Renewable):
 
 EXTENSIONS: Final = Extensions()
 """What the distributions offer that are installed beside tileir."""
-
-
-def _load(
-    kind: Kind, name: str, entries: tuple[EntryPoint, ...], wrong: Callable[[object], str | None]
-) -> object | BackendError:
-    if len(entries) > 1:
-        both = " and ".join(f"{distribution_of(entry)} ({entry.value})" for entry in entries)
-        return _failure("TIL812", f"{kind.noun} {name!r} is provided by {both}; uninstall one of them")
-    (entry,) = entries
-    subject = f"{kind.noun} {name!r} of {distribution_of(entry)}"
-    try:
-        loaded = entry.load()
-        fault = wrong(loaded)
-    except KeyboardInterrupt:  # the user's: it is loaded again when it is asked for again
-        raise
-    except BaseException as error:  # code of others may fail in any way, even exit, and must not hide anything else
-        reason = f"{type(error).__name__}: {_said(error)}"
-        return _failure("TIL811", f"{subject} cannot be loaded: {reason}; reinstall, upgrade or uninstall it")
-    return loaded if fault is None else _failure("TIL811", f"{subject} {fault}")
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # some errors of others cannot even be shown
-        return "it cannot be shown"
-
-
-def _failure(code: str, message: str) -> BackendError:
-    import logging  # for faults only
-
-    logging.getLogger(__name__).warning("skipped: %s", message)
-    return BackendError.of(code, message)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 
-from tileir.core.distributions import distribution_of, name_of
+from tileir.core import distributions
+from tileir.core.distributions import loaded, logged, name_of, reason_of
 from tileir.core.errors import BackendError
 from tileir.core.forking import Renewable
 from tileir.core.grouping import grouped
@@ -30,10 +32,7 @@ AnyBackend: TypeAlias = Backend[Any]
 
 def installed() -> tuple[EntryPoint, ...]:
     """Return the entry points of all installed distributions, sorted, none of them loaded."""
-    from importlib.metadata import entry_points  # importing tileir must stay cheap
-
-    found = {(e.name, e.value, distribution_of(e)): e for e in entry_points(group=GROUP)}
-    return tuple(found[key] for key in sorted(found))
+    return distributions.installed(GROUP)
 
 
 @attrs.define(eq=False)
@@ -71,9 +70,8 @@ class Registry(Renewable):
                 registered before, or is in use already.
 
         """
-        fault = _fault(backend, "what was registered")
-        if fault is not None:
-            raise BackendError.of("TIL802", fault)
+        if (fault := _fault(backend)) is not None:
+            raise BackendError.of("TIL802", f"what was registered {fault}")
         with self._lock:
             name = backend.name
             if name in self._registered:
@@ -148,7 +146,8 @@ class Registry(Renewable):
             raise BackendError.of(
                 "TIL801", f"there is no back end {name!r}; installed are {', '.join(self.names()) or 'none'}"
             )
-        return _logged(_load(name, entries))
+        found = loaded("back end", name, entries, partial(_fault, name=name), ("TIL802", "TIL803"))
+        return logged(found, __name__) if isinstance(found, BackendError) else cast("AnyBackend", found)
 
     def _ranks(self) -> Iterator[tuple[int, str]]:
         """Yield rank and name of each back end that can be loaded: registered ones, tileir's own, then the others."""
@@ -172,42 +171,20 @@ class Registry(Renewable):
             return ()
 
 
-def _load(name: str, entries: list[EntryPoint]) -> AnyBackend | BackendError:
-    if len(entries) > 1:
-        both = " and ".join(f"{distribution_of(entry)} ({entry.value})" for entry in entries)
-        return BackendError.of("TIL803", f"back end {name!r} is provided by {both}; uninstall one of them")
-    entry = entries[0]
-    subject = f"back end {name!r} of {distribution_of(entry)}"
-    try:
-        loaded = entry.load()
-    except BackendError as error:
-        return BackendError(error.diagnostics)  # without a traceback, as below
-    except KeyboardInterrupt:  # the user's: the back end is loaded again when it is asked for again
-        raise
-    except BaseException as error:  # code of others may fail in any way, even exit, and must not hide other back ends
-        return BackendError.of(
-            "TIL802", f"{subject} cannot be loaded: {_reason(error)}; reinstall, upgrade or uninstall it"
-        )
-    fault = _fault(loaded, subject)
-    if fault is None and loaded.name != name:
-        fault = f"{subject} calls itself {loaded.name!r}; its entry point must have the same name"
-    return loaded if fault is None else BackendError.of("TIL802", fault)
-
-
-def _fault(loaded: object, subject: str) -> str | None:
-    """Return why something cannot serve as a back end."""
-    if not isinstance(loaded, Backend):
-        return f"{subject} is of type {type(loaded).__name__}, not Backend"
+def _fault(offer: object, name: str | None = None) -> str | None:
+    """Return why something cannot serve as a back end, whose entry point has this name."""
+    if not isinstance(offer, Backend):
+        return f"is of type {type(offer).__name__}, not Backend"
     for attribute, kind in (("name", str), ("api_version", int), ("rank", int)):
-        value = getattr(loaded, attribute)
+        value = getattr(offer, attribute)
         if not isinstance(value, kind):
-            return f"{subject} has {attribute} of type {type(value).__name__}, not {kind.__name__}"
-    if loaded.api_version == API_VERSION:
+            return f"has {attribute} of type {type(value).__name__}, not {kind.__name__}"
+    if offer.api_version != API_VERSION:
+        remedy = "upgrade it" if offer.api_version < API_VERSION else "upgrade tileir"
+        return f"is written for interface version {offer.api_version}, and this tileir has {API_VERSION}; {remedy}"
+    if name in (None, offer.name):
         return None
-    remedy = "upgrade it" if loaded.api_version < API_VERSION else "upgrade tileir"
-    return (
-        f"{subject} is written for interface version {loaded.api_version}, and this tileir has {API_VERSION}; {remedy}"
-    )
+    return f"calls itself {offer.name!r}; its entry point must have the same name"
 
 
 def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
@@ -218,34 +195,16 @@ def _list_devices(backend: AnyBackend) -> tuple[DeviceInfo, ...] | BackendError:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as above
-        return _logged(
-            BackendError.of("TIL802", f"back end {backend.name!r} cannot list its devices: {_reason(error)}")
-        )
+        problem = f"cannot list its devices: {reason_of(error)}"
+        return logged(BackendError.of("TIL802", f"back end {backend.name!r} {problem}"), __name__)
     devices: list[DeviceInfo] = []
     for device in listed:
         if not isinstance(device, DeviceInfo) or not str(device.id).startswith(f"{backend.name}."):
             wanted = f"a DeviceInfo whose id is {backend.name}.0, {backend.name}.1 and so on"
-            return _logged(BackendError.of("TIL802", f"back end {backend.name!r} lists {device!r}, not {wanted}"))
+            problem = f"back end {backend.name!r} lists {device!r}, not {wanted}"
+            return logged(BackendError.of("TIL802", problem), __name__)
         devices.append(device)
     return tuple(devices)
-
-
-def _reason(error: BaseException) -> str:
-    """Return what an error of others says; some cannot even say that."""
-    try:
-        said = str(error)
-    except Exception:  # code of others may fail in any way
-        said = "it cannot be shown"
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def _logged(outcome: T | BackendError) -> T | BackendError:
-    """Log a failure where it is found; it is kept, so that this happens once."""
-    if isinstance(outcome, BackendError):
-        import logging  # few programs need it
-
-        logging.getLogger(__name__).warning("skipped: %s", outcome.diagnostics[0].message)
-    return outcome
 
 
 def _or_raise(value: T | BackendError) -> T:
