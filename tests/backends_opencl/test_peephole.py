@@ -13,7 +13,8 @@ from strategies.semtree_values import constants, same_content, special_values
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.analysis.ranges import Range, Ranges
+from tileir.core.ranges import Range
+from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import Apply, Assign, Cast, Const, KernelFunction, Subscript, Type, Var
 from tileir_opencl.emit.peephole import ROWS, Builtin, Call, accumulation, builtin_for, guard
 

@@ -11,7 +11,8 @@ from strategies.effort import examples
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.analysis.ranges import Range, either, exact, is_defined, is_number
+from tileir.core.ranges import Range, either, exact
+from tileir.semtree.analysis.ranges import is_defined, is_number
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Type, Var
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tileir.core.ops import Op
-from tileir.semtree.analysis.ranges import Range, is_defined
+from tileir.core.ranges import Range
+from tileir.semtree.analysis.ranges import is_defined
 from tileir.semtree.interpret import evaluation, interpreter, scalar_arithmetic
 from tileir.semtree.interpret.operator_trees import OperatorTree
 from tileir.semtree.legalise.capabilities import Support

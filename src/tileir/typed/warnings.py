@@ -15,7 +15,7 @@ from tileir.core import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
-from tileir.core.ops import Op
+from tileir.core.ranges import Range, exact
 from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
 from tileir.tile.checks.unused import allowed, in_order
@@ -124,12 +124,11 @@ def _holds(dtype: DType, value: Tensor, emission: Emission) -> bool:
     if given.is_float:
         wide, narrow = dtype.format, given.format
         return bool(wide.precision >= narrow.precision and wide.exponent_bits >= narrow.exponent_bits)
-    low, high = _magnitude(value.name, emission.definitions)
+    found = _magnitude(value.name, emission.definitions)
     if dtype.is_float:
-        exact: int = 2**dtype.format.precision
-        return -exact <= low and high <= exact
-    least, greatest = int(dtype.minimum), int(dtype.maximum)
-    return least <= low and high <= greatest
+        most: int = 2**dtype.format.precision
+        return -most <= found.low and found.high <= most
+    return found.fits(dtype)
 
 
 def _loss(given: DType, dtype: DType) -> str:
@@ -222,57 +221,28 @@ class _Accesses:
 _DEPTH: Final = 8
 
 
-def _magnitude(name: str, definitions: Mapping[str, Value | Operation], depth: int = _DEPTH) -> tuple[int, int]:
+def _magnitude(name: str, definitions: Mapping[str, Value | Operation], depth: int = _DEPTH) -> Range:
     """Return limits of the elements of an integer or bool value."""
     value = definitions[name]
-    dtype = value.dtype
-    if dtype.is_bool:
-        return 0, 1
-    whole = int(dtype.minimum), int(dtype.maximum)
+    whole = Range.of(value.dtype)
+    if value.dtype.is_bool:
+        return whole
+    found: Range | None = whole
     match value:
         case Constant(value=number):
-            return int(number), int(number)
+            found = Range.constant(int(number))
         case Coordinate(axis=axis, shape=shape) | Argsort(axis=axis, shape=shape):
             size = shape[axis] if isinstance(value, Coordinate) else definitions[value.input].shape[value.axis]
-            return 0, max(0, size - 1)
+            found = Range(0, max(0, size - 1))
         case ShapeOf(dims=dims):
-            return min(dims, default=0), max(dims, default=0)
+            found = Range(min(dims, default=0), max(dims, default=0))
         case Reshape(input=source) | Cast(input=source) if depth and not _is_float(source, definitions):
             found = _magnitude(source, definitions, depth - 1)
         case Elementwise(op=op, inputs=inputs) if depth and not any(_is_float(i, definitions) for i in inputs):
-            found = _computed(op, [_magnitude(i, definitions, depth - 1) for i in inputs], whole)
-        case _:
-            return whole
-    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
+            found = exact(op, [_magnitude(i, definitions, depth - 1) for i in inputs])
+    return found if found is not None and found.fits(value.dtype) else whole
 
 
 def _is_float(name: str, definitions: Mapping[str, Value | Operation]) -> bool:
     dtype: DType = definitions[name].dtype
     return dtype.is_float
-
-
-def _computed(op: Op, limits: list[tuple[int, int]], whole: tuple[int, int]) -> tuple[int, int]:
-    match op:
-        case Op.ADD:
-            (a, b), (c, d) = limits
-            return a + c, b + d
-        case Op.SUB:
-            (a, b), (c, d) = limits
-            return a - d, b - c
-        case Op.MUL:
-            (a, b), (c, d) = limits
-            ends = (a * c, a * d, b * c, b * d)
-            return min(ends), max(ends)
-        case Op.NEG:
-            ((a, b),) = limits
-            return -b, -a
-        case Op.MAX:
-            return max(low for low, _ in limits), max(high for _, high in limits)
-        case Op.MIN:
-            return min(low for low, _ in limits), min(high for _, high in limits)
-        case Op.COND:
-            return min(low for low, _ in limits[1:]), max(high for _, high in limits[1:])
-        case Op.IDENT:
-            return limits[0]
-        case _:
-            return whole

@@ -5,7 +5,7 @@ Between which numbers the integers of a program lie: the scalars of blocks, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from operator import is_
 from typing import ClassVar, TypeAlias
 
@@ -14,6 +14,7 @@ import numpy as np
 from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.core.ranges import Range, either, exact
 from tileir.core.rewrite import rewritten
 from tileir.passes.base import with_kernels
 from tileir.poly.affine import Affine
@@ -99,7 +100,7 @@ class _Walk:
             scalars.add(statement)
             if isinstance(statement, Load) and statement.index is not None:
                 place, size = scalars.known.get(statement.index), views[statement.source].shape.dims[0].size
-                if place is not None and place[0] >= 0 and place[1] < size:
+                if place is not None and place.low >= 0 and place.high < size:
                     statement = attrs.evolve(statement, tags=statement.tags.add(INSIDE))
             self._note(statement, views, behind, scalars)
             statements.append(self.statement(statement, behind, indices))
@@ -125,8 +126,8 @@ class _Walk:
 
 
 def _index_range(index: Index, outer: Mapping[str, Range]) -> Range:
-    low, high = (0, 0) if index.affine is None else affine_range(index.affine, outer)
-    return low, high + index.range - 1
+    start = Range(0, 0) if index.affine is None else affine_range(index.affine, outer)
+    return Range(start.low, start.high + index.range - 1)
 
 
 def _chooses(block: Block) -> bool:
@@ -135,13 +136,9 @@ def _chooses(block: Block) -> bool:
     )
 
 
-Range: TypeAlias = tuple[int, int]
-"""The least and the greatest value that is possible."""
-
-
 def all_of(dtype: DType) -> Range | None:
     """Return the range of a dtype; None for other than integers."""
-    return (int(dtype.minimum), int(dtype.maximum)) if dtype.is_integer else None
+    return Range.of(dtype) if dtype.is_integer else None
 
 
 def held(buffer: Buffer, dtype: DType) -> Range | None:
@@ -149,12 +146,12 @@ def held(buffer: Buffer, dtype: DType) -> Range | None:
     if not dtype.is_integer or not buffer.data:
         return None
     elements = np.frombuffer(buffer.data, dtype.numpy.newbyteorder("<"))
-    return int(elements.min()), int(elements.max())
+    return Range(int(elements.min()), int(elements.max()))
 
 
 def both(one: Range | None, other: Range | None) -> Range | None:
     """Return the range of what lies in one of two ranges; None where either is not known."""
-    return None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
+    return None if one is None or other is None else either(one, other)
 
 
 @attrs.define(eq=False, repr=False)
@@ -179,7 +176,7 @@ class ScalarRanges:
             case LoadIndex(affine=affine, dtype=dtype):
                 found = _within(affine_range(affine, self.indices), dtype)
             case Constant(value=int(number), dtype=dtype) if dtype.is_integer:
-                found = (number, number)
+                found = Range(number, number)
             case Load(source=source):
                 found = self.elements.get(source) or all_of(self.views[source].shape.dtype)
             case Convert(input=value, dtype=dtype):
@@ -187,8 +184,9 @@ class ScalarRanges:
                 if found is not None and (known := self.known.get(value)) is not None:
                     found = _within(known, dtype)
             case Intrinsic(op=op, inputs=inputs, dtype=dtype) if dtype.is_integer:
-                operands = [self.known.get(name) for name in inputs]
-                found = _within(_computed(op, operands), dtype)
+                read = inputs[1:] if op is Op.COND else inputs
+                # Of an operation with fewer operands than it has, nothing is known.
+                found = _within(exact(op, [self.known[name] for name in read if name in self.known]), dtype)
         into = scalar_output(statement)
         if found is not None and into is not None:
             self.known[into] = found
@@ -198,39 +196,12 @@ def affine_range(affine: Affine, indices: Mapping[str, Range]) -> Range:
     """Return the range of an affine of indices."""
     low = high = int(affine.offset)
     for name, coefficient in affine.terms:
-        ends = [int(coefficient) * end for end in indices[name]]
+        ends = [int(coefficient) * end for end in (indices[name].low, indices[name].high)]
         low, high = low + min(ends), high + max(ends)
-    return low, high
+    return Range(low, high)
 
 
 def _within(found: Range | None, dtype: DType) -> Range | None:
     """Return a range as integers of a dtype have it: all of the dtype where it may wrap."""
     whole = all_of(dtype)
-    if whole is None or found is None:
-        return whole
-    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
-
-
-def _computed(op: Op, operands: Sequence[Range | None]) -> Range | None:
-    """Return the range of the result of an operation before it wraps; None where it is not known."""
-    if op is Op.COND:
-        return both(operands[1], operands[2])
-    match op, operands:
-        case Op.ADD, ((int(a), int(b)), (int(c), int(d))):
-            return a + c, b + d
-        case Op.SUB, ((int(a), int(b)), (int(c), int(d))):
-            return a - d, b - c
-        case Op.MUL, ((int(a), int(b)), (int(c), int(d))):
-            products = (a * c, a * d, b * c, b * d)
-            return min(products), max(products)
-        case Op.MIN, ((int(a), int(b)), (int(c), int(d))):
-            return min(a, c), min(b, d)
-        case Op.MAX, ((int(a), int(b)), (int(c), int(d))):
-            return max(a, c), max(b, d)
-        case Op.MOD, ((int(a), int(b)), (int(c), int(d))) if c > 0:
-            return (max(a, 1 - d) if a < 0 else 0), min(max(b, 0), d - 1)
-        case Op.ABS, ((int(a), int(b)),):
-            return (0 if a <= 0 <= b else min(abs(a), abs(b))), max(abs(a), abs(b))
-        case Op.NEG, ((int(a), int(b)),):
-            return -b, -a
-    return None
+    return whole if whole is None or found is None or not found.fits(dtype) else found

@@ -11,10 +11,11 @@ from tileir.core import schema
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.core.ops import Op
+from tileir.core.ranges import Range
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import census
-from tileir.semtree.analysis.ranges import Range, Ranges, is_defined, is_number
+from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
 from tileir.semtree.functions.draft import Term
 from tileir.semtree.ir import (
     Apply,

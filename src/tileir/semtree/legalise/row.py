@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.semtree.analysis.ranges import Range
+from tileir.core.ranges import Range
 from tileir.semtree.functions.draft import Term
 
 
