@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.schema import BODY, INTRODUCES, OPERAND, OPERANDS, PART, Role, role
+from tileir.core.schema import BODY, INTRODUCES, OPERAND, PART, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import (
     Apply as Apply,
@@ -39,9 +39,11 @@ from tileir.semtree.kinds import (
     LoopKind as LoopKind,
     ParamAccess as ParamAccess,
     Region as Region,
+    Scope as Scope,
     TurnStep as TurnStep,
     Type as Type,
 )
+from tileir.semtree.messages import BulkCopy as BulkCopy, Channel as Channel
 from tileir.semtree.node import Node, Whole
 from tileir.semtree.works import (
     Branch as Branch,
@@ -135,9 +137,12 @@ class If(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Barrier(Collective):
-    """All threads of the group wait here, and see each other's writes to local arrays."""
+    """All threads of the group, or of the cluster, wait here, and see each other's writes to local arrays."""
 
-    form: ClassVar[str] = "barrier()"
+    form: ClassVar[str] = "barrier()[ of {scope}]"
+    scope: Scope = Scope.GROUP
+
+    of_older_json: ClassVar = staticmethod(lambda data: {"scope": "group", **data})
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -215,59 +220,6 @@ class Exchange(Collective):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
-class Channel(Collective):
-    """Take a step of a channel: a queue of messages, each of which is some copies that a group makes to local memory.
-
-    ``channel`` is the first element of a local array of u64 that nothing else touches, two for each message that may
-    be under way. Each thread takes steps of its own, in the order of the messages; :class:`ChannelStep` tells which.
-    """
-
-    form: ClassVar[str] = "channel {step} {channel}"
-    step: ChannelStep
-    channel: Subscript = attrs.field(metadata=_PLACE)
-
-
-def _of_older_bulk_copy(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of a copy of a box as it is now, of one from before boxes had steps."""
-    return {"steps": [], **data}
-
-
-@attrs.frozen(cache_hash=True, repr=False)
-class BulkCopy(Collective, Deferred):
-    """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
-
-    The tensor lies in a parameter from ``source`` on: axis i has ``extents[i]`` elements that are ``strides[i]`` apart,
-    1 at the last one. The box has ``box[i]`` of them, from ``at[i]`` on, which may be below 0 and beyond the end: what
-    is not in the tensor is zero. They are every one along axis i or, with ``steps``, every ``steps[i]``-th one. Row by
-    row, they go to neighbours from ``target`` on, which are moved as those of a :class:`MatrixOperand` are by
-    ``shift``, ``mask`` and ``fold``. They are undefined until the message is received.
-    """
-
-    form: ClassVar[str] = (
-        "bulk_copy {channel} {target} = {source} box({box}) of({extents}) by({strides}) at({at})"
-        "[ every({steps})][ swizzle({shift}, {mask})][ fold({fold})]"
-    )
-    channel: Subscript = attrs.field(metadata=_PLACE)
-    target: Subscript = attrs.field(metadata=_WRITTEN)
-    source: Subscript = attrs.field(metadata=_READ)
-    box: tuple[int, ...]
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    at: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
-    shift: int = 0
-    mask: int = 0
-    fold: tuple[int, int, int] = (0, 0, 0)
-    steps: tuple[int, ...] = ()
-
-    of_older_json: ClassVar = staticmethod(_of_older_bulk_copy)
-
-    @property
-    def every(self) -> tuple[int, ...]:
-        """The steps along all axes."""
-        return self.steps or (1,) * len(self.box)
-
-
-@attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -327,7 +279,8 @@ class Param(Node):
 class KernelFunction(Whole):
     """A kernel over a launch grid.
 
-    ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads are not used.
+    ``grid`` and ``group`` have one to three extents, axis 0 first; ``group`` is (1,) where threads are not used. The
+    groups of a ``cluster``, so many neighbours along axis 0 of the grid, run at the same time, and copy to each other.
     ``operations`` estimates arithmetic operations plus elements moved, all in all: whether splitting the launch pays.
     """
 
@@ -339,6 +292,9 @@ class KernelFunction(Whole):
     index: DType = DType.I64
     operations: int = 0
     comments: tuple[str, ...] = ()
+    cluster: int = 1
+
+    of_older_json: ClassVar = staticmethod(lambda data: {"cluster": 1, **data})
 
     def summary(self) -> str:
         """Return name, parameters, and how many statements there are."""

@@ -50,6 +50,13 @@ class Region(_Kind):
     SCRATCH = "scratch"  # one for each group, too large for registers, in ordinary memory
 
 
+class Scope(_Kind):
+    """Whose threads meet, and whose memory is written."""
+
+    GROUP = "group"
+    CLUSTER = "cluster"  # of all groups that run at the same time as this one, itself among them
+
+
 class LoopKind(_Kind):
     """What a back end must do with a loop beyond running it."""
 

@@ -47,6 +47,7 @@ from tileir.semtree.ir import (
     MatrixOperand,
     Ramp,
     Region,
+    Scope,
     Stmt,
     Subscript,
     Type,
@@ -103,7 +104,8 @@ def without_instructions(
     """Return an equal kernel without the instructions that few devices have; itself where it has none.
 
     Copies happen at once, and each thread computes the sums that it holds; operands that threads hold, and what they
-    exchange, go through local memory. Threads meet at barriers where they acquire or receive messages of channels.
+    exchange, go through local memory. Threads meet at barriers where they acquire or receive messages of channels, and
+    groups of a cluster run by themselves.
 
     Args:
         kernel: The kernel.
@@ -112,7 +114,7 @@ def without_instructions(
         copies: Whether asynchronous copies go.
         folds: Whether the back end takes operands that are folded.
         exchanges: Whether exchanges go.
-        channels: Whether channels and their copies go.
+        channels: Whether channels and their copies go, and clusters with them.
         roles: Whether the back end lacks roles.
 
     Raises:
@@ -122,6 +124,7 @@ def without_instructions(
     if found and (roles or (channels and any(isinstance(s, Channel | BulkCopy) for s in statements(found)))):
         message = f"kernel {kernel.name!r} gives warps roles that wait for each other, which the device cannot do so"
         raise BackendError((Diagnostic("TIL804", message, notes=("schedule it without roles",)),))
+    kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
     names = NameScope.of(kernel_names(kernel))
@@ -138,6 +141,8 @@ def without_instructions(
                 return (Barrier(),) if step in (ChannelStep.ACQUIRE, ChannelStep.RECEIVE) else ()
             case BulkCopy() if channels:
                 return (_copied(stmt, kernel, names),)
+            case Barrier(scope=Scope.CLUSTER) if channels:
+                return (Barrier(),)
             case Exchange() if exchanges:
                 return _exchanged(stmt, kernel, names)
             case MatrixMultiply() if stmt.fragment not in spelt or not (folds or is_plain(stmt)):

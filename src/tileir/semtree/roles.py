@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from tileir.semtree.clusters import channels_of_clusters
 from tileir.semtree.ir import WARP, Channel, ChannelStep, KernelFunction, Stmt, WarpRole
 from tileir.semtree.rewrite import statements
 
@@ -20,10 +21,11 @@ def threads_of(role: WarpRole) -> range:
 
 
 def releasing(kernel: KernelFunction) -> Mapping[str, int]:
-    """Return how many threads release the messages of each channel: all of the group where it has no roles."""
+    """Return how many threads release the messages of each channel: without roles all of the group, or the cluster."""
     found = roles(kernel)
     if not found:
-        return dict.fromkeys(_released(kernel.body), math.prod(kernel.group))
+        joint, threads = channels_of_clusters(kernel), math.prod(kernel.group)
+        return {name: threads * (kernel.cluster if name in joint else 1) for name in _released(kernel.body)}
     counts: dict[str, int] = {}
     for role in found:
         for name in dict.fromkeys(_released(role.body)):

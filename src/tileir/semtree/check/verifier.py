@@ -13,6 +13,7 @@ import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.schema import bodies, introduced, mentions, operands, used
+from tileir.semtree.check.cluster_checks import check_clusters
 from tileir.semtree.check.instruction_checks import (
     check_channels,
     check_copies,
@@ -121,6 +122,9 @@ def check_launch_grid(survey: Survey) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL551", f"the {what} has 1 to 3 axes, not {len(extents)}")
         if any(extent < 1 for extent in extents):
             yield Diagnostic("TIL551", f"every extent of the {what} is at least 1, unlike in {extents}")
+    if kernel.cluster < 1 or any(extent % kernel.cluster for extent in kernel.grid[:1]):
+        message = f"a cluster has one group or more, and the grid {kernel.grid} whole clusters along its first axis"
+        yield Diagnostic("TIL551", f"{message}, not of {kernel.cluster}")
     if not (kernel.index.is_integer and kernel.index.is_signed):
         yield Diagnostic("TIL551", f"indices are signed integers, not {kernel.index.value}")
     if kernel.operations < 0:
@@ -174,7 +178,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_products,
         check_roles,
     ),
-    (check_bounds, check_barriers),
+    (check_bounds, check_barriers, check_clusters),
 )
 
 

@@ -1,23 +1,24 @@
-"""Channels as Python closures, for the interpreter: copies of boxes, and the steps of messages.
+"""Channels as Python closures, for the interpreter: copies of boxes, the steps of messages, and where clusters meet.
 
 All threads of a group, or of a role, take the same steps, so that the first one to come to a copy makes it for all. A
 thread that acquires waits for those that release, and knows then what they did before; a thread that receives knows of
-the copies alone.
+the copies alone. What the groups of a cluster copy, send and release together is kept for each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from itertools import product
 
 import numpy as np
 
 from tileir.core import attrs
 from tileir.core.errors import TileError, fail
-from tileir.semtree.interpret.evaluation import AGENT, SHARED, STEPS, ExpressionCompiler, Frame
+from tileir.semtree.clusters import part_of
+from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, SHARED, STEPS, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import Action, Step, Steps, Waiting
 from tileir.semtree.interpret.memory import COPIER, Agent, Array, Memory, poisoned
-from tileir.semtree.ir import BulkCopy, Channel, ChannelStep
+from tileir.semtree.ir import Barrier, BulkCopy, Channel, ChannelStep, KernelFunction, Scope
 from tileir.semtree.matrices import folded_place
 
 
@@ -28,21 +29,33 @@ class _Copies:
     Attributes:
         copier: Who writes what is copied, as memory calls it.
         places: How many messages may be under way.
-        begun: How many copies were begun.
+        boxes: Which boxes were asked for: where they begin, and where they go.
         fresh: The copies since the last message: the memory, the places there, and the values.
         sent: The copies of each message; none where they have arrived.
         released: How many threads have released each message.
         known: What is known of each party of threads when all of them have.
+        others: What other groups of the cluster have copied for each message.
+        together: The same for all groups that send and release messages together.
 
     """
 
     copier: int
     places: int
-    begun: int = 0
+    boxes: list[tuple[object, ...]] = attrs.field(factory=list)
     released: list[int] = attrs.field(factory=list)
     known: list[list[int]] = attrs.field(factory=list)
     fresh: list[tuple[Memory, Array, Array]] = attrs.field(factory=list)
     sent: list[list[tuple[Memory, Array, Array]]] = attrs.field(factory=list)
+    others: dict[int, list[tuple[Memory, Array, Array]]] = attrs.field(factory=dict)
+    together: list[_Copies] = attrs.field(factory=list)
+
+    def release(self, number: int, agent: Agent) -> None:
+        """Take note that a thread has released a message."""
+        if number == len(self.released):
+            self.released.append(0)
+            self.known.append([0] * len(agent.known))
+        self.released[number] += 1
+        agent.tells(self.known[number])
 
 
 @attrs.define(eq=False)
@@ -56,23 +69,31 @@ class _Own:
     released: int = 0
 
 
-def _of_frame(slot: int) -> Callable[[Frame], tuple[_Copies, _Own]]:
-    """Return what finds the state of the channel in a slot: that of the group, and that of the thread."""
+@attrs.frozen(eq=False)
+class ChannelState:
+    """Finds the state of the channel in a slot, which is that of a cluster or of a group."""
 
-    def find(frame: Frame) -> tuple[_Copies, _Own]:
+    slot: int
+    joint: bool
+
+    def of(self, frame: Frame) -> tuple[_Copies, _Own]:
+        """Return the state of a thread's group, and its own."""
+        slot = self.slot
         if slot not in frame[STEPS]:
             frame[STEPS][slot] = _Own()
         channels = frame[SHARED].setdefault(STEPS, {})
         if slot not in channels:
-            channels[slot] = _Copies(COPIER - len(channels), len(frame[slot].data) // 2)
+            number, places = COPIER - len(channels), len(frame[slot].data) // 2
+            made = [_Copies(number, places) for _ in frame[CLUSTER]]
+            for memory, each in zip(frame[CLUSTER], made, strict=True):
+                each.together = made if self.joint else [each]
+                memory.setdefault(STEPS, {})[slot] = each
         return channels[slot], frame[STEPS][slot]
 
-    return find
 
-
-def acquiring(expressions: ExpressionCompiler, stmt: Channel, releasing: int) -> Steps:
+def acquiring(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState, releasing: int) -> Steps:
     """Return the generator that waits until so many threads have released the message whose place is next."""
-    find, kernel = _of_frame(expressions.slot(stmt.channel.array)), expressions.kernel
+    find, kernel = state.of, expressions.kernel
 
     def acquire(frame: Frame) -> Generator[Step, None, None]:
         channel, own = find(frame)
@@ -92,21 +113,21 @@ def acquiring(expressions: ExpressionCompiler, stmt: Channel, releasing: int) ->
     return acquire
 
 
-def receiving(expressions: ExpressionCompiler, stmt: Channel) -> Steps:
-    """Return the generator that waits until a message is sent, and takes it."""
-    find, receive = _of_frame(expressions.slot(stmt.channel.array)), stepping(expressions, stmt)
+def receiving(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState) -> Steps:
+    """Return the generator that waits until a message is sent, by all groups where it is theirs, and takes it."""
+    find, receive = state.of, stepping(expressions, stmt, state)
 
     def wait(frame: Frame) -> Generator[Step, None, None]:
         channel, own = find(frame)
-        yield Waiting(stmt, lambda: own.received < len(channel.sent))
+        yield Waiting(stmt, lambda: all(own.received < len(each.sent) for each in channel.together))
         receive(frame)
 
     return wait
 
 
-def stepping(expressions: ExpressionCompiler, stmt: Channel) -> Action:
+def stepping(expressions: ExpressionCompiler, stmt: Channel, state: ChannelState) -> Action:
     """Return the closure that takes another step than to acquire."""
-    find, kernel = _of_frame(expressions.slot(stmt.channel.array)), expressions.kernel
+    find, kernel = state.of, expressions.kernel
 
     def send(frame: Frame) -> None:
         channel, own = find(frame)
@@ -121,7 +142,7 @@ def stepping(expressions: ExpressionCompiler, stmt: Channel) -> Action:
         channel, own = find(frame)
         if own.received >= len(channel.sent):
             raise _endless(kernel, "receives a message that nobody sends")
-        for memory, places, values in channel.sent[own.received]:
+        for memory, places, values in (*channel.sent[own.received], *channel.others.pop(own.received, ())):
             memory.arrived(places)
             memory.data[places] = values
         channel.sent[own.received] = []
@@ -134,48 +155,83 @@ def stepping(expressions: ExpressionCompiler, stmt: Channel) -> Action:
         agent.released += 1
         if own.released >= own.received:
             raise fail("TIL555", f"kernel {kernel!r} releases a message that it has not received")
-        if own.released == len(channel.released):
-            channel.released.append(0)
-            channel.known.append([0] * len(agent.known))
-        channel.released[own.released] += 1
-        agent.tells(channel.known[own.released])
+        for each in channel.together:
+            each.release(own.released, agent)
         own.released += 1
 
     return {ChannelStep.SEND: send, ChannelStep.RECEIVE: receive, ChannelStep.RELEASE: release}[stmt.step]
 
 
-def bulk_copying(expressions: ExpressionCompiler, stmt: BulkCopy) -> Action:
-    """Return the closure that begins a copy of a box, once for the group."""
-    find = _of_frame(expressions.slot(stmt.channel.array))
+def bulk_copying(
+    expressions: ExpressionCompiler, stmt: BulkCopy, state: ChannelState, kernel: KernelFunction
+) -> Action:
+    """Return the closure that begins a copy of a box once for the group; of a part of it, where it is for a cluster."""
+    own_part, joint = part_of(stmt, kernel), stmt.scope is Scope.CLUSTER
+    assert own_part is not None  # the verifier saw to it
     target, source = expressions.slot(stmt.target.array), expressions.slot(stmt.source.array)
-    start, first = expressions.evaluator(stmt.target.offset), expressions.evaluator(stmt.source.offset)
-    coordinates = [expressions.evaluator(each) for each in stmt.at]
-    steps, kernel = np.array(list(product(*map(range, stmt.box)))) * np.array(stmt.every), expressions.kernel
+    start, first = expressions.evaluator(own_part.target.offset), expressions.evaluator(stmt.source.offset)
+    coordinates = [expressions.evaluator(each) for each in own_part.at]
+    asked = [expressions.evaluator(each) for each in (stmt.target.offset, *stmt.at)]
+    steps = np.array(list(product(*map(range, own_part.box)))) * np.array(stmt.every)
 
     def begin(frame: Frame) -> None:
-        channel, own = find(frame)
+        channel, own = state.of(frame)
         own.begun += 1
-        if own.begun <= channel.begun:
+        if own.begun <= len(channel.boxes):
             return
-        channel.begun += 1
-        memory: Memory = frame[target]
+        channel.boxes.append((target, source, *(each(frame) for each in asked)))
         origin: Memory = frame[source]
         points = steps + np.array([each(frame) for each in coordinates])
         inside = np.all((points >= 0) & (points < np.array(stmt.extents)), axis=1)
         read = (points @ np.array(stmt.strides) + first(frame))[inside]
-        _check_inside(origin, read, kernel)
-        there = folded_place(np.arange(len(points)) + start(frame), stmt.fold)
+        _check_inside(origin, read, kernel.name)
+        there = folded_place(np.arange(len(points)) + start(frame), own_part.fold)
         there = there ^ ((there >> stmt.shift) & stmt.mask)
-        _check_inside(memory, there, kernel)
         if expressions.watched:
             origin.reads(read, frame[AGENT])
-            memory.copied(there, frame[AGENT], channel.copier, len(channel.sent))
         values = np.full(len(points), expressions.numbers.constant(0, stmt.target.type.dtype))
         values[inside] = origin.data[read]
-        memory.data[there] = poisoned(stmt.target.type.dtype, len(points), expressions.numbers)
-        channel.fresh.append((memory, there, values))
+        message = len(channel.sent)
+        channel.fresh.append(put(frame[target], there, values, frame[AGENT], channel))
+        for other, memory in zip(channel.together, frame[CLUSTER], strict=True) if joint else ():
+            if other is not channel:
+                _check_alike(channel.boxes, other.boxes, kernel.name)
+                copy = put(memory[target], there, values, frame[AGENT], channel)
+                other.others.setdefault(message, []).append(copy)
+
+    def put(memory: Memory, there: Array, values: Array, agent: Agent, channel: _Copies) -> tuple[Memory, Array, Array]:
+        _check_inside(memory, there, kernel.name)
+        memory.copied(there, agent, channel.copier, len(channel.sent))
+        memory.data[there] = poisoned(stmt.target.type.dtype, len(there), expressions.numbers)
+        return memory, there, values
 
     return begin
+
+
+def meeting(barrier: Barrier, parties: int) -> Steps:
+    """Return the generator that lets the threads of a group, or those of all groups of a cluster, meet."""
+
+    def meet(frame: Frame) -> Generator[Step, None, None]:
+        yield barrier
+        if barrier.scope is Scope.GROUP:
+            return
+        number = frame[STEPS][CLUSTER] = frame[STEPS].get(CLUSTER, 0) + 1
+        own: list[list[int]] = frame[SHARED].setdefault(CLUSTER, [])
+        own.extend([0] * parties for _ in range(len(own), number))
+        agent: Agent = frame[AGENT]
+        agent.tells(own[number - 1])
+        groups = frame[CLUSTER]
+        yield Waiting(barrier, lambda: all(len(memory.get(CLUSTER, ())) >= number for memory in groups))
+        for memory in groups:
+            agent.learns(memory[CLUSTER][number - 1])
+
+    return meet
+
+
+def _check_alike(own: list[tuple[object, ...]], other: list[tuple[object, ...]], kernel: str) -> None:
+    if len(other) >= len(own) and other[len(own) - 1] != own[-1]:
+        message = f"groups of a cluster of kernel {kernel!r} ask for different boxes, or places of them"
+        raise fail("TIL555", message)
 
 
 def check_received(frame: Frame, kernel: str) -> None:

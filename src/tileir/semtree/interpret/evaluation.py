@@ -52,7 +52,9 @@ COPIES: Final = 8
 """Groups of asynchronous copies that have not been waited for, the one that grows last."""
 STEPS: Final = 9
 """What the thread has done with each channel, by the channel's slot."""
-FIRST_FREE: Final = 10
+CLUSTER: Final = 10
+"""What the threads of each group of the cluster share, by the group's place there."""
+FIRST_FREE: Final = 11
 _COORDINATES: Final = {GridLevel.GROUP: 0, GridLevel.LOCAL: 3}
 
 

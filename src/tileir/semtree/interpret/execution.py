@@ -10,8 +10,9 @@ import attrs
 import numpy as np
 
 from tileir.core.number_system import NumberSystem
-from tileir.semtree.interpret.channels import acquiring, bulk_copying, receiving, stepping
-from tileir.semtree.interpret.evaluation import COPIES, SHARED, ExpressionCompiler, Frame
+from tileir.semtree.clusters import channels_of_clusters
+from tileir.semtree.interpret.channels import ChannelState, acquiring, bulk_copying, meeting, receiving, stepping
+from tileir.semtree.interpret.evaluation import CLUSTER, COPIES, SHARED, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import (
     Action,
     Step,
@@ -63,10 +64,11 @@ class StatementCompiler:
     parties: int = 1
     expressions: ExpressionCompiler = attrs.field(init=False)
     _releasing: Mapping[str, int] = attrs.field(init=False)
+    _joint: frozenset[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.expressions = ExpressionCompiler(self.kernel.name, self.checks != NO_CHECKS, self.numbers)
-        self._releasing = releasing(self.kernel)
+        self._releasing, self._joint = releasing(self.kernel), channels_of_clusters(self.kernel)
 
     def body(self, stmts: tuple[Stmt, ...]) -> Action:
         """Return the closure that runs statements in which barriers have no effect."""
@@ -105,15 +107,19 @@ class StatementCompiler:
             case AsyncWait(pending=pending):
                 return waiting(pending)
             case Channel():
-                return stepping(self.expressions, stmt)
+                return stepping(self.expressions, stmt, self._channel(stmt))
             case BulkCopy():
-                return bulk_copying(self.expressions, stmt)
+                return bulk_copying(self.expressions, stmt, self._channel(stmt), self.kernel)
             case MatrixMultiply():
                 return multiplying(self.expressions, stmt, self.kernel)
             case Hint() | WarpRole():  # roles are run by themselves, behind all other statements
                 return self.body(())
             case _:
                 assert_never(stmt)
+
+    def _channel(self, stmt: Channel | BulkCopy) -> ChannelState:
+        name = stmt.channel.array
+        return ChannelState(self.expressions.slot(name), name in self._joint)
 
     def _set(self, variable: Var, value: Expr) -> Action:
         slot, evaluate = self.expressions.slot(variable.name), self.expressions.evaluator(value)
@@ -125,7 +131,7 @@ class StatementCompiler:
 
     def _allocate(self, stmt: DeclareArray) -> Action:
         slot = self.expressions.slot(stmt.name)
-        threads = math.prod(self.kernel.group)
+        threads = math.prod(self.kernel.group) * self.kernel.cluster
 
         def fresh() -> Memory:
             data = poisoned(stmt.dtype, stmt.size, self.numbers)
@@ -133,14 +139,17 @@ class StatementCompiler:
                 return Memory(stmt.name, data)
             defined = np.zeros(stmt.size, np.bool_) if self.checks.undefined else None
             watched = threads if self.checks.races and stmt.region is not Region.PRIVATE else 1
-            return WatchedMemory(stmt.name, data, self.kernel.name, defined, False, watched, self.parties)
+            return WatchedMemory(
+                stmt.name, data, self.kernel.name, defined, False, watched, self.parties * self.kernel.cluster
+            )
 
         def private(frame: Frame) -> None:
             frame[slot] = fresh()
 
         def shared(frame: Frame) -> None:
             if slot not in frame[SHARED]:
-                frame[SHARED][slot] = fresh()
+                for memory in frame[CLUSTER]:
+                    memory[slot] = fresh()
             frame[slot] = frame[SHARED][slot]
 
         return private if stmt.region is Region.PRIVATE or threads == 1 else shared
@@ -178,11 +187,11 @@ class StatementCompiler:
 
     def _steps(self, stmt: Stmt) -> Steps:
         if isinstance(stmt, Barrier):
-            return _meeting(stmt)
+            return meeting(stmt, self.parties * self.kernel.cluster)
         if isinstance(stmt, Channel) and stmt.step is ChannelStep.ACQUIRE:
-            return acquiring(self.expressions, stmt, self._releasing.get(stmt.channel.array, 0))
+            return acquiring(self.expressions, stmt, self._channel(stmt), self._releasing.get(stmt.channel.array, 0))
         if isinstance(stmt, Channel) and stmt.step is ChannelStep.RECEIVE:
-            return receiving(self.expressions, stmt)
+            return receiving(self.expressions, stmt, self._channel(stmt))
         if isinstance(stmt, Exchange):
             return trading(self.expressions, stmt, self.kernel)
         if isinstance(stmt, MatrixMultiply) and waits(stmt):
@@ -207,13 +216,6 @@ class StatementCompiler:
         condition = self.expressions.evaluator(stmt.condition)
         then, otherwise = self.stepped_body(stmt.then), self.stepped_body(stmt.otherwise)
         return lambda frame: (then if condition(frame) else otherwise)(frame)
-
-
-def _meeting(barrier: Stmt) -> Steps:
-    def meet(_: Frame) -> Generator[Step, None, None]:
-        yield barrier
-
-    return meet
 
 
 def _at_once(action: Action) -> Steps:

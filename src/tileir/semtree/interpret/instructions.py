@@ -15,6 +15,7 @@ from tileir.semtree.interpret.memory import Array, Memory, poisoned
 from tileir.semtree.ir import (
     AssignLanes,
     AsyncCopy,
+    Barrier,
     Channel,
     Exchange,
     KernelFunction,
@@ -31,9 +32,9 @@ Action: TypeAlias = "Callable[[Frame], None]"
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """A step of a channel at which a thread waits, until something holds."""
+    """A step of a channel, or where a cluster meets, at which a thread waits until something holds."""
 
-    stmt: Channel
+    stmt: Channel | Barrier
     is_over: Callable[[], bool]
 
 

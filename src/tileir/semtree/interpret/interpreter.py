@@ -2,7 +2,7 @@
 
 Kernels are compiled to Python closures once, and then run for one group after the other. Where threads of a
 group meet at barriers, they run as generators in lock step from barrier to barrier. Threads of one role are a party,
-which does so by itself as far as it gets without a message of others.
+which does so by itself as far as it gets without a message of others; so are the groups of a cluster.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from math import prod
 import numpy as np
 
 from tileir.core import attrs
-from tileir.core.errors import ArgumentError, Diagnostic, fail
+from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.number_system import REAL, NumberSystem
 from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.interpret.channels import check_received
-from tileir.semtree.interpret.evaluation import AGENT, COPIES, SHARED, STEPS, Frame
+from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, COPIES, SHARED, STEPS, Frame
 from tileir.semtree.interpret.execution import StatementCompiler
 from tileir.semtree.interpret.instructions import Action, Steps
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Clock, Memory, WatchedMemory, poisoned
-from tileir.semtree.interpret.parties import Party
+from tileir.semtree.interpret.parties import Party, run_in_turn
 from tileir.semtree.ir import Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, WarpRole
 from tileir.semtree.launches import executed
 from tileir.semtree.matrices import waits
@@ -135,10 +135,9 @@ class CompiledKernel:
             template[slot] = self._memory(param, array)
         start = 0
         with np.errstate(all="ignore"):
-            for number, point in enumerate(_points(self.kernel.grid)):
-                template[0:3] = point
-                template[SHARED] = {}
-                start = 1 + self._run_group(template, number, start)
+            groups = enumerate(_points(self.kernel.grid))
+            while cluster := tuple(itertools.islice(groups, self.kernel.cluster)):
+                start = 1 + self._run_cluster(template, cluster, start)
 
     def _memory(self, param: Param, array: Array) -> Memory:
         if self.checks == NO_CHECKS:
@@ -146,32 +145,51 @@ class CompiledKernel:
         fresh = self.checks.undefined and param.access is ParamAccess.WRITE
         defined = np.zeros(len(array), np.bool_) if fresh else None
         watched = prod(self.kernel.group) if self.checks.races else 1
-        return WatchedMemory(
-            param.name, array, self.kernel.name, defined, self.checks.races, watched, len(self.parties)
-        )
+        return WatchedMemory(param.name, array, self.kernel.name, defined, self.checks.races, watched, self._clocks)
 
-    def _run_group(self, template: Frame, group: int, start: int) -> int:
-        """Run a group from a time on, and return when it is done."""
-        clocks = [Clock(start) for _ in self.parties]
-        party_of = {thread: party for party, threads in enumerate(self.parties) for thread in threads}
-        frames = []
-        for thread, point in enumerate(_points(self.kernel.group)):
-            frame, party = template.copy(), party_of[thread]
-            frame[3:6] = point
-            frame[AGENT] = Agent(group, thread, clocks[party], [start] * len(clocks), party=party)
-            frame[COPIES] = [[]]
-            frame[STEPS] = {}
-            frames.append(frame)
-        if self.steps is not None:
-            everyone = Party(self.kernel, "all threads", frames, self.steps, dict(enumerate(clocks)))
+    @property
+    def _clocks(self) -> int:
+        """How many parties have times of their own: there are roles, or clusters, or one party."""
+        return len(self.parties) * self.kernel.cluster
+
+    def _run_cluster(self, template: Frame, points: tuple[tuple[int, tuple[int, int, int]], ...], start: int) -> int:
+        """Run the groups of a cluster from a time on, and return when they are done."""
+        clocks = [Clock(start) for _ in range(self._clocks)]
+        template[CLUSTER] = [{} for _ in points]
+        groups = [self._frames(template, number, point, clocks) for number, point in points]
+        if self.steps is not None and len(groups) > 1:
+            run_in_turn(
+                [
+                    Party(self.kernel, f"group {number}", frames, self.steps, {rank: clocks[rank]})
+                    for rank, ((number, _), frames) in enumerate(zip(points, groups, strict=True))
+                ]
+            )
+        elif self.steps is not None:
+            everyone = Party(self.kernel, "all threads", groups[0], self.steps, dict(enumerate(clocks)))
             while everyone.runs:
                 everyone.go_on()
         elif self.action is not None:
-            for frame in frames:
+            for frame in itertools.chain(*groups):
                 self.action(frame)
         if self.own:
-            self._run_roles(frames, clocks)
-        return max(int(frame[AGENT].time) for frame in frames)
+            self._run_roles(groups[0], clocks)
+        return max(int(frame[AGENT].time) for frame in itertools.chain(*groups))
+
+    def _frames(self, template: Frame, group: int, point: tuple[int, int, int], clocks: list[Clock]) -> list[Frame]:
+        """Return the states of the threads of a group that is about to begin."""
+        rank = group % self.kernel.cluster
+        party_of = {thread: rank + party for party, threads in enumerate(self.parties) for thread in threads}
+        frames = []
+        for thread, place in enumerate(_points(self.kernel.group)):
+            frame, party = template.copy(), party_of[thread]
+            frame[0:3], frame[3:6] = point, place
+            frame[SHARED] = template[CLUSTER][rank]
+            known = [clock.stretch for clock in clocks]
+            frame[AGENT] = Agent(group, thread, clocks[party], known, party=party)
+            frame[COPIES] = [[]]
+            frame[STEPS] = {}
+            frames.append(frame)
+        return frames
 
     def _run_roles(self, frames: list[Frame], clocks: list[Clock]) -> None:
         """Run roles in turn, each as far as it gets."""
@@ -180,13 +198,7 @@ class CompiledKernel:
             who = f"the role of warps {role.first} to {role.first + role.warps - 1}"
             own = [frames[thread] for thread in self.parties[number]]
             parties.append(Party(self.kernel, who, own, steps, {number: clocks[number]}))
-        while running := [party for party in parties if party.runs]:
-            if not any(party.may_go_on for party in running):
-                what = ", and ".join(f"{party.who} waits to {party.waits_for}" for party in running)
-                raise fail("TIL555", f"kernel {self.kernel.name!r}: {what}: they would wait for ever")
-            for party in running:
-                while party.runs and party.may_go_on:
-                    party.go_on()
+        run_in_turn(parties)
         check_received(frames[0], self.kernel.name)
 
 

@@ -149,18 +149,14 @@ class WatchedMemory(Memory):
 
     def reads(self, place: Place, agent: Agent) -> None:
         """Check that what a thread reads is defined and that no other one writes it."""
-        early = self._among_threads[0].unreceived(place, agent.received) if self.threads > 1 else None
-        if early is not None:
-            message = (
-                f"thread {agent.thread} of a group of kernel {self.kernel!r} reads element {early} of {self.name!r}"
-            )
-            raise fail("TIL558", f"{message}, which is being copied: receive the message before")
+        self._check_received(place, agent, "reads")
         if self.defined is not None and not self.defined[place].all():
             raise fail("TIL557", f"kernel {self.kernel!r} reads elements of {self.name!r} that nothing has written")
         self._note(place, agent, None)
 
     def writes(self, place: Place, agent: Agent, new: Array) -> None:
-        """Check that no other thread reads, or writes to another value, what a thread writes."""
+        """Check that no other thread reads, or writes to another value, what a thread writes, and no copy either."""
+        self._check_received(place, agent, "writes")
         if self.defined is not None:
             self.defined[place] = True
         old = self.data[place]
@@ -189,6 +185,13 @@ class WatchedMemory(Memory):
         """Take what was copied as defined."""
         if self.defined is not None:
             self.defined[place] = True
+
+    def _check_received(self, place: Place, agent: Agent, touches: str) -> None:
+        early = self._among_threads[0].unreceived(place, agent.received) if self.threads > 1 else None
+        if early is not None:
+            who = f"thread {agent.thread} of a group of kernel {self.kernel!r}"
+            message = f"{who} {touches} element {early} of {self.name!r}, which is being copied"
+            raise fail("TIL558", f"{message}: receive the message before")
 
     def _note(self, place: Place, agent: Agent, changed: Array | bool | None) -> None:
         if self.groups:

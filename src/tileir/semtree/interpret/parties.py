@@ -1,4 +1,4 @@
-"""Threads that run together, for the interpreter: all of a group, or those that have one role."""
+"""Threads that run together, for the interpreter: all of a group, or those that have one role, beside other parties."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Party:
     def waits_for(self) -> str:
         """What the threads wait for, in words."""
         (step, *_) = (each.stmt for each in self._reached if isinstance(each, Waiting))
-        return f"{step.step.value} the channel {step.channel.array!r}"
+        return "meet" if isinstance(step, Barrier) else f"{step.step.value} the channel {step.channel.array!r}"
 
     def go_on(self) -> None:
         """Run all threads up to where they wait next.
@@ -67,3 +67,18 @@ class Party:
                 agent = frame[AGENT]
                 for party, clock in self.clocks.items():
                     agent.known[party] = clock.stretch + agent.released
+
+
+def run_in_turn(parties: list[Party]) -> None:
+    """Run parties that wait for each other, each as far as it gets.
+
+    Raises:
+        TileError: TIL555, all wait for ever, or some threads of one elsewhere than others.
+    """
+    while running := [party for party in parties if party.runs]:
+        if not any(party.may_go_on for party in running):
+            what = ", and ".join(f"{party.who} waits to {party.waits_for}" for party in running)
+            raise fail("TIL555", f"kernel {running[0].kernel.name!r}: {what}: they would wait for ever")
+        for party in running:
+            while party.runs and party.may_go_on:
+                party.go_on()

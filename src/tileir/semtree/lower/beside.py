@@ -29,7 +29,7 @@ def beside(
         local_bytes: Memory that the threads of a group share.
 
     """
-    if one.group != other.group or one.index is not other.index:
+    if one.group != other.group or one.index is not other.index or max(one.cluster, other.cluster) > 1:
         return None
     names = NameScope.of(kernel_names(one))
     params = list(one.params)

@@ -151,12 +151,14 @@ class _Parser:
                 extents = cursor.enclosed(cursor.integer)
                 same = word.text == "grid"
                 kernel = attrs.evolve(kernel, grid=extents) if same else attrs.evolve(kernel, group=extents)
+            elif word.text == "cluster":
+                kernel = attrs.evolve(kernel, cluster=cursor.inside(cursor.integer))
             elif word.text == "index":
                 kernel = attrs.evolve(kernel, index=cursor.inside(self._index))
             elif word.text == "operations":
                 kernel = attrs.evolve(kernel, operations=cursor.inside(cursor.integer))
             else:
-                cursor.fail("TIL102", "expected grid, group, index, operations or '{'", cursor.span_of(word))
+                cursor.fail("TIL102", "expected grid, group, cluster, index, operations or '{'", cursor.span_of(word))
         return kernel
 
     def _index(self) -> DType:

@@ -148,6 +148,8 @@ def _facts(kernel: KernelFunction) -> list[str]:
     facts = [f"grid({', '.join(map(str, kernel.grid))})"]
     if kernel.group != (1,):
         facts.append(f"group({', '.join(map(str, kernel.group))})")
+    if kernel.cluster != 1:
+        facts.append(f"cluster({kernel.cluster})")
     if kernel.index is not DType.I64:
         facts.append(f"index({kernel.index.value})")
     if kernel.operations:

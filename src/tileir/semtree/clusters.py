@@ -1,0 +1,84 @@
+"""Clusters: groups that run at the same time and share what they copy; and how kernels do without them."""
+
+from __future__ import annotations
+
+from math import prod
+
+import attrs
+
+from tileir.core.ops import Op
+from tileir.semtree.ir import (
+    Apply,
+    Barrier,
+    BulkCopy,
+    Cast,
+    Const,
+    Expr,
+    GridIndex,
+    GridLevel,
+    KernelFunction,
+    Scope,
+    Stmt,
+    Type,
+)
+from tileir.semtree.rewrite import rewrite_stmts, statements, with_body
+
+
+def part_of(stmt: BulkCopy, kernel: KernelFunction) -> BulkCopy | None:
+    """Return the copy that a group itself makes of a box for its cluster; None where the box has no equal parts.
+
+    Parts lie behind each other in local memory: the box is cut along its first axis with more than one element, or
+    along the last one where its rows are folded, into whole pieces.
+    """
+    if stmt.scope is Scope.GROUP or kernel.cluster == 1:
+        return stmt
+    piece, row, rows = stmt.fold
+    axis = len(stmt.box) - 1 if piece else next((n for n, side in enumerate(stmt.box) if side > 1), 0)
+    side, rest = divmod(stmt.box[axis], kernel.cluster)
+    if rest or (piece and (row != stmt.box[axis] or row * rows != prod(stmt.box) or side % piece)):
+        return None
+    index = Type(kernel.index)
+    rank = Apply(Op.MOD, (GridIndex(GridLevel.GROUP, 0, index), Const(kernel.cluster, index)))
+
+    def moved(place: Expr, distance: int) -> Expr:
+        step: Expr = Apply(Op.MUL, (rank, Const(distance, index)))
+        return Apply(Op.ADD, (place, step if place.type == index else Cast(step, place.type)))
+
+    offset = moved(stmt.target.offset, prod(stmt.box) // kernel.cluster)
+    at = (*stmt.at[:axis], moved(stmt.at[axis], side * stmt.every[axis]), *stmt.at[axis + 1 :])
+    box = (*stmt.box[:axis], side, *stmt.box[axis + 1 :])
+    fold = (piece, side, rows) if piece else stmt.fold
+    return attrs.evolve(stmt, target=attrs.evolve(stmt.target, offset=offset), box=box, at=at, fold=fold)
+
+
+def with_parts(kernel: KernelFunction) -> KernelFunction:
+    """Return the kernel with what each group itself copies, and not all of the box, where it is for a cluster."""
+
+    def parted(stmt: Stmt) -> tuple[Stmt, ...]:
+        own = part_of(stmt, kernel) if isinstance(stmt, BulkCopy) else stmt
+        assert own is not None  # the verifier saw to it
+        return (own,)
+
+    return with_body(kernel, rewrite_stmts(parted, kernel.body))
+
+
+def channels_of_clusters(kernel: KernelFunction) -> frozenset[str]:
+    """Return the channels of which all groups of a cluster send and release the messages."""
+    copies = (stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy))
+    return frozenset(stmt.channel.array for stmt in copies if stmt.scope is Scope.CLUSTER)
+
+
+def without_clusters(kernel: KernelFunction) -> KernelFunction:
+    """Return an equal kernel whose groups copy all of a box themselves; itself where it has no clusters."""
+
+    def alone(stmt: Stmt) -> tuple[Stmt, ...]:
+        match stmt:
+            case BulkCopy(scope=Scope.CLUSTER):
+                return (attrs.evolve(stmt, scope=Scope.GROUP),)
+            case Barrier(scope=Scope.CLUSTER):
+                return (Barrier(),)
+            case _:
+                return (stmt,)
+
+    kernel = kernel if kernel.cluster == 1 else attrs.evolve(kernel, cluster=1)
+    return with_body(kernel, rewrite_stmts(alone, kernel.body))
