@@ -62,6 +62,7 @@ class Result(IntEnum):
     CUDA_ERROR_INVALID_ADDRESS_SPACE = 717
     CUDA_ERROR_INVALID_PC = 718
     CUDA_ERROR_LAUNCH_FAILED = 719
+    CUDA_ERROR_INVALID_CLUSTER_SIZE = 912
     CUDA_ERROR_UNKNOWN = 999
 
 
@@ -120,7 +121,7 @@ class CardDriver:
         for kind in ("DataType", "Swizzle", "Interleave", "L2promotion", "FloatOOBfill"):
             setattr(module, f"CUtensorMap{kind}", _Words())
         module.CUstream = module.CUfunction = module.cuuint64_t = module.cuuint32_t = int
-        module.CUDA_KERNEL_NODE_PARAMS = SimpleNamespace
+        module.CUDA_KERNEL_NODE_PARAMS = module.CUlaunchConfig = SimpleNamespace
         found: ModuleType = module
         return found
 
@@ -241,6 +242,17 @@ class CardDriver:
 
     def cuFuncSetAttribute(self, *_: object) -> tuple[Result]:
         return (OK,)
+
+    def cuOccupancyMaxActiveClusters(self, function: int, config: Any) -> tuple[Result, int]:
+        assert self.functions[function].cluster > 1
+        assert (config.gridDimX, config.blockDimX) == (
+            self.functions[function].grid[0],
+            self.functions[function].group[0],
+        )
+        return self._answer("cuOccupancyMaxActiveClusters"), 1
+
+    def cuTensorMapEncodeTiled(self, *_: object) -> tuple[Result, Any]:
+        return OK, SimpleNamespace(opaque=[0] * 16)
 
     def cuLaunchKernel(self, function: int, *rest: int) -> tuple[Result]:
         stream, pointers = rest[7], rest[8]

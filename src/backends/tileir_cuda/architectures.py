@@ -25,6 +25,9 @@ ALIGNMENT: Final = 256
 BULK_COPIES: Final = ("sm_90a",)
 """Architectures whose copies of boxes of tensors are used."""
 
+MOST_OF_CLUSTER: Final = 8
+"""Groups of a cluster that cards run which copy boxes: more are not portable among these."""
+
 
 @attrs.frozen
 class Architecture:

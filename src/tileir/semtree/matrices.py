@@ -104,8 +104,7 @@ def without_instructions(
     """Return an equal kernel without the instructions that few devices have; itself where it has none.
 
     Copies happen at once, and each thread computes the sums that it holds; operands that threads hold, and what they
-    exchange, go through local memory. Threads meet at barriers where they acquire or receive messages of channels, and
-    groups of a cluster run by themselves.
+    exchange, go through local memory. Threads meet at barriers where they acquire or receive messages of channels.
 
     Args:
         kernel: The kernel.

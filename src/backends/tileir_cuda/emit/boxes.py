@@ -4,6 +4,9 @@ A channel of ``n`` places has ``n`` barriers that are full when the copies of a 
 empty when all warps have released it. A barrier goes through phases, and a thread waits for the parity of one. The
 first thread of a group asks for the copies; a tensor map, which the host makes, tells where the tensor is.
 
+Of the box of a cluster each group asks for a part, which comes to the same place in the shared memory of all. The
+barriers are full when all parts have arrived, and empty when the warps of all groups have released the message.
+
 Follows NVIDIA, "PTX ISA" (mbarrier, cp.async.bulk.tensor), and "CUDA Driver API" (cuTensorMapEncodeTiled).
 """
 
@@ -14,9 +17,20 @@ from typing import TYPE_CHECKING, Final
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.semtree.ir import WARP, BulkCopy, Channel, ChannelStep, DeclareArray, GridLevel, KernelFunction
+from tileir.semtree.clusters import channels_of_clusters
+from tileir.semtree.ir import (
+    WARP,
+    BulkCopy,
+    Channel,
+    ChannelStep,
+    DeclareArray,
+    GridLevel,
+    KernelFunction,
+    Scope,
+)
 from tileir.semtree.matrices import PLAIN, folded
 from tileir.semtree.rewrite import statements
+from tileir.semtree.roles import releasing
 from tileir_llvm.emit.conversions import cast
 from tileir_llvm.emit.expressions import Environment, evaluate
 
@@ -25,6 +39,7 @@ if TYPE_CHECKING:
 
     from tileir_cuda.emit.products import Shared
     from tileir_cuda.emit.roles import Roles
+    from tileir_llvm.emit.text import FunctionText
 
 CONVERGENT: Final = 2
 """The attributes of statements that all threads of a warp run together."""
@@ -135,6 +150,8 @@ class Channels:
         names: The arrays that are channels.
         roles: The roles of warps: the first thread of the one that sends does so.
         releasing: How many threads release the messages of each channel.
+        cluster: Groups of a cluster.
+        joint: The channels of which all groups of a cluster release the messages.
 
     """
 
@@ -144,8 +161,16 @@ class Channels:
     names: frozenset[str]
     roles: Roles
     releasing: Mapping[str, int]
+    cluster: int
+    joint: frozenset[str]
     _places: dict[str, int] = attrs.field(factory=dict, init=False)
     _turns: dict[tuple[str, ChannelStep], _Turn] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def of(cls, env: Environment, kernel: KernelFunction, maps: Mapping[TensorMap, str], roles: Roles) -> Channels:
+        """Return what writes the channels of a kernel."""
+        joint = channels_of_clusters(kernel)
+        return cls(env, kernel.group, maps, channels(kernel), roles, releasing(kernel), kernel.cluster, joint)
 
     def open(self, array: DeclareArray, shared: Shared) -> None:
         """Make the barriers of a channel, and let all threads see them."""
@@ -165,6 +190,9 @@ class Channels:
         ]
         lines += ["@p fence.mbarrier_init.release.cluster;", "}"]
         self._asm(lines, (("r", shared.address), ("r", self._thread())))
+        if array.name in self.joint:
+            meet_cluster(out)
+            return
         out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
         out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
 
@@ -180,8 +208,10 @@ class Channels:
                 self._asm(_where(f"$1, {self.roles.first}", line), (("r", full), ("r", self._thread())))
             case ChannelStep.RELEASE:
                 lane = out.pure(f"and i32 {self._thread()}, {WARP - 1}")
-                line = "@p mbarrier.arrive.shared::cta.b64 _, [$0];"
-                self._asm(["bar.warp.sync -1;", *_where("$1, 0", line)], (("r", empty), ("r", lane)))
+                lines = _where("$1, 0", "@p mbarrier.arrive.shared::cta.b64 _, [$0];")
+                if name in self.joint:  # each of the first lanes arrives at the barrier of one of the groups
+                    lines = ["{", ".reg .pred p;", ".reg .b32 r;", f"setp.lt.u32 p, $1, {self.cluster};", *_ARRIVE, "}"]
+                self._asm(["bar.warp.sync -1;", *lines], (("r", empty), ("r", lane)))
             case ChannelStep.ACQUIRE | ChannelStep.RECEIVE:
                 parity = out.result(f"load i32, ptr {turn.parity}")
                 barrier = empty if step is ChannelStep.ACQUIRE else full
@@ -200,14 +230,18 @@ class Channels:
         size = math.prod(stmt.box[:-1]) * found.box[0] * found.itemsize
         axes = len(at)
         lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", f"setp.eq.u32 p, $0, {self.roles.first};"]
-        lines.append(f"@p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$3], {math.prod(stmt.box) * found.itemsize};")
+        expected, to, groups = math.prod(stmt.box) * found.itemsize, "", ""
+        if stmt.scope is Scope.CLUSTER:  # as much comes from each of the groups
+            lines += [".reg .b16 m;", f"mov.b16 m, {(1 << self.cluster) - 1};"]
+            expected, to, groups = expected * self.cluster, ".multicast::cluster", ", m"
+        lines.append(f"@p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$3], {expected};")
         rest = "".join(f", ${number}" for number in range(5, 4 + axes))
         for piece in range(stmt.box[-1] // found.box[0]):
             lines.append(f"add.u32 c, $4, {piece * found.box[0]};")
             lines.append(f"add.u32 d, $1, {piece * size};")
             lines.append(
-                f"@p cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                f" [d], [$2, {{c{rest}}}], [$3];"
+                f"@p cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{to}"
+                f" [d], [$2, {{c{rest}}}], [$3]{groups};"
             )
         lines.append("}")
         tensor = out.pure(f"ptrtoint ptr {self.maps[found]} to i64")
@@ -255,6 +289,16 @@ _WAIT: Final = [
     "D_${:uid}:",
     "}",
 ]
+
+
+_ARRIVE: Final = ["@p mapa.shared::cluster.u32 r, $0, $1;", "@p mbarrier.arrive.shared::cluster.b64 _, [r];"]
+
+
+def meet_cluster(out: FunctionText) -> None:
+    """Let the threads of all groups of a cluster meet."""
+    for step in ("arrive", "wait"):
+        out.module.declarations[f"declare void @llvm.nvvm.barrier.cluster.{step}.aligned()"] = None
+        out.effect(f"call void @llvm.nvvm.barrier.cluster.{step}.aligned()")
 
 
 def _where(equal: str, line: str) -> list[str]:

@@ -16,16 +16,16 @@ from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.check.verifier import verify
+from tileir.semtree.clusters import with_parts, without_clusters
 from tileir.semtree.ir import Exchange, GridLevel, KernelFunction, MatrixMultiply, ParamAccess, Type
 from tileir.semtree.legalise.legaliser import legalise
 from tileir.semtree.legalise.storage import stored_as_bits
 from tileir.semtree.matrices import is_plain, without_instructions
 from tileir.semtree.rewrite import statements
-from tileir.semtree.roles import releasing
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
-from tileir_cuda.architectures import BULK_COPIES, Architecture
-from tileir_cuda.emit.boxes import Channels, channels, copies_boxes, promised, tensor_maps
+from tileir_cuda.architectures import BULK_COPIES, MOST_OF_CLUSTER, Architecture
+from tileir_cuda.emit.boxes import Channels, copies_boxes, promised, tensor_maps
 from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
 from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.remainders import remainders
@@ -77,6 +77,7 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
     flags, remainder = FAST_MATH if fast_math else "", f"remainder{number}"
     module = ModuleText(flags, remainder=remainder, extrema=True, exponential=EXPONENTIAL)
     verify(kernel)
+    kernel = settled(kernel, architecture)
     _check(kernel, architecture)
     plain = without_instructions(
         kernel,
@@ -94,6 +95,12 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
     module.functions.extend(exponentials("".join(module.functions)))
     last = f"attributes #1 = {{ {_ATTRIBUTES} noinline }}\nattributes #{CONVERGENT} = {{ convergent nounwind }}"
     return module.text(last)
+
+
+def settled(kernel: KernelFunction, architecture: Architecture) -> KernelFunction:
+    """Return a kernel in terms of what each group does: clusters copy by parts, where an architecture has them."""
+    own = with_parts(kernel) if 1 < kernel.cluster <= MOST_OF_CLUSTER else kernel
+    return own if own is not kernel and has_maps(own, architecture) else without_clusters(kernel)
 
 
 def has_maps(kernel: KernelFunction, architecture: Architecture) -> bool:
@@ -157,7 +164,7 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, roles: Roles)
     whole = any(fragment in OF_WARPGROUPS for fragment in products)
     assigned = assigned_variables(kernel.body)
     maps = {each: f"%m{number}" for number, each in enumerate(tensor_maps(kernel))}
-    steps = Channels(env, kernel.group, maps, channels(kernel), roles, releasing(kernel))
+    steps = Channels.of(env, kernel, maps, roles)
     writer = CudaStatements(
         env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole, channels=steps, roles=roles
     )
@@ -169,6 +176,8 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, roles: Roles)
     block = ",".join(map(str, threads(kernel)))
     attributes = f'{_ATTRIBUTES} "nvvm.reqntid"="{block}"'
     beside = _beside(kernel, room.nbytes)
+    if kernel.cluster > 1:
+        attributes += f' "nvvm.cluster_dim"="{kernel.cluster},1,1"'
     if beside > 1 or roles.changes:  # the assembler has to know how many registers threads begin with
         attributes += f' "nvvm.minctasm"="{beside}"'
     return out.text(f"define ptx_kernel void @{name}({params}) {attributes}")

@@ -30,6 +30,7 @@ from tileir.semtree.ir import (
     LoopKind,
     MatrixMultiply,
     Region,
+    Scope,
     Stmt,
     Subscript,
     Turn,
@@ -39,6 +40,7 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda.emit import products, warpgroups
+from tileir_cuda.emit.boxes import meet_cluster
 from tileir_cuda.emit.products import Shared, thread_number
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, Begun
 from tileir_cuda.emit.zeroing import makes_zeros
@@ -125,10 +127,13 @@ class CudaStatements(Statements):
         """Write what the threads of a group do together."""
         out = self.env.out
         match stmt:
-            case Barrier():
+            case Barrier(scope=scope):
                 if self.warpgroups:
                     out.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
-                self.roles.meet(out)
+                if scope is Scope.CLUSTER:
+                    meet_cluster(out)
+                else:
+                    self.roles.meet(out)
             case AsyncCopy():
                 self._copy(stmt)
             case AsyncCommit():

@@ -16,8 +16,11 @@ from tileir.core.forking import Renewable
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
 from tileir.runtime.events import Scheduler
+from tileir.semtree.clusters import without_clusters
 from tileir_cuda.architectures import ALIGNMENT
-from tileir_cuda.devices import DLPACK_KIND
+from tileir_cuda.devices import DLPACK_KIND, architecture_of
+from tileir_cuda.emit.emitter import emit
+from tileir_cuda.emit.ptx import made
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tileir.runtime.interface import DeviceInfo, Event, Options
+    from tileir.semtree.ir import KernelFunction
     from tileir_cuda.library import CudaLibrary
 
 
@@ -188,7 +192,14 @@ class CudaExecutor(Renewable):
                 code = library.codes[which] if library.codes else library.ptx.encode() + b"\0"
                 modules[which] = Module.of(self.stream.card, code)
             module = modules[which]
-        return CudaKernel.of(self, kernel, module, index)
+        ready = CudaKernel.of(self, kernel, module, index)
+        return ready if ready.fits else self._alone(without_clusters(kernel), index)
+
+    def _alone(self, kernel: KernelFunction, index: int) -> CudaKernel:
+        """Ready a kernel whose groups the card cannot run as clusters."""
+        architecture = architecture_of(self.device)
+        (found,) = made((emit(kernel, architecture, index, fast_math=self.options.fast_math),), architecture)
+        return CudaKernel.of(self, kernel, Module.of(self.stream.card, found.code), index)
 
     def copy(self, source: Any, destination: Any, after: Sequence[Event] = ()) -> Event:
         """Copy as many bytes as both have, between buffers or contiguous arrays, once all of ``after`` have completed.

@@ -12,9 +12,9 @@ from tileir.core import attrs
 from tileir.core.errors import Diagnostic, GroupLimitError
 from tileir.runtime.checks import check_buffers
 from tileir_cuda.devices import architecture_of
-from tileir_cuda.emit.emitter import blocks, has_maps, threads
+from tileir_cuda.emit.emitter import blocks, has_maps, settled, threads
 from tileir_cuda.emit.shared_memory import SharedMemory
-from tileir_cuda.run.driver import checked
+from tileir_cuda.run.driver import SUCCESS, checked
 from tileir_cuda.run.maps import Maps
 from tileir_cuda.run.memory import CudaBuffer
 from tileir_llvm.emit.spelling import symbol
@@ -56,6 +56,8 @@ class CudaKernel:
             BackendError: TIL808, the driver does not find it.
 
         """
+        architecture = architecture_of(executor.device)
+        kernel = settled(kernel, architecture)
         name = symbol(index, kernel)
         function = checked(f"kernel {kernel.name}", driver.cuModuleGetFunction(module.native, name.encode()))
         which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
@@ -72,8 +74,19 @@ class CudaKernel:
             checked(f"kernel {kernel.name}", driver.cuFuncSetAttribute(function, which, shared))
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
         shape = (*blocks(kernel), *threads(kernel), shared)
-        maps = Maps.of(kernel) if has_maps(kernel, architecture_of(executor.device)) else None
+        maps = Maps.of(kernel) if has_maps(kernel, architecture) else None
         return cls(kernel, executor, module, function, sizes, shape, maps)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the card has room for the groups of a cluster beside each other: not all parts of one need have."""
+        if self.kernel.cluster == 1:
+            return True
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = self.shape[:3]
+        config.blockDimX, config.blockDimY, config.blockDimZ, config.sharedMemBytes = self.shape[3:]
+        status, clusters = driver.cuOccupancyMaxActiveClusters(self._function, config)
+        return status is SUCCESS and clusters > 0
 
     @property
     def function(self) -> int:
