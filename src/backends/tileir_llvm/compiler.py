@@ -18,8 +18,8 @@ from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import KernelFunction
 from tileir_llvm.run.library import SECONDS, LLVMLibrary, part_names
 from tileir_llvm.run.modules import assembly
+from tileir_llvm.run.parallel_modules import object_codes
 from tileir_llvm.run.sharing import ALWAYS_SECONDS
-from tileir_llvm.run.side_by_side import object_codes
 from tileir_llvm.run.uninterrupted import uninterrupted
 
 OPTIMISED_LENGTH: Final = 1 << 12

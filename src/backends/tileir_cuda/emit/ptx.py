@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 from tileir.core import attrs
 from tileir_llvm.run.forking import guard_forks
 from tileir_llvm.run.modules import emitted, optimised, parsed, refusals, whole_pipeline
-from tileir_llvm.run.side_by_side import made_side_by_side
+from tileir_llvm.run.parallel_modules import made_side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,9 +13,9 @@ from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
 from tileir.semtree.text.parser import parse_kernel
 from tileir_llvm import compiler as llvm_compiler
-from tileir_llvm.run import side_by_side
+from tileir_llvm.run import parallel_modules
 from tileir_llvm.run.modules import object_code
-from tileir_llvm.run.side_by_side import object_codes
+from tileir_llvm.run.parallel_modules import object_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,8 +73,8 @@ def test_what_llvm_refuses_is_an_error() -> None:
 
 def test_without_a_way_past_the_lock_modules_are_compiled_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = compiler().build(KERNELS).codes
-    monkeypatch.setattr(side_by_side, "can_pass_the_lock", lambda: False)
-    monkeypatch.setattr(side_by_side, "_in_threads", None)
+    monkeypatch.setattr(parallel_modules, "can_pass_the_lock", lambda: False)
+    monkeypatch.setattr(parallel_modules, "_in_threads", None)
     assert compiler().build(KERNELS).codes == expected
 
 
