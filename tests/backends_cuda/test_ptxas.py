@@ -90,6 +90,21 @@ def test_products_of_boxes_spill_nothing_and_go_on_beside_copies(
     assert "serialized" not in said
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size", "registers"),
+    [("f16", 4096, 168), ("bf16", 1536, 168), ("f16", 3008, 128), ("f8e4m3fn", 4096, 128)],
+)
+def test_products_of_which_one_warp_copies_spill_nothing(dtype: str, size: int, registers: int, tmp_path: Path) -> None:
+    text = "function (A[M, K], B[N, K]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[j, k]); }"
+    shapes = [f"{dtype}[{size}, {size}]"] * 2
+    listing = tileir.compile(text, shapes, device="cuda.sm_90a", target="gpu:ROLES=1").listing("ptx")
+    assert listing.count("setmaxnreg") == 2
+    said = assembled(listing, "sm_90a", tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+    assert f"Used {registers} registers" in said
+    assert not re.search("serialized|ignored", said)
+
+
 WORDS = "f32", tileir.Options(fast_math=True)
 BYTES = "f8e4m3fn", tileir.Options()
 

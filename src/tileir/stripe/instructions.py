@@ -6,6 +6,7 @@ The blocks mean the same without, and that is how devices run them that have no 
 from __future__ import annotations
 
 import enum
+import re
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from tileir.core import attrs
@@ -28,8 +29,8 @@ class Product(Node):
 
 
 def _of_older_pipeline(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of a pipeline as it is now, of one from before groups took several points."""
-    return {"groups": 0, **data}
+    """Return the JSON of a pipeline as it is now, of one from before groups took several points, or warps copied."""
+    return {"groups": 0, "registers": [], **data}
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -38,11 +39,13 @@ class Pipeline(Node):
 
     Each iteration has its own local memory, which the block allocates; ``stages`` of them do at a time. Where so many
     ``groups`` are asked for, no more than that run: each takes several points of the grid in turn, and its copies run
-    ahead into the next point.
+    ahead into the next point. With ``registers``, devices that can ask for copies by one thread have a warp of its own
+    do so: these are how many its threads have, and those of all others.
     """
 
     stages: int
     groups: int = 0
+    registers: tuple[int, ...] = ()
 
     of_older_json: ClassVar = staticmethod(_of_older_pipeline)
 
@@ -171,10 +174,11 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
     match instruction:
         case Product(fragment=fragment):
             return {PRODUCT: fragment}
-        case Pipeline(stages=stages, groups=0):
+        case Pipeline(stages=stages, groups=0, registers=()):
             return {PIPELINE: stages}
-        case Pipeline(stages=stages, groups=groups):
-            return {PIPELINE: f"{stages} {_IN} {groups} {_GROUPS}"}
+        case Pipeline(stages=stages, groups=groups, registers=registers):
+            taken = f" {_IN} {groups} {_GROUPS}" if groups else ""
+            return {PIPELINE: f"{stages}{taken}{f' {_WITH} {_by(registers)} {_REGISTERS}' if registers else ''}"}
         case Copy(box=()):
             return {COPY: None}
         case Repair():
@@ -194,6 +198,8 @@ _EVERY: Final = "every"
 _ALONG: Final = "along"
 _IN: Final = "in"
 _GROUPS: Final = "groups"
+_WITH: Final = "with"
+_REGISTERS: Final = "registers"
 
 
 def copy_of(value: TagValue) -> Copy | None:
@@ -230,12 +236,17 @@ def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
 
 
 def _pipeline_of(value: str) -> Pipeline | None:
-    """Return the pipeline that the value of its word stands for, such as ``4 in 132 groups``."""
-    match value.split():
-        case [stages, "in", groups, "groups"] if stages.isdecimal() and groups.isdecimal():
-            return Pipeline(int(stages), int(groups))
-        case _:
-            return None
+    """Return the pipeline that the value of its word stands for, such as ``4 in 132 groups with 40x232 registers``."""
+    found = _PIPELINE.fullmatch(value)
+    if found is None:
+        return None
+    registers = tuple(map(int, found["registers"].split("x"))) if found["registers"] else ()
+    return Pipeline(int(found["stages"]), int(found["groups"] or 0), registers)
+
+
+_PIPELINE: Final = re.compile(
+    rf"(?P<stages>\d+)(?: {_IN} (?P<groups>\d+) {_GROUPS})?(?: {_WITH} (?P<registers>\d+(?:x\d+)*) {_REGISTERS})?"
+)
 
 
 def role_words(role: Role) -> dict[str, TagValue]:
@@ -270,6 +281,8 @@ def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
             yield f"a pipeline has two stages at least, not {stages}"
         case Pipeline(groups=groups) if groups < 0:
             yield f"a pipeline has no fewer groups than none, not {groups}"
+        case Pipeline(registers=registers) if len(registers) not in (0, 2):
+            yield f"a pipeline says registers of threads that copy and of others, and not {len(registers)} numbers"
         case Copy() if not copies:
             yield "a block that copies ahead stands in a block with a pipeline"
         case Copy(box=box, extents=extents, strides=strides) as copy:

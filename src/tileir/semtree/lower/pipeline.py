@@ -77,7 +77,7 @@ class Pipeline:
 
     ``phase`` lowers a child with the views and the indices that it sees; ``declare`` takes declarations for the top of
     the kernel. With ``turns``, the loop runs once for each point of the grid that a group takes, and what is copied
-    ahead at the end of one is for the next.
+    ahead at the end of one is for the next. ``apart`` takes a loop that makes all copies, where a warp of its own does.
     """
 
     blocks: BlockLowering
@@ -88,6 +88,7 @@ class Pipeline:
     phase: Callable[[stripe.Block, dict[str, View], dict[str, Affine]], Phase]
     declare: Callable[[sem.Stmt], None]
     turns: Turns | None = None
+    apart: Callable[[sem.Stmt], None] | None = None
     _touches: list[Touch] = attrs.field(factory=list, init=False)
     _arrays: dict[str, str] = attrs.field(factory=dict, init=False)
 
@@ -122,7 +123,7 @@ class Pipeline:
             )
         )
         steps = _Steps(acquire, send, channel)
-        body = self._before(steps, min(stages - 1, iterations))
+        body = [] if self.apart else self._before(steps, min(stages - 1, iterations))
         counter, ahead = self.blocks.counter(self._moving[-1].name), self.blocks.counter("ahead")
         begin: list[sem.Stmt] = []
         number: sem.Expr = counter
@@ -131,12 +132,16 @@ class Pipeline:
             message = self.blocks.counter("message")
             begin.append(sem.Declare(message, sem.Apply(Op.ADD, (before, counter))))
             number = message
-        fill = (
-            sem.Declare(ahead, sem.Apply(Op.ADD, (number, constant(stages - 1)))),
-            *self._ahead(steps, ahead, stages, iterations),
-        )
         slot = self._slot(number, stages)
         digits, values = self._digits(counter)
+        fill: tuple[sem.Stmt, ...] = ()
+        if self.apart is not None:
+            copies = self._boxes(steps.channel, values, Affine.index(slot.variable.name), {})
+            inside = (*begin, slot, *digits, *steps.message(copies))
+            self.apart(sem.For(counter, constant(0), constant(iterations), 1, inside))
+        else:
+            first = sem.Declare(ahead, sem.Apply(Op.ADD, (number, constant(stages - 1))))
+            fill = (first, *self._ahead(steps, ahead, stages, iterations))
         product, rest = self._parted()
         own, after = (self._run(each, values, Affine.index(slot.variable.name)) for each in (product, rest))
         inside = (receive, *begin, slot, *digits, *own, *fill, release, *after)

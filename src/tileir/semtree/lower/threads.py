@@ -14,6 +14,7 @@ from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.apart import in_roles, is_apart
 from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import plan_loops, point_count, thread_indices
@@ -62,6 +63,7 @@ class GroupLowering:
     _fixed: frozenset[str] = attrs.field(default=frozenset(), init=False)
     _declarations: list[sem.Stmt] = attrs.field(factory=list, init=False)
     _turns: Turns | None = attrs.field(default=None, init=False)
+    _copies: list[sem.Stmt] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.thread = self.blocks.counter("tid")
@@ -71,13 +73,16 @@ class GroupLowering:
         number = sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)
         turns = self._turns = Turns.of(self.blocks, block)
         if turns is not None:
-            step = Ordered((self._step(block, buffers, {}, turns.values),), turns.around, repeats=True, skips=False)
+            inner = self._step(block, buffers, {}, turns.values)
+            step: Step = Ordered((inner,), turns.around, repeats=True, skips=False)
             head = (turns.first, sem.Declare(self.thread, number), *self._declarations)
-            return (turns.groups,), (*head, *with_barriers(step))
+            copies = turns.around(self._copies) if self._copies else []
+            return (turns.groups,), (*head, *in_roles(block, with_barriers(step), copies, self.threads))
         grid, start, values = self.blocks.grid(block)
         self._fixed = frozenset(name for value in values.values() for name in value.indices)
-        body = with_barriers(self._step(block, buffers, {}, values))
-        return grid, (*start, sem.Declare(self.thread, number), *self._declarations, *body)
+        step = self._step(block, buffers, {}, values)
+        head = (*start, sem.Declare(self.thread, number), *self._declarations)
+        return grid, (*head, *in_roles(block, with_barriers(step), self._copies, self.threads))
 
     def _step(
         self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
@@ -95,6 +100,7 @@ class GroupLowering:
                 self._inner_phase,
                 self._declarations.append,
                 self._turns,
+                self._copies.append if is_apart(block, self.blocks.target) else None,
             ).lowered(stages)
         if not all(isinstance(statement, stripe.Block) for statement in block.statements):
             message = f"block {block.name} has statements beside blocks with thread indices: put them into a block"

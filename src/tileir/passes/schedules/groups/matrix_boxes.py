@@ -32,6 +32,10 @@ _ROWS: Final = (128, 64, 32)
 """Bytes of the rows that are swizzled as matrix instructions read them."""
 
 
+_REGISTERS: Final = {256: (40, 232), 384: (32, 160)}
+"""Registers of threads that copy and of those that multiply, by how many of these there are: all that a group has."""
+
+
 @attrs.frozen
 class _Axis:
     """An axis of a tensor: what moves along it, the distance of elements, how many there are, and those of the box.
@@ -67,6 +71,12 @@ def are_whole_lines(plan: MatrixTiling) -> bool:
     uses = (plan.left.use, plan.right.use)
     moved = [(use, use.stride(name)) for use in uses for affine in use.access for name in affine.indices]
     return all(step * use.dtype.itemsize % _LINE == 0 for use, step in moved if step != 1)
+
+
+def with_copier(plan: MatrixTiling) -> MatrixTiling:
+    """Return the plan with a warp of its own that copies, where a group has a processor and many warps multiply."""
+    registers = _REGISTERS.get(plan.threads, ()) if plan.boxes is not None and plan.beside == 1 else ()
+    return attrs.evolve(plan, registers=registers) if registers and plan.stages > 1 else plan
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:

@@ -16,7 +16,7 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix import build
-from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes
+from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes, with_copier
 from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
 from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
@@ -57,6 +57,7 @@ class MatrixContraction:
             4096 x 4096 took 207 instead of 223 with tiles of 128 x 256.
         turns: Whether no more groups run than keep the device busy where tiles are copied as boxes, and take tiles in
             turns: what a tile needs first is copied beside the end of the one before.
+        roles: Whether a warp of its own copies boxes where eight or twelve warps multiply, which get its registers.
         promote: Whether sums of instructions that keep too few digits are added to others on their way.
 
     """
@@ -73,6 +74,7 @@ class MatrixContraction:
     columns: int = attrs.field(default=0, validator=at_least(0))
     boxes: int = attrs.field(default=0, validator=at_least(0))
     turns: bool = False
+    roles: bool = False
     promote: bool = True
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
@@ -100,6 +102,8 @@ class MatrixContraction:
             facts = (*facts, ("no_boxes", found) if isinstance(found, str) else ("boxes", True))
         if plan.groups:
             facts = (*facts, ("groups", plan.groups))
+        if plan.registers:
+            facts = (*facts, ("copying", 1))
         return Done((emit(build(nest, plan), kernel),), facts)
 
     @refusing
@@ -145,7 +149,10 @@ class MatrixContraction:
             if fitting and fragment.a.where is not Where.LOCAL:
                 break
         best = min(fitting, key=lambda each: (self._cost(nest, each), each.boxes is None), default=None)
-        return strongest(said) if best is None else self._in_turns(nest, self._far_ahead(nest, best))
+        if best is None:
+            return strongest(said)
+        best = self._in_turns(nest, self._far_ahead(nest, best))
+        return with_copier(best) if self.roles else best
 
     def _cut(
         self, nest: Nest, pair: tuple[Panel, Panel], loop: stripe.Index, fragment: Fragment

@@ -53,7 +53,8 @@ class MatrixTiling:
     along it share the tile, each with ``least`` rows or more. ``constraints`` say which products are added. ``boxes``
     tells how both inputs are copied where one thread asks for all of a tile, ``staged`` how many columns of results are
     written at a time through local memory, and ``beside`` how many groups share a processor then. Where ``groups`` is
-    not 0, so many take the tiles in turns.
+    not 0, so many take the tiles in turns. With ``registers``, a warp of its own copies: so many have its threads, and
+    those that multiply.
     """
 
     left: Panel
@@ -75,6 +76,7 @@ class MatrixTiling:
     staged: int = 0
     beside: int = 1
     groups: int = 0
+    registers: tuple[int, ...] = ()
 
     @property
     def threads(self) -> int:
