@@ -27,8 +27,9 @@ from tileir.typed.simplify.preparation import prepared
 
 _NUMBERS: Final = (1, 2, 0, 3, 4, 8, 16, 64)
 _TAGS: Final = ("kernel", "main", "inner", "fused", "contraction", "agg_op_add")
-_REFUSALS: Final = frozenset({"TIL543", "TIL505", "TIL548"})
-"""What a pass may say to a request: a value that does not fit, a unit without an index, and too little memory."""
+_REFUSALS: Final = frozenset({"TIL543", "TIL505", "TIL547", "TIL548"})
+"""What a pass may say to a request: a value that does not fit, a unit without an index, no such fragment, too
+little memory."""
 
 _LARGEST: Final = 12
 """Sizes of the programs: the interpreter goes point by point."""
