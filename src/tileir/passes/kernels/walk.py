@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -10,7 +10,7 @@ from tileir.core.rewrite import rewritten
 from tileir.passes.base import selected, selected_kernel
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import Block, Program, Statement
+from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import launches
@@ -80,3 +80,23 @@ def _inside(scope: Scope, function: Callable[[Scope], Block], chosen: Callable[[
 
     statements = rewritten(scope.block.statements, rewrite)
     return scope.block if statements is scope.block.statements else attrs.evolve(scope.block, statements=statements)
+
+
+def with_views(
+    statement: Statement,
+    parents: Mapping[str, Refinement],
+    view: Callable[[Refinement, Refinement], Refinement | None],
+) -> Statement:
+    """Return a statement with what ``view`` makes of its views of ``parents``, and of views of these; at any depth.
+
+    ``view`` gets a view, and what that is of as it is now; where it returns None, all stays as it was.
+    """
+    if not isinstance(statement, Block):
+        return statement
+    views = [r for r in statement.refinements if r.direction is not Direction.NONE and r.source in parents]
+    changed = {r.name: new for r in views if (new := view(r, parents[r.source])) is not None}
+    if not changed:
+        return statement
+    refinements = tuple(changed.get(r.name, r) for r in statement.refinements)
+    statements = rewritten(statement.statements, lambda s: (with_views(s, changed, view),))
+    return attrs.evolve(statement, refinements=refinements, statements=statements)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tileir.core import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
+from tileir.passes.kernels.walk import with_views
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,
@@ -54,19 +55,13 @@ def packed_shape(view: Refinement, order: tuple[int, ...], odd_limit: float) -> 
 
 def refitted(statement: Statement, parents: Mapping[str, Refinement]) -> Statement:
     """Return a statement whose views of ``parents``, and those below them, have the strides that those have."""
-    if not isinstance(statement, Block):
-        return statement
-    fitted: dict[str, Refinement] = {}
-    for view in statement.refinements:
-        if view.direction is not Direction.NONE and view.source in parents:
-            outer = parents[view.source].shape.dims
-            dims = tuple(Dim(own.size, of.stride) for own, of in zip(view.shape.dims, outer, strict=True))
-            fitted[view.name] = attrs.evolve(view, shape=attrs.evolve(view.shape, dims=dims))
-    if not fitted:
-        return statement
-    views = tuple(fitted.get(r.name, r) if r.direction is not Direction.NONE else r for r in statement.refinements)
-    inner = tuple(refitted(s, fitted) for s in statement.statements)
-    return attrs.evolve(statement, refinements=views, statements=inner)
+    return with_views(statement, parents, fitted)
+
+
+def fitted(view: Refinement, source: Refinement) -> Refinement:
+    """Return a view with the strides of ``source``, whose axes it has."""
+    dims = zip(view.shape.dims, source.shape.dims, strict=True)
+    return attrs.evolve(view, shape=attrs.evolve(view.shape, dims=tuple(Dim(a.size, b.stride) for a, b in dims)))
 
 
 @attrs.frozen(eq=False)

@@ -6,7 +6,7 @@ Locations as options of passes: devices with units that numbers, affines of indi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -16,7 +16,7 @@ from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import MemoryUnit
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
-from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen
+from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen, with_views
 from tileir.poly.affine import Affine
 from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Block, Device, Direction, Location, Program, Refinement, Statement
@@ -204,18 +204,13 @@ class LocateMemory:
     def _with_memory(self, scope: Scope) -> Block:
         block = scope.block
         where = location(self.loc, block)
-        moved: dict[str, Location] = {}
-        refinements = []
-        for refinement in block.refinements:
-            new = self._place(refinement, where)
-            if new != refinement.location:
-                moved[refinement.name] = new
-                refinement = attrs.evolve(refinement, location=new)
-            refinements.append(refinement)
+        placed = ((r, self._place(r, where)) for r in block.refinements)
+        moved = {r.name: attrs.evolve(r, location=new) for r, new in placed if new != r.location}
         if not moved:
             return block
-        statements = rewritten(block.statements, lambda s: (with_views_at(s, moved),))
-        return attrs.evolve(block, refinements=tuple(refinements), statements=statements)
+        refinements = tuple(moved.get(r.name, r) for r in block.refinements)
+        statements = rewritten(block.statements, lambda s: (located_by(s, moved),))
+        return attrs.evolve(block, refinements=refinements, statements=statements)
 
     def _place(self, refinement: Refinement, where: Location) -> Location:
         tags = refinement.tags
@@ -227,21 +222,12 @@ class LocateMemory:
         return (*refinement.location, *where) if self.append_devs else where
 
 
-def with_views_at(statement: Statement, moved: dict[str, Location]) -> Statement:
-    """Return a statement whose views of the refinements ``moved``, and views of these, have the new locations.
+def located_by(statement: Statement, moved: Mapping[str, Refinement]) -> Statement:
+    """Return a statement whose views of the refinements ``moved``, and views of these, have the locations of those.
 
     Units that indices choose are named where the memory is allocated only.
     """
-    if not isinstance(statement, Block):
-        return statement
-    inner = {r.name: fixed(moved[r.source]) for r in statement.refinements if r.source in moved}
-    if not inner:
-        return statement
-    refinements = tuple(
-        attrs.evolve(r, location=inner[r.name]) if r.name in inner else r for r in statement.refinements
-    )
-    statements = rewritten(statement.statements, lambda s: (with_views_at(s, inner),))
-    return attrs.evolve(statement, refinements=refinements, statements=statements)
+    return with_views(statement, moved, lambda view, of: attrs.evolve(view, location=fixed(of.location)))
 
 
 def fixed(where: Location) -> Location:

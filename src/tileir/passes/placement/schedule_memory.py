@@ -13,8 +13,8 @@ from tileir.core.targets.target import Target
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.base import at_least, free_tags
-from tileir.passes.kernels.walk import rewrite_blocks
-from tileir.passes.placement.locate import Place, is_at, location, memory_of, with_views_at
+from tileir.passes.kernels.walk import rewrite_blocks, with_views
+from tileir.passes.placement.locate import Place, is_at, located_by, location, memory_of
 from tileir.passes.placement.partition import hand_down
 from tileir.passes.placement.point_groups import grouped
 from tileir.passes.placement.residency import ALL_BANKS, Item, LiveRange, Memory, Shortage, Slot, Use, plan
@@ -286,10 +286,10 @@ class _ScheduledBlock:
     def _statement(self, statement: Statement, ranges: dict[str, LiveRange], views: dict[str, Resident]) -> Statement:
         if not isinstance(statement, Block) or not ranges:
             return statement if not statement.deps else attrs.evolve(statement, deps=())
-        filled = {self._slots[id(live)].name for name, live in ranges.items() if views[name].filled}
+        kept = [self._slots[id(live)] for name, live in ranges.items() if views[name].filled]
         moved = {name: (views[name].view, self._slots[id(live)]) for name, live in ranges.items()}
         new = redirected(statement, moved)
-        return _merging(new, filled)
+        return with_views(new, {slot.name: slot for slot in kept}, _merging)
 
     def _fault(self, shortage: Shortage) -> Diagnostic:
         statement = self.aliases.scope.block.statements[shortage.statement]
@@ -315,27 +315,16 @@ def _with_places(statement: Statement, places: Mapping[int, tuple[Location, int]
     """Return a statement with allocations, by identity, in their places, and views of them there; at any depth."""
     if not isinstance(statement, Block):
         return statement
-    refinements = []
-    moved: dict[str, Location] = {}
+    moved: dict[str, Refinement] = {}
     for refinement in statement.refinements:
         place = places.get(id(refinement)) if refinement.direction is Direction.NONE else None
         if place is not None:
-            moved[refinement.name] = place[0]
-            refinement = attrs.evolve(refinement, location=place[0], offset=place[1])
-        refinements.append(refinement)
-    statements = rewritten(statement.statements, lambda s: (_with_places(with_views_at(s, moved), places),))
-    return attrs.evolve(statement, refinements=tuple(refinements), statements=statements)
-
-
-def _merging(statement: Statement, names: set[str]) -> Statement:
-    """Let a statement merge into what refinements of the block around it hold, instead of overwriting that first."""
-    if not isinstance(statement, Block) or not names:
-        return statement
-    own = {r.name for r in statement.refinements if r.source in names and r.merges}
-    if not own:
-        return statement
-    refinements = tuple(
-        attrs.evolve(r, direction=Direction.INOUT) if r.name in own else r for r in statement.refinements
-    )
-    statements = rewritten(statement.statements, lambda s: (_merging(s, own),))
+            moved[refinement.name] = attrs.evolve(refinement, location=place[0], offset=place[1])
+    refinements = tuple(moved.get(r.name, r) for r in statement.refinements)
+    statements = rewritten(statement.statements, lambda s: (_with_places(located_by(s, moved), places),))
     return attrs.evolve(statement, refinements=refinements, statements=statements)
+
+
+def _merging(view: Refinement, _: Refinement) -> Refinement | None:
+    """Let a view merge into what the block around it holds, instead of overwriting that first."""
+    return attrs.evolve(view, direction=Direction.INOUT) if view.merges else None

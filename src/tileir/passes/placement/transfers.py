@@ -8,14 +8,14 @@ from tileir.core import attrs
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.stored import edges, overhangs
-from tileir.passes.placement.locate import fixed, with_views_at
+from tileir.passes.placement.cache_blocks import fitted, refitted
+from tileir.passes.placement.locate import fixed, located_by
 from tileir.passes.placement.partition import visible
 from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.check.views import is_dense, same_axes
 from tileir.stripe.ir import (
     Block,
-    Dim,
     Direction,
     Index,
     Load,
@@ -143,28 +143,10 @@ def redirected(block: Block, slots: Mapping[str, tuple[Refinement, Refinement]])
         if view.direction is not Direction.NONE and view.source in slots:
             whole, slot = slots[view.source]
             if slot.shape.strides != whole.shape.strides:
-                view = changed[view.name] = _fitted(view, slot)
+                view = changed[view.name] = fitted(view, slot)
             moved[view.name] = attrs.evolve(view, source=slot.name)
     refinements = tuple(moved.get(r.name, r) for r in block.refinements)
     inner = attrs.evolve(block, refinements=refinements, deps=())
-    inner = attrs.evolve(inner, statements=rewritten(inner.statements, lambda s: (_refitted(s, changed),)))
-    located = with_views_at(inner, {slot.name: slot.location for _, slot in slots.values()})
+    inner = attrs.evolve(inner, statements=rewritten(inner.statements, lambda s: (refitted(s, changed),)))
+    located = located_by(inner, {slot.name: slot for _, slot in slots.values()})
     return located if isinstance(located, Block) else inner
-
-
-def _refitted(statement: Statement, changed: Mapping[str, Refinement]) -> Statement:
-    """Give the views of refinements whose strides have changed the same strides, at any depth."""
-    if not isinstance(statement, Block) or not changed:
-        return statement
-    new = {r.name: _fitted(r, changed[r.source]) for r in statement.refinements if r.source in changed}
-    if not new:
-        return statement
-    refinements = tuple(new.get(r.name, r) for r in statement.refinements)
-    statements = rewritten(statement.statements, lambda s: (_refitted(s, new),))
-    return attrs.evolve(statement, refinements=refinements, statements=statements)
-
-
-def _fitted(view: Refinement, source: Refinement) -> Refinement:
-    """Return a view with the strides of ``source``, whose axes it has."""
-    dims = zip(view.shape.dims, source.shape.dims, strict=True)
-    return attrs.evolve(view, shape=attrs.evolve(view.shape, dims=tuple(Dim(a.size, b.stride) for a, b in dims)))
