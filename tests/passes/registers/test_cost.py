@@ -95,6 +95,15 @@ def test_rows_of_a_tile_are_pixels_that_are_near_and_not_images(size: int, chann
     assert [rows.index.name for rows in chosen.rows] == ["x"]
 
 
+@pytest.mark.parametrize(("images", "channels"), [(8, 64), (16, 128)])
+def test_rows_of_a_tile_overlap_where_windows_do_rather_than_be_images(images: int, channels: int) -> None:
+    """What windows in several images read together is more than the nearest cache holds; overlapping ones fit."""
+    text = DEPTHWISE.replace("X[H", "X[N, H").replace("O[y", "O[n, y").replace(": H", ": N, H").replace("X[y", "X[n, y")
+    rows, _ = tile(text, {"X": (images, 56, 56, channels), "F": (7, 7, channels)})
+    assert "n" not in rows
+    assert rows.keys() & {"x", "y"}
+
+
 def test_one_row_takes_many_columns() -> None:
     assert tile(PRODUCT, product(1, 512, 4096)) == ({}, 16)
 

@@ -43,6 +43,39 @@ _SHARED_COLUMNS: Final = 4
 
 
 @attrs.frozen
+class Window:
+    """What the points of a tile read of an operand along the vector index, of which their neighbours read most again.
+
+    Attributes:
+        column: Bytes of a vector.
+        axes: For each axis, by how much each index moves along it and how many values it has, 0 for what rows choose.
+
+    """
+
+    column: int
+    axes: tuple[tuple[tuple[str, int, int], ...], ...]
+
+    @classmethod
+    def of(cls, use: Use, nest: Nest, segment: Segment, vector: Index, lanes: int) -> Window | None:
+        """Return the window of a use; None where no loop moves along an axis that an outer index moves along."""
+        counts = {i.name: 0 for i in nest.indices if i is not vector} | {i.name: i.range for i in segment.loops}
+        axes = tuple(
+            tuple((name, abs(int(step)), counts[name]) for name, step in place.terms if name in counts)
+            for place in use.access
+        )
+        slides = any({bool(count) for _, _, count in axis} == {True, False} for axis in axes)
+        return cls(lanes * use.dtype.itemsize, axes) if slides else None
+
+    def nbytes(self, heights: Mapping[str, int]) -> int:
+        """Return how many bytes a column of a tile reads in all steps."""
+        found = self.column
+        for axis in self.axes:
+            counts = [(step, count or heights.get(name, 1)) for name, step, count in axis]
+            found *= min(1 + sum([step * (count - 1) for step, count in counts]), prod([count for _, count in counts]))
+        return found
+
+
+@attrs.frozen
 class Step:
     """One step of a reduction, as far as it costs: uses are known by the indices of the nest that move them.
 
@@ -54,6 +87,8 @@ class Step:
         tests: For each constraint that bounds no loop, how many rows along each index it may leave out, negative at
             its end.
         near: Columns of which a panel is in the nearest cache.
+        windows: What slides along the rows of a tile.
+        cache_bytes: What the nearest cache holds.
         elsewhere: For each of ``scalars`` that is far away, and in another page at some steps, the share of these, and
             what moves it by a line.
         lines: The same where it is in another cache line at some steps.
@@ -68,6 +103,8 @@ class Step:
     scalars: tuple[frozenset[str], ...]
     tests: tuple[tuple[tuple[str, int], ...], ...]
     near: int
+    windows: tuple[Window, ...]
+    cache_bytes: int
     elsewhere: tuple[tuple[float, frozenset[str]], ...]
     lines: tuple[tuple[float, frozenset[str]], ...]
     is_fused: bool
@@ -108,6 +145,8 @@ class Step:
                 left_out(constraint, nest, segment) for constraint in segment.constraints if constraint not in bounds
             ),
             0 if shared * column > cache_bytes else cache_bytes // max(1, column),
+            tuple(filter(None, (Window.of(use, nest, segment, vector, lanes) for use in along))),
+            cache_bytes,
             far(PAGE_BYTES),
             far(_LINE),
             multiplied is not None and multiplied.is_float and not converts and len(segment.loops) == 1,
@@ -127,7 +166,7 @@ class Step:
             depth=self.depth,
             tile=self.sums * product(heights.values()),
             vectors=sum(runs),
-            near=_ALL if beside else self.near,
+            near=_ALL if beside else min([self.near, *(self.cache_bytes // w.nbytes(heights) for w in self.windows)]),
             others=scalars + sum([_RUN * count for count in runs if count > 1]),
             elsewhere=_ELSEWHERE * pages,
             beside=max(1, beside),
