@@ -104,6 +104,18 @@ def test_windows_are_unrolled_where_registers_hold_what_rows_share(registers: in
     assert ("k" not in looped(kernel)) is unrolled
 
 
+@pytest.mark.parametrize(("access", "unrolled"), [("x + k", True), ("2*x + k", True), ("x, k", False)])
+def test_long_windows_are_unrolled_where_they_slide_along_rows(access: str, unrolled: bool) -> None:
+    """Six rows of two vectors take 84 multiply-adds in seven steps, and load what one takes elsewhere."""
+    kernel = chosen(
+        f"function (A[{'X, K' if ',' in access else 'X'}, N], W[K, N]) -> (O) "
+        f"{{ O[x, n : 12, N] = +(A[{access}, n] * W[k, n]); }}",
+        {"A": (12, 7, 8) if "," in access else (30, 8), "W": (7, 8)},
+        32,
+    )
+    assert ("k" not in looped(kernel)) is unrolled
+
+
 def test_corners_of_a_convolution_have_lanes_along_the_features() -> None:
     text = "function (A[C, X], W[N, C, K]) -> (O) { O[n, x : N, X] = +(A[c, x + k - 1] * W[n, c, k]), k < 3; }"
     shapes = {"A": (4, 20), "W": (8, 4, 3)}

@@ -17,7 +17,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges
 from tileir.passes.schedules.registers.near import Pieces
-from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, unrolled
+from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, sliding, unrolled
 from tileir.passes.schedules.registers.selected import selecting, tests_of_tile
 from tileir.passes.schedules.registers.spans import Span, Spans
 from tileir.poly.affine import Affine
@@ -302,7 +302,8 @@ class TileBlocks:
         rows = tuple(i for split in splits for i in split.rows)
         size = product(i.range for i in (*rows, *columns.vectors))
         spare = self._spare_registers(product(i.range for i in rows), size)
-        loops = unrolled(ordered_loops(segment.loops, segment.uses), size, spare)
+        slides = sliding(segment, frozenset(i.name for i, split in zip(within, splits, strict=True) if split.rows))
+        loops = unrolled(ordered_loops(segment.loops, segment.uses), size, spare, slides)
         tested = {name for constraint in segment.constraints for name in constraint.indices}
         steps = tuple(i for i in loops if i.binding is Binding.UNROLL and i.name in tested)
         serial = tuple(i for i in loops if i not in steps)

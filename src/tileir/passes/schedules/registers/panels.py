@@ -15,13 +15,16 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import joined
 from tileir.poly.affine import Affine
 from tileir.schedule.emission import nodes_of
-from tileir.schedule.nest import Node, Use, product
+from tileir.schedule.nest import Node, Segment, Use, product
 from tileir.schedule.steps.transposes import turned_tile
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 UNROLLED: Final = 48
 """Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""
+
+_SLIDING: Final = 128
+"""The same where windows slide along rows: a step then loads one row, and has the others from the steps before."""
 
 _LEAST_TILE: Final = 4
 _MOST_TILE: Final = 8
@@ -53,23 +56,33 @@ def ordered_loops(loops: tuple[stripe.Index, ...], uses: tuple[Use, ...]) -> tup
     return tuple(sorted(loops, key=lambda i: -max((abs(u.stride(i.name)) for u in uses), default=0)))
 
 
-def unrolled(loops: tuple[stripe.Index, ...], size: int, spare: int) -> tuple[stripe.Index, ...]:
+def unrolled(
+    loops: tuple[stripe.Index, ...], size: int, spare: int, sliding: frozenset[str]
+) -> tuple[stripe.Index, ...]:
     """Mark the innermost loops of which all iterations are few, so that what they share is loaded once.
 
     Args:
         loops: The loops of a reduction.
         size: Multiply-adds of vectors in one iteration.
         spare: Registers for what further iterations share with the first: one element each, which stays in a register.
+        sliding: The loops along which windows slide in the same way as along rows.
 
     """
     result = list(loops)
     iterations = 1
     for place in reversed(range(len(loops))):
         iterations *= loops[place].range
-        if size * iterations > UNROLLED or iterations - 1 > spare:
+        most = _SLIDING if loops[place].name in sliding else UNROLLED
+        if size * iterations > most or iterations - 1 > spare:
             break
         result[place] = loops[place].bound(Binding.UNROLL)
     return tuple(result)
+
+
+def sliding(segment: Segment, tiled: frozenset[str]) -> frozenset[str]:
+    """Return the loops of a reduction that move along an axis of which tiles have several rows."""
+    axes = [frozenset(place.indices) for use in segment.uses for place in use.access]
+    return frozenset(i.name for i in segment.loops if any(i.name in axis and axis & tiled for axis in axes))
 
 
 def panel(
