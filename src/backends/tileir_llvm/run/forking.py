@@ -14,10 +14,41 @@ from typing import Final
 
 from llvmlite.binding import ffi
 
-PAST_THE_LOCK: Final = threading.RLock()
-"""Held while threads are inside LLVM without llvmlite's lock; taken before that, never inside it.
 
-Only the thread that took it can give it back, so that an interrupt on the way into a fork frees nobody else's."""
+class _Gate:
+    """Threads go in and out; who closes it waits for those inside, and lets no others in until it is open again."""
+
+    def __init__(self) -> None:
+        self._entrance = threading.RLock()  # of which an interrupt on the way into a fork frees nobody else's
+        self._left = threading.Condition()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._entrance, self._left:
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._left:
+            self._inside -= 1
+            self._left.notify_all()
+
+    def close(self) -> None:
+        """Wait until nobody is inside."""
+        self._entrance.acquire()
+        try:
+            with self._left:
+                self._left.wait_for(lambda: not self._inside)
+        except BaseException:  # an interrupt
+            self._entrance.release()
+            raise
+
+    def open(self) -> None:
+        """Undo :meth:`close` in the thread that closed it, or in what became of that in a child."""
+        self._entrance.release()
+
+
+PAST_THE_LOCK: Final = _Gate()
+"""Threads are in it while they are inside LLVM without llvmlite's lock, which they may take there."""
 
 
 @cache
@@ -28,10 +59,10 @@ def guard_forks() -> None:
 
 
 def _enter() -> None:
-    PAST_THE_LOCK.acquire()
+    PAST_THE_LOCK.close()
     ffi.lib._lock.__enter__()  # llvmlite has no public name for its lock, and takes no care of forks itself
 
 
 def _leave() -> None:
     ffi.lib._lock.__exit__()
-    PAST_THE_LOCK.release()
+    PAST_THE_LOCK.open()

@@ -62,7 +62,7 @@ def object_code(
         text: LLVM IR.
         features: Names of features of :func:`tileir_llvm.device.processor.processor`.
         optimise: Whether to run LLVM's passes.
-        past_the_lock: Whether other threads may enter LLVM meanwhile. The caller then holds
+        past_the_lock: Whether other threads may enter LLVM meanwhile. The caller is then in
             :data:`tileir_llvm.run.forking.PAST_THE_LOCK`.
         quick: Whether to take little time, for slower code.
 

@@ -56,16 +56,13 @@ def made_side_by_side(make: Callable[..., T], texts: Iterable[str], threads: int
         try:
             while (following := todo.take()) is not None:
                 number, text = following
-                made[number] = make(text, past_the_lock=True)
+                with PAST_THE_LOCK:
+                    made[number] = make(text, past_the_lock=True)
         except BaseException as error:  # the first of them is raised when all threads have ended
             failed.append(error)
             todo.stop()
 
-    def all_of_them() -> None:
-        with PAST_THE_LOCK:
-            _in_threads(work, threads)
-
-    uninterrupted(all_of_them, todo.stop)
+    uninterrupted(lambda: _in_threads(work, threads), todo.stop)
     if failed:
         raise failed[0]
     return tuple(made[number] for number in range(len(made)))
