@@ -18,6 +18,7 @@ from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.json.codec import from_json, identity, to_json
 from tileir.core.targets.target import Target
 from tileir.driver import programs
+from tileir.driver.ahead import Ahead
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
 from tileir.runtime.interface import Compiler, DeviceInfo, Library
@@ -66,11 +67,13 @@ class Request:
     scheduling: Target | None = None
     default: bool = False
 
-    def stages(self) -> Stages:
-        """Take the program all the way down."""
+    def stages(self, made: Callable[[KernelFunction], None] | None = None) -> Stages:
+        """Take the program all the way down; ``made`` is called with each kernel as soon as it is made."""
         from tileir.driver.compiler import compile_stages  # it loads all stages
 
-        return compile_stages(self.program, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant)
+        return compile_stages(
+            self.program, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant, made=made
+        )
 
     @property
     def tolerant(self) -> bool:
@@ -163,8 +166,10 @@ class Compilation:
         return remarks_of(self.request.pipeline, self.stages.stripe, tolerant=self.request.tolerant)
 
 
-def compiled(request: Request, disk: DiskCache | None) -> Compilation:
+def compiled(request: Request, disk: DiskCache | None, ahead: Ahead[Any]) -> Compilation:
     """Return the kernels for a request, from the cache if it has them; otherwise it has them afterwards.
+
+    What is not in the cache is built ``ahead``.
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
@@ -177,7 +182,8 @@ def compiled(request: Request, disk: DiskCache | None) -> Compilation:
                 return _restored(request, parts)
             except (TileError, KeyError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
-    stages = request.stages()
+    ahead.begin()
+    stages = request.stages(ahead.add)
     arguments = _arguments(request, stages.graph)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None and not stages.skipped:
@@ -260,9 +266,10 @@ def ready(
         BackendError: As :func:`built`; GroupLimitError where passes that were asked for make such groups.
     """
     while True:
-        compilation = compiled(request, disk)
+        ahead = Ahead(compiler)
         try:
-            library, result = built(compilation, compiler, device, disk, partial(prepare, compilation))
+            compilation = compiled(request, disk, ahead)
+            library, result = built(compilation, ahead, device, disk, partial(prepare, compilation))
         except GroupLimitError as error:
             smaller = request.with_groups_of(error.threads)
             if smaller is None:
@@ -271,11 +278,13 @@ def ready(
             request = smaller
         else:
             return compilation, library, result
+        finally:
+            ahead.close()
 
 
 def built(
     compilation: Compilation,
-    compiler: Compiler[Any],
+    ahead: Ahead[Any],
     device: DeviceInfo,
     disk: DiskCache | None,
     prepare: Callable[[Library], T],
@@ -285,7 +294,7 @@ def built(
     Raises:
         BackendError: The compiler or device refused a kernel.
     """
-    kernels = compilation.sem.kernels
+    kernels, compiler = compilation.sem.kernels, ahead.compiler
     key = _library_key(compilation, compiler, device)
     if disk is not None and key is not None:
         parts = disk.get(LIBRARY, key)
@@ -297,7 +306,7 @@ def built(
                 raise
             except BackendError as error:
                 disk.drop(LIBRARY, key, f"it cannot be loaded: {error}")
-    library = compiler.build(kernels)
+    library = ahead.build(kernels)
     result = prepare(library)
     if disk is not None and key is not None and (parts := _saved(library)):
         about = {"device": f"{device.backend}: {device.name}", "kernels": _named(kernels)}

@@ -142,7 +142,7 @@ class PythonTeam:
 def start_team(helpers: int, features: tuple[str, ...]) -> Team:
     """Start threads that wait for jobs."""
     try:
-        native = _native(features)
+        native = pool_functions(features)
     except BackendError:
         return PythonTeam(ThreadPoolExecutor(helpers, "tileir"))
     memory = allocate(pool_bytes(helpers + 1))
@@ -162,7 +162,13 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
 
 
 @cache
-def _native(features: tuple[str, ...]) -> _Native:
+def pool_functions(features: tuple[str, ...]) -> _Native:
+    """Return what threads run, which is made once in a process.
+
+    Raises:
+        BackendError: TIL806, the system lacks POSIX threads.
+
+    """
     code = fixed_code(pool_code(), _ENTRIES, features)
     setup, launch, work, stop, count = code.addresses
     return _Native(
