@@ -8,6 +8,7 @@ from math import prod
 from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
+from tileir.core.needed import needed
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import TupleReduction
@@ -75,13 +76,7 @@ def _in_memory(found: TupleReduction) -> tuple[stripe.Index, ...]:
 
 def _needed(found: TupleReduction, scalar: str) -> list[stripe.Statement]:
     """Return the statements of a step that a scalar depends on."""
-    wanted, needed = {scalar}, []
-    for statement in reversed(found.step.statements):
-        into = stripe.scalar_output(statement)
-        if into in wanted:
-            needed.append(statement)
-            wanted.update(stripe.scalar_inputs(statement))
-    return needed[::-1]
+    return needed(found.step.statements, (scalar,), stripe.scalar_output, stripe.scalar_inputs)
 
 
 def _flat(

@@ -10,6 +10,7 @@ import numpy as np
 
 from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.needed import needed
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import (
@@ -218,12 +219,7 @@ class Terms:
 
     def alive(self, results: Iterable[str]) -> tuple[Statement, ...]:
         """Return the statements that scalars need, in order."""
-        needed, kept = set(results), []
-        for statement in reversed(self.statements):
-            if scalar_output(statement) in needed:
-                kept.append(statement)
-                needed.update(scalar_inputs(statement))
-        return tuple(reversed(kept))
+        return tuple(needed(self.statements, results, scalar_output, scalar_inputs))
 
 
 def _into(statement: Statement, name: str) -> Statement:

@@ -9,6 +9,7 @@ from tileir.core import attrs
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
+from tileir.core.needed import needed
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes, Law, Scalar
 from tileir.core.rewrite import rewritten
@@ -94,14 +95,7 @@ def with_laws(block: Block, laws: Sequence[Law]) -> Block:
 
 def _without_unread(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """Drop statements that only make scalars which nothing reads."""
-    read: set[str] = set()
-    kept: list[Statement] = []
-    for statement in reversed(statements):
-        if isinstance(statement, _PURE) and statement.into not in read:
-            continue
-        read.update(scalar_inputs(statement))
-        kept.append(statement)
-    return tuple(reversed(kept))
+    return tuple(needed(statements, (), scalar_output, scalar_inputs, lambda each: not isinstance(each, _PURE)))
 
 
 @attrs.define(eq=False, repr=False)

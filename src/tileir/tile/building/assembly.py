@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final, assert_never
 
 import attrs
 
+from tileir.core.needed import needed
 from tileir.core.text.span import Span
 from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (
@@ -94,14 +96,13 @@ def _renamed(reference: str, replacements: Mapping[str, Expr]) -> str:
 
 def _live(recorder: Recorder, outputs: Sequence[str]) -> list[Step]:
     """Return the steps that an output needs, directly or not, and those that the user named or marked."""
-    read = set(outputs)
-    live = []
-    for step in reversed(recorder.steps.values()):
-        if step.reference in read or step.name is not None or step.attributes:
-            live.append(step)
-            read.update(_value_reads(step))
-            read.update(_other_reads(step))
-    return live[::-1]
+    return needed(
+        recorder.steps.values(),
+        outputs,
+        attrgetter("reference"),
+        lambda step: (*_value_reads(step), *_other_reads(step)),
+        lambda step: step.name is not None or bool(step.attributes),
+    )
 
 
 def _value_reads(step: Step) -> list[str]:

@@ -9,12 +9,14 @@ Loops in forward mode: the same loop, whose step also moves what moves.
 from __future__ import annotations
 
 from functools import reduce
+from operator import attrgetter
 from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
+from tileir.core.needed import needed
 from tileir.core.ops import Op
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules
 from tileir.typed.derivatives.algebra import Algebra
@@ -113,14 +115,7 @@ def _path(operations: Sequence[Operation], results: set[str], moving: set[str]) 
         if operation.dtype.is_float and not active.isdisjoint(_sources(operation)):
             active.add(operation.name)
             moved.append(operation)
-    needed = set(results)
-    path = []
-    for operation in reversed(moved):
-        if operation.name in needed:
-            needed.update(_sources(operation))
-            path.append(operation)
-    path.reverse()
-    return path
+    return needed(moved, results, attrgetter("name"), _sources)
 
 
 def _sources(operation: Operation) -> tuple[str, ...]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import cached_property
+from operator import attrgetter
 from typing import TypeAlias
 
 from tileir.core import attrs
 from tileir.core.dtype import arithmetic_type
 from tileir.core.grouping import grouped
+from tileir.core.needed import needed
 from tileir.core.ops import Op
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
@@ -89,13 +91,8 @@ class Path:
     @classmethod
     def to(cls, operations: Sequence[Operation], results: AbstractSet[str]) -> Path:
         """Return the path that ends in ``results``."""
-        needed = set(results)
-        path: list[Operation] = []
-        for operation in reversed(operations):
-            if operation.name in needed and operation.dtype.is_float:
-                path.append(operation)
-                needed.update(operands(operation))
-        path.reverse()
+        floats = [operation for operation in operations if operation.dtype.is_float]
+        path = needed(floats, results, attrgetter("name"), operands)
         reads = ((name, number) for number, each in enumerate(path) for name in dict.fromkeys(operands(each)))
         return cls(path, grouped(reads))
 

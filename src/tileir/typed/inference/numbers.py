@@ -6,12 +6,14 @@ function where they meet a tensor, in the dtype that they have there, and one in
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, float_for, promote_all
+from tileir.core.needed import needed
 from tileir.core.ops import Domain, Op
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value
@@ -135,13 +137,8 @@ class Numbers:
 
     def needed(self) -> tuple[NumberStep, ...]:
         """Return the steps that some input is made of."""
-        needed = {value.number for value in self.inputs.values()}
-        kept: list[NumberStep] = []
-        for step in reversed(self.steps.values()):
-            if step.name in needed:
-                kept.append(step)
-                needed.update(step_inputs(step))
-        return tuple(reversed(kept))
+        numbers = [value.number for value in self.inputs.values() if value.number is not None]
+        return tuple(needed(self.steps.values(), numbers, attrgetter("name"), step_inputs))
 
     def _name(self, value: Known | Number, stem: str) -> str:
         if isinstance(value, Number):
