@@ -9,20 +9,19 @@ serves all.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from tileir.core import attrs
 from tileir.core.errors import DivergenceError
 from tileir.core.ops import Op
-from tileir.core.text.lexing import Cursor, Faults, Lexer, everything, source_of
+from tileir.core.text.lexing import Cursor, Lexer, everything, source_of
 from tileir.core.text.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tileir.core.dtype import DType
-    from tileir.core.text.span import Source
 
 V = TypeVar("V")
 Scalar: TypeAlias = bool | int | float
@@ -208,15 +207,20 @@ def _is_number(term: Term) -> bool:
 # --- the text ---
 
 
+class _Cursor(Cursor):
+    """A place in the text of a law."""
+
+    __slots__ = ()
+    lexer = staticmethod(
+        partial(
+            Lexer, pattern=_PATTERN, code="TIL101", advice=lambda word: f"{word!r} has no meaning in a law: remove it"
+        )
+    )
+
+
 @lru_cache(maxsize=1024)
 def _sides(text: str) -> tuple[Term, Term]:
-    source = source_of(text, "<law>", _MOST_CHARACTERS)
-    return everything(lambda faults: _cursor(source, faults), _law)
-
-
-def _cursor(source: Source, faults: Faults) -> Cursor:
-    lexer = Lexer(source, faults, _PATTERN, "TIL101", lambda word: f"{word!r} has no meaning in a law: remove it")
-    return Cursor(source, faults, lexer.next(), lexer)
+    return everything(_Cursor, source_of(text, "<law>", _MOST_CHARACTERS), _law)
 
 
 def _law(cursor: Cursor) -> tuple[Term, Term]:

@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Set
 from fractions import Fraction
 from functools import cache, cached_property
+from itertools import cycle
 from types import NoneType, UnionType
 from typing import Final, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -125,34 +126,17 @@ def _enum_decoder(cls: type[enum.Enum]) -> Decoder:
 
 
 def _tuple_decoder(args: tuple[object, ...]) -> Decoder:
-    if args[1:] == (...,):
-        return _sequence_decoder(decoder_of(args[0]))
-    return _record_decoder(tuple(map(decoder_of, args)))
+    """Return the decoder of a tuple: of any length where a type and ``...`` say what it holds, else of one for each."""
+    repeated = args[1:] == (...,)
+    decoders = tuple(map(decoder_of, args[:1] if repeated else args))
 
-
-def _sequence_decoder(decoder: Decoder) -> Decoder:
     def decode(data: object) -> object:
         assert isinstance(data, list)
+        if not repeated and len(data) != len(decoders):
+            raise FormatError(f"expected an array of {len(decoders)} but found one of {len(data)}")
         items: list[object] = []  # on a fault, how many there are is the index of the next
         try:
-            for item in data:
-                items.append(decoder(item))
-        except FormatError as fault:
-            fault.path.append(len(items))
-            raise
-        return tuple(items)
-
-    return decode
-
-
-def _record_decoder(decoders: tuple[Decoder, ...]) -> Decoder:
-    def decode(data: object) -> object:
-        assert isinstance(data, list)
-        if len(data) != len(decoders):
-            raise FormatError(f"expected an array of {len(decoders)} but found one of {len(data)}")
-        items: list[object] = []
-        try:
-            for decoder, item in zip(decoders, data, strict=True):
+            for decoder, item in zip(cycle(decoders), data):
                 items.append(decoder(item))
         except FormatError as fault:
             fault.path.append(len(items))

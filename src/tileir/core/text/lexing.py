@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import attrs
 
@@ -136,12 +136,20 @@ class Cursor:
     """
 
     word_kind: ClassVar[str] = "name"
+    lexer: ClassVar[Callable[..., Tokens]]
+    """Makes what gives the tokens of a text, of the text and the place for its faults."""
 
     source: Source
     faults: Faults
     token: Token
     tokens: Tokens
     _last: Token = attrs.field(default=Token(END, "", 0, 0), init=False)
+
+    @classmethod
+    def at_start(cls, source: Source, faults: Faults) -> Self:
+        """Look at the first token of a text."""
+        tokens = cls.lexer(source, faults)
+        return cls(source, faults, tokens.next(), tokens)
 
     def advance(self) -> Token:
         """Take the token that is looked at."""
@@ -266,11 +274,12 @@ class Cursor:
         return Span(self.source, start, max(start, self._last.stop))
 
 
-def everything(cursor: Callable[[Faults], C], read: Callable[[C], T], more: More[T] | None = None) -> T:
-    """Read a whole text at the cursor that is made with its faults.
+def everything(cursor: type[C], source: Source, read: Callable[[C], T], more: More[T] | None = None) -> T:
+    """Read a whole text.
 
     Args:
-        cursor: Makes the cursor.
+        cursor: The kind of cursor that stands in it.
+        source: The text.
         read: Reads what the text has.
         more: Looks for further faults in what was read, beside those of the text at these places.
 
@@ -280,7 +289,7 @@ def everything(cursor: Callable[[Faults], C], read: Callable[[C], T], more: More
     """
     faults = Faults()
     try:
-        here = cursor(faults)
+        here = cursor.at_start(source, faults)
         result = read(here)
         if here.token.kind != END:
             raise here.unexpected("the end of the text")

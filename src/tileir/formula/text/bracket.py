@@ -7,6 +7,7 @@ docs/formula.md has the grammar.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar, Final
 
 import attrs
@@ -32,7 +33,7 @@ from tileir.formula.ir import (
     Weights,
 )
 from tileir.formula.references import sources_of
-from tileir.formula.text.lexer import COMMENT, NAME, NUMBER
+from tileir.formula.text.lexer import COMMENT, NAME, NUMBER, Lexer
 from tileir.formula.text.printer import value_text
 from tileir.formula.text.reading import PREVIOUS, WORDS, Reader
 
@@ -51,13 +52,12 @@ def parse(text: str, name: str = "<formula>") -> Formula:
 
     """
     source = Text(text, name)
-    return everything(
-        lambda faults: _BracketReader.at_start(source, faults, SIGNS, lines=False), _BracketReader.formula
-    )
+    return everything(_BracketReader, source, _BracketReader.formula)
 
 
 @attrs.define(eq=False, repr=False)
 class _BracketReader(Reader):
+    lexer = staticmethod(partial(Lexer.of, signs=SIGNS, lines=False))
     opening: ClassVar[str] = "<"
     closing: ClassVar[str] = ">"
 

@@ -41,7 +41,7 @@ def parse(text: str, name: str = "<formula>") -> Formula:
 
     """
     source = Text(text, name)
-    return everything(lambda faults: _Parser.at_start(source, faults), _Parser.formula)
+    return everything(_Parser, source, _Parser.formula)
 
 
 def parse_value(text: str) -> Value:
@@ -88,7 +88,7 @@ def _part(text: str, rule: Callable[[_Parser], T]) -> T:
         parser.expect(END, "the end of the value")
         return part
 
-    return everything(lambda faults: _Parser.at_start(source, faults), read)
+    return everything(_Parser, source, read)
 
 
 @attrs.define(eq=False, repr=False)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 import attrs
 
-from tileir.core.text.lexing import END, AbandonError, Cursor, Faults, Token
+from tileir.core.text.lexing import END, AbandonError, Cursor, Token
 from tileir.core.text.names import nearest
-from tileir.core.text.span import Source
 from tileir.formula.ir import Argument, Colour, Number, Value, Weights, Word
-from tileir.formula.text.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, SIGNS, Lexer
+from tileir.formula.text.lexer import COLOUR, COMMENT, LINE, NAME, NUMBER, Lexer
 
 PREVIOUS: Final = "previous"
 """The source, inside of a repeated group, that is the result of its last round."""
@@ -36,14 +35,9 @@ class Reader(Cursor):
     """A place in the tokens of a formula."""
 
     word_kind = NAME
+    lexer = Lexer.of
     opening: ClassVar[str] = "["
     closing: ClassVar[str] = "]"
-
-    @classmethod
-    def at_start(cls, source: Source, faults: Faults, signs: str = SIGNS, *, lines: bool = True) -> Self:
-        """Look at the first token of ``source``; the rest is as for :class:`tileir.formula.text.lexer.Lexer`."""
-        lexer = Lexer.of(source, faults, signs, lines=lines)
-        return cls(source, faults, lexer.next(), lexer)
 
     def wrong(self, token: Token, message: str, code: str = "TIL102") -> AbandonError:
         """Report a token, and return what the caller raises, unless it reads on."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from tileir.core import attrs
-from tileir.core.text.lexing import END, AbandonError, Cursor, Faults, Lexer, Token, everything, source_of
+from tileir.core.text.lexing import END, AbandonError, Cursor, Lexer, Token, everything, source_of
 from tileir.core.text.span import Span
 from tileir.passes.pipelines.options import WORDS, Written
 
@@ -59,19 +60,14 @@ def parse_requests(text: str, name: str) -> tuple[Request, ...]:
         ParseError: TIL102 where the text does not follow the grammar, TIL103 where values are nested too deeply; one
             diagnostic for each faulty pass.
     """
-    source = source_of(text, name)
-
-    def start(faults: Faults) -> _Cursor:
-        lexer = Lexer(source, faults, _TOKEN, "TIL102", lambda _: _ADVICE)
-        return _Cursor(source, faults, lexer.next(), lexer)
-
-    return everything(start, lambda cursor: _Parser(cursor).pipeline())
+    return everything(_Cursor, source_of(text, name), lambda cursor: _Parser(cursor).pipeline())
 
 
 @attrs.define(eq=False, repr=False)
 class _Cursor(Cursor):
     """A place in the text of a pipeline, and how many brackets are open there."""
 
+    lexer = staticmethod(partial(Lexer, pattern=_TOKEN, code="TIL102", advice=lambda _: _ADVICE))
     open: int = attrs.field(default=0, init=False)
 
     def advance(self) -> Token:

@@ -10,8 +10,8 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.text import lexing
-from tileir.core.text.lexing import AbandonError, Faults, Token
-from tileir.core.text.span import Source, Span
+from tileir.core.text.lexing import AbandonError, Token
+from tileir.core.text.span import Span
 from tileir.core.text.writer import bytes_of_text
 from tileir.semtree.ir import Type
 from tileir.semtree.text.lexer import NAME, NUMBER, STRING, WORD, comments_between, lexer_of
@@ -32,13 +32,8 @@ class Cursor(lexing.Cursor):
     """One token of look-ahead over a text, and the names in scope."""
 
     word_kind = WORD
+    lexer = staticmethod(lexer_of)
     known: dict[str, Known] = attrs.field(factory=dict, init=False)
-
-    @classmethod
-    def of(cls, source: Source, faults: Faults) -> Cursor:
-        """Return a cursor at the first token."""
-        lexer = lexer_of(source, faults)
-        return cls(source, faults, lexer.next(), lexer)
 
     def comments(self) -> tuple[str, ...]:
         """Return the comments right before the current token that have lines of their own."""

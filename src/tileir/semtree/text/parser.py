@@ -82,7 +82,7 @@ def _parsed(text: str, name: str, read: Callable[[_Parser], T]) -> T:
             # The limits on nesting leave room, but the caller's own stack may have none.
             cursor.fail("TIL103", "this is nested too deeply to be read here")
 
-    return everything(lambda faults: Cursor.of(source, faults), whole)
+    return everything(Cursor, source, whole)
 
 
 @attrs.define(eq=False, repr=False)

@@ -80,7 +80,7 @@ def parse_location(text: str, name: str = "<location>") -> Location:
 def _read(text: str, name: str, rule: Callable[[_Parser], T]) -> T:
     """Return what the whole of a text says."""
     source = source_of(text, name, MAX_CHARACTERS)
-    return everything(lambda faults: _Parser.at_start(source, faults), rule)
+    return everything(_Parser, source, rule)
 
 
 @attrs.define(eq=False, repr=False)

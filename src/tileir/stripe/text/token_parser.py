@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.text import lexing
-from tileir.core.text.lexing import AbandonError, Faults, Token
-from tileir.core.text.span import Source
+from tileir.core.text.lexing import AbandonError, Token
 from tileir.poly.affine import Affine
 from tileir.poly.reading import read_affine
 from tileir.stripe.dtypes import DTYPES
@@ -44,13 +43,8 @@ class HopelessError(AbandonError):
 class TokenParser(lexing.Cursor):
     """A recursive-descent parser: faults are reported where they are found, and reading goes on with the next line."""
 
+    lexer = Lexer.of
     tokens: Lexer
-
-    @classmethod
-    def at_start(cls, source: Source, faults: Faults) -> Self:
-        """Look at the first token of ``source``."""
-        lexer = Lexer.of(source, faults)
-        return cls(source, faults, lexer.next(), lexer)
 
     # --- faults ---
 

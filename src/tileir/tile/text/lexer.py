@@ -116,13 +116,8 @@ class Cursor(lexing.Cursor):
     """The token that is looked at, and where the one before it stopped."""
 
     word_kind = INDEX
+    lexer = Lexer.of
     tokens: Lexer
-
-    @classmethod
-    def at_start(cls, source: Source, faults: Faults) -> Cursor:
-        """Look at the first token of ``source``."""
-        lexer = Lexer.of(source, faults)
-        return cls(source, faults, lexer.next(), lexer)
 
     def recover(self) -> None:
         """Pass over the rest of a statement: look at the next ``;`` or ``}``."""

@@ -146,7 +146,7 @@ def _read(
         contractions, constants = ContractionParser(cursor, expressions), ConstantParser(cursor, arrays)
         return read(_Parser(cursor, expressions, contractions, constants, unread or Unread()))
 
-    return everything(lambda faults: Cursor.at_start(source, faults), whole, more)
+    return everything(Cursor, source, whole, more)
 
 
 @attrs.frozen(repr=False)

@@ -108,13 +108,8 @@ class Cursor(lexing.Cursor):
     """The token that is looked at, and the small parts of the grammar."""
 
     word_kind = WORD
+    lexer = Lexer.of
     tokens: Lexer
-
-    @classmethod
-    def at_start(cls, source: Source, faults: Faults) -> Cursor:
-        """Look at the first token of ``source``."""
-        lexer = Lexer.of(source, faults)
-        return cls(source, faults, lexer.next(), lexer)
 
     def recover(self, pattern: re.Pattern[str]) -> None:
         """Pass over what cannot be read: look at what stands behind the next match of a pattern."""

@@ -47,7 +47,7 @@ def parse(text: str, name: str = "<text>", *, arrays: Iterable[ArrayValue | Arra
         return _Parser(cursor, ConstantParser(cursor, known)).function()
 
     with collection_paused():
-        return everything(lambda faults: Cursor.at_start(source, faults), whole)
+        return everything(Cursor, source, whole)
 
 
 @attrs.define(eq=False, repr=False)
