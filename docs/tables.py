@@ -14,8 +14,9 @@ from tileir.core.codes import CODES, WARNINGS
 from tileir.core.dtype import DType
 from tileir.driver.cli.new import contents_of
 from tileir.formula.definitions.catalogue import FOLDER, read_file
-from tileir.formula.definitions.function_file import parameter_text
 from tileir.formula.definitions.functions import WORDS
+from tileir.formula.definitions.parameters import ChoiceParameter, NumberParameter, WeightsParameter
+from tileir.formula.text.printer import value_text
 from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
@@ -25,6 +26,8 @@ from tileir.tile.text.grammar import RANK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from tileir.formula.definitions.parameters import Parameter
 
 STAGES = {
     "1": "Text",
@@ -180,11 +183,25 @@ def formula_functions() -> str:
         rows = []
         for function in read_file(path):
             reads = "two" if len(function.pictures) == 2 else "one"
-            values = "<br>".join(f"`{parameter_text(each)}`: {each.about}" for each in function.parameters)
+            values = "<br>".join(f"`{_parameter(each)}`: {each.about}" for each in function.parameters)
             rows.append((f"`{function.name}`", reads, function.about, values))
         heads = ("function", "reads", "what it does", "parameters")
         parts.append(f"**{path.stem.replace('_', ' ').capitalize()}**\n\n{_table(heads, rows)}")
     return "\n\n".join(parts)
+
+
+def _parameter(parameter: Parameter) -> str:
+    """Return what a file says of a parameter before the sentence about it."""
+    text = f"{parameter.name} = {value_text(parameter.default)}"
+    match parameter:
+        case NumberParameter():
+            return f"{text} from {parameter.low:g} to {parameter.high:g} step {parameter.step:g}"
+        case ChoiceParameter():
+            return f"{text} among {', '.join(parameter.words)}"
+        case WeightsParameter():
+            return f"{text} up to {parameter.most}"
+        case _:
+            return text
 
 
 def plaidml_names() -> str:

@@ -36,7 +36,6 @@ from tileir.formula.definitions.parameters import (
 )
 from tileir.formula.ir import Argument, Boundary, Colour, Number, Step, Value, Weights, Word
 from tileir.formula.text.parser import parse as parse_formula
-from tileir.formula.text.printer import value_text
 from tileir.tile import ir as tile
 from tileir.tile.text.parser import parse_unverified
 from tileir.tile.traversal import walk
@@ -238,20 +237,6 @@ def _parameter(match: re.Match[str], default: Value) -> Parameter:
         case Colour() if bounds == [None] * 3:
             return ColourParameter(name, default, about)
     raise ValueError
-
-
-def parameter_text(parameter: Parameter) -> str:
-    """Return what a file says of a parameter before the sentence about it."""
-    text = f"{parameter.name} = {value_text(parameter.default)}"
-    match parameter:
-        case NumberParameter():
-            return f"{text} from {parameter.low:g} to {parameter.high:g} step {parameter.step:g}"
-        case ChoiceParameter():
-            return f"{text} among {', '.join(parameter.words)}"
-        case WeightsParameter():
-            return f"{text} up to {parameter.most}"
-        case FlagParameter() | ColourParameter():
-            return text
 
 
 def _value(text: str) -> Value:

@@ -87,10 +87,6 @@ VALUES: Final = (
 )
 """What controls are given besides words of theirs: much of it wrong."""
 
-_CONDITIONS: Final = (
-    *("output within 10% of pixel", "not input within 0.2 of #ff8000", "region(1, 2, 3, 4)", "mask image"),
-)
-
 _CHEAP: Final = 4
 """Steps of a formula that is crafted: the bodies of some functions are long."""
 
