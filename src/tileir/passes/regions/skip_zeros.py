@@ -13,12 +13,13 @@ from typing import ClassVar, Final
 
 from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
+from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import roots
-from tileir.passes.base import at_least, with_kernels
-from tileir.passes.kernels.expansion import called_block
+from tileir.passes.base import at_least
+from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.passes.rewrites.decided import Tests, coordinate_tests, coordinates
 from tileir.poly.affine import Affine
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule.remarks import Refused, refused
 from tileir.stripe.ir import (
     Block,
     Constant,
@@ -58,23 +59,16 @@ class SkipZeros:
         """Return the program with such contractions constrained."""
         known = _Known(program)
         promised = any(_FINITE in block.tags for block in program.main.blocks)
-        statements: list[Statement] = []
-        for number, statement in enumerate(program.main.statements):
-            if not isinstance(statement, Block):
-                statements.append(statement)
-                continue
-            outcome = self._constrained(statement, known)
-            if isinstance(outcome, Refused):
-                remark(called_block(statement), outcome, number=number)
-                statements.append(statement)
-            else:
-                facts = (("constraints", len(outcome.constraints)),)
-                remark(called_block(statement), None, facts, number)
-                statements.append(outcome)
+
+        def constrained(kernel: Block, _: NameScope) -> Replacement | Refused:
+            outcome = self._constrained(kernel, known)
             if promised:
-                known.learn(statement)
-        changed = any(new is not old for new, old in zip(statements, program.main.statements, strict=True))
-        return with_kernels(program, tuple(statements)) if changed else program
+                known.learn(kernel)
+            if isinstance(outcome, Refused):
+                return outcome
+            return Replacement((outcome,), facts=(("constraints", len(outcome.constraints)),))
+
+        return replaced(program, constrained)
 
     def _constrained(self, kernel: Block, known: _Known) -> Block | Refused:
         """Return a contraction with constraints, or why it gets none."""

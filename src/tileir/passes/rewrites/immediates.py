@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from tileir.core import arithmetic, attrs
 from tileir.core.ops import Aggregation
+from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.dependences import roots
@@ -73,14 +74,14 @@ class Immediates:
         """Return the program with small windows written out."""
         known = {buffer.name: buffer for buffer in program.buffers}
         behind = roots(program)
-        statements: list[Statement] = []
-        for kernel in program.main.statements:
-            if isinstance(kernel, Block) and selected_kernel(kernel, self.reqs):
-                read = {r.name: behind[r.source] for r in kernel.refinements if r.source in behind}
-                kernel = self._written_out(kernel, {n: known[b] for n, b in read.items() if b in known}) or kernel
-            statements.append(kernel)
-        same = all(new is old for new, old in zip(statements, program.main.statements, strict=True))
-        return program if same else with_kernels(program, tuple(statements))
+
+        def written_out(kernel: Statement) -> tuple[Statement, ...]:
+            if not isinstance(kernel, Block) or not selected_kernel(kernel, self.reqs):
+                return (kernel,)
+            read = {r.name: behind[r.source] for r in kernel.refinements if r.source in behind}
+            return (self._written_out(kernel, {n: known[b] for n, b in read.items() if b in known}) or kernel,)
+
+        return with_kernels(program, rewritten(program.main.statements, written_out))
 
     def _written_out(self, kernel: Block, contents: Mapping[str, Buffer]) -> Block | None:
         """Return the kernel without its window; None where it has none that qualifies."""
