@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.groups import with_threads
 from tileir.schedule.nest import Node, emit
@@ -15,11 +16,6 @@ from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, fills, leaves, map_leaves, updated, walk
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.names import NameScope
 
 
 def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...] | Refused:

@@ -6,17 +6,13 @@ for them that nobody else needs: a tile then is computed as a whole, and only wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from tileir.core import attrs
+from tileir.poly.affine import Affine
+from tileir.schedule.nest import Use
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.poly.affine import Affine
-    from tileir.schedule.nest import Use
 
 
 @attrs.frozen(repr=False)

@@ -5,21 +5,18 @@ Which steps there are is for those who name them: a pass loads the few that it t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Protocol
 
 import attrs
 
 from tileir.schedule.emission import kernels_of
+from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Done, Refused
 from tileir.schedule.sizes import Known
 from tileir.schedule.tree import Tree, tree_of_nest
+from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tileir.schedule.nest import Nest
-    from tileir.stripe import ir as stripe
 
 
 class Rearrangement(Protocol):

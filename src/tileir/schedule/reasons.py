@@ -7,13 +7,11 @@ regions, ``TR7`` steps of scripts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @attrs.frozen

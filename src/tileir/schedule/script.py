@@ -7,9 +7,11 @@ it was, and the remark says why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from tileir.core import attrs
+from tileir.core.targets.template_expressions import Value
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.rearranging import Rearrangement, rearranged
@@ -26,11 +28,6 @@ from tileir.schedule.steps.transposes import Transpose
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, tree_of, walk, with_names
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.targets.template_expressions import Value
 
 _OfLoops: TypeAlias = Split | Reorder | Join | Jam | Cut | Specialise | Bind | Pipeline | Tensorise | Transpose
 _OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist

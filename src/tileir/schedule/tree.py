@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tileir.core import attrs
 from tileir.core.text.names import NameScope
@@ -21,11 +22,7 @@ from tileir.schedule.nest import Nest, Use, analyse
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tileir.stripe.bindings import Binding
+from tileir.stripe.bindings import Binding
 
 
 class Tail(enum.Enum):

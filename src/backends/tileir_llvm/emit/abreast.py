@@ -8,17 +8,13 @@ share a constant while it is in a register. LLVM nearly keeps to the order of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Set as AbstractSet
+from typing import Final
 
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import introduces, reads, writes
-from tileir.semtree.ir import Apply, Assign, Const, Declare, Subscript, Type, Var
+from tileir.semtree.ir import Apply, Assign, Const, Declare, Expr, For, Stmt, Subscript, Type, Var
 from tileir.semtree.rewrite import expressions, variables_of, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
-    from tileir.semtree.ir import Expr, For, Stmt
 
 LEAST_OPERATIONS: Final = 12
 """Iterations of fewer operations overlap by themselves, and abreast would only keep more values in registers."""

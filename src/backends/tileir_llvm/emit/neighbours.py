@@ -7,22 +7,18 @@ two by itself, so that not all lanes have two neighbours there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
-from tileir.semtree.ir import Apply, Cast, Const, Declare, Subscript, Type, Var
+from tileir.semtree.ir import Apply, Cast, Const, Declare, Expr, Stmt, Subscript, Type, Var
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.integers import apply_integer, select
 from tileir_llvm.emit.memory import Offset, Place, broadcast, load
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import FunctionText, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.semtree.ir import Expr, Stmt
 
 _BYTES: Final = 4
 """Bytes of an element, of which two are what a processor gathers in one step."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import attrs
 
@@ -25,19 +26,22 @@ from tileir.semtree.ir import (
     Declare,
     DeclareArray,
     Exchange,
+    Expr,
     For,
     Hint,
     If,
+    KernelFunction,
     LoopKind,
     MatrixMultiply,
     Prefetch,
+    Stmt,
     Subscript,
     Type,
     Var,
     WarpRole,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.semtree.transform.layout import ALIGNMENT, apart
+from tileir.semtree.transform.layout import ALIGNMENT, Layout, apart
 from tileir_llvm.emit.abreast import runs_abreast
 from tileir_llvm.emit.conversions import integer
 from tileir_llvm.emit.expressions import Cell, Environment, evaluate, offset_of
@@ -46,12 +50,6 @@ from tileir_llvm.emit.memory import Offset, Place, broadcast, load, prefetch, ra
 from tileir_llvm.emit.neighbours import pairs_of, read_pair
 from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.semtree.ir import Expr, KernelFunction, Stmt
-    from tileir.semtree.transform.layout import Layout
 
 Together: TypeAlias = (
     Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy | WarpRole

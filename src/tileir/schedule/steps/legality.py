@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.tree import Loop, leaves, own_memory, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.poly.affine import Affine
 
 
 def shared_merge(loop: Loop) -> str | None:

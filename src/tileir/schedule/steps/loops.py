@@ -8,12 +8,14 @@ something between them), or of what a device can do, and is refused with the rea
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from tileir.core import attrs
 from tileir.poly.affine import Affine, exact
+from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
 from tileir.schedule.steps.legality import no_vector, shared_merge
@@ -36,11 +38,6 @@ from tileir.schedule.tree import (
 )
 from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.schedule.nest import Use
 
 
 @attrs.frozen

@@ -8,10 +8,13 @@ it there once; whole lines that strides or threads apart bring along are not cou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from tileir.core import attrs
+from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.figures import (
     ITERATION_CYCLES,
@@ -24,20 +27,13 @@ from tileir.passes.cost.figures import (
     bounded,
     works_cost,
 )
-from tileir.passes.cost.machine import machine_of
+from tileir.passes.cost.machine import Machine, Storage, machine_of
 from tileir.passes.cost.operations import Kind
 from tileir.semtree import ir as sem
 from tileir.semtree.cost.counting import Counter, Transfer, Work
 from tileir.semtree.cost.nest import GRID, THREADS, Loop, Nest
 from tileir.semtree.rewrite import distinct_nodes, statements
 from tileir.stripe import works as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.core.dtype import DType
-    from tileir.core.targets.target import Target
-    from tileir.passes.cost.machine import Machine, Storage
 
 
 def predict(program: sem.Program, machine: Machine) -> ProgramCost:

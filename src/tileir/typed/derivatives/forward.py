@@ -8,9 +8,10 @@ Loops in forward mode: the same loop, whose step also moves what moves.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import attrgetter
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 import attrs
 
@@ -34,6 +35,7 @@ from tileir.typed.ir import (
     Elementwise,
     Function,
     Gather,
+    Operation,
     Override,
     Recall,
     Reduce,
@@ -47,11 +49,6 @@ from tileir.typed.ir import (
     Value,
     operands,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.typed.ir import Operation
 
 
 def forward(
