@@ -34,6 +34,12 @@ def test_roles_meet_and_change_registers_by_themselves() -> None:
     assert re.findall(r"setp\.eq\.u32 p, %r\d+, 256;", found)  # the first thread of the ninth warp asks for copies
 
 
+def test_teams_meet_at_barriers_by_their_numbers() -> None:
+    found = code(ROWS.replace("role(0, 4)", "role(0, 2) teams(2)"))
+    assert re.search(r"bar(rier)?\.sync\s+%r\d+, 64;", found)
+    assert re.findall(r"mbarrier\.init\S+ \[%r\d+\+\d+\], (\d+);", found) == ["1", "1", "4", "4"]
+
+
 def test_more_registers_than_a_thread_begins_with_are_an_increase() -> None:
     assert "setmaxnreg.inc.sync.aligned.u32 208" in code(ROWS.replace("registers(160)", "registers(208)"))
     assert "setmaxnreg" not in code(re.sub(r" registers\(\d+\)", "", ROWS))

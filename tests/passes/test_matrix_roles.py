@@ -70,7 +70,8 @@ def test_one_warp_copies_and_eight_multiply(turns: bool, grid: int) -> None:
     (kernel,) = found.sem.kernels
     assert np.prod(kernel.grid) == grid
     assert kernel.group == (384,)
-    assert [(role.first, role.warps, role.registers) for role in roles(kernel)] == [(0, 8, 232), (8, 1, 40)]
+    assert [(role.first, role.warps, role.registers) for role in roles(kernel)] == [(0, 4, 232), (8, 1, 40)]
+    assert [role.teams for role in roles(kernel)] == [2, 1]
     shared, multiplying, copying = semtree_text(found.sem).split("role(")
     assert not any(word in shared for word in ("bulk_copy", "channel "))
     assert "bulk_copy" not in multiplying
@@ -138,12 +139,13 @@ def test_text_and_json_keep_the_registers() -> None:
     for turns in (False, True):
         found = stages(PRODUCT, SHAPES, attrs.evolve(IN_ROLES, turns=turns))
         text = to_text(found.scheduled)
-        assert f'#pipeline="3{" in 1 groups" if turns else ""} with 40x232 registers"' in text
+        assert f'#pipeline="3{" in 1 groups" if turns else ""} of 2 teams with 40x232 registers"' in text
         assert parse(text) == found.scheduled
         assert from_json(to_json(found.scheduled), Program) == found.scheduled
         assert parse_program(semtree_text(found.sem)) == found.sem
-    older = to_json(Pipeline(3)).replace(b'"registers":[],', b"")
+    older = to_json(Pipeline(3)).replace(b'"registers":[],', b"").replace(b',"teams":1', b"")
     assert b"registers" not in older
+    assert b"teams" not in older
     assert from_json(older, Pipeline) == Pipeline(3)
 
 
@@ -160,6 +162,8 @@ def test_registers_of_more_or_fewer_than_two_kinds_of_threads_are_an_error() -> 
     text = to_text(stages(PRODUCT, SHAPES, IN_ROLES).scheduled)
     with pytest.raises(TileError, match="registers of threads that copy and of others"):
         verify(parse(text.replace("40x232", "40")))
+    with pytest.raises(TileError, match="teams where a warp of its own copies"):
+        verify(parse(text.replace(" with 40x232 registers", "")))
 
 
 def test_pipelines_in_loops_have_no_warp_of_their_own() -> None:

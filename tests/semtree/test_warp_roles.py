@@ -16,6 +16,7 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import KernelFunction, WarpRole
+from tileir.semtree.lower.beside import beside
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.roles import releasing
 from tileir.semtree.simplify.simplifier import simplify
@@ -55,12 +56,29 @@ def test_what_is_read_behind_a_release_races_with_the_next_copy() -> None:
         run(parse_kernel(early), [np.zeros(256, np.float32), GIVEN], ALL_CHECKS)
 
 
+def test_teams_have_a_role_each_for_itself() -> None:
+    """They meet at barriers without the others, which may be anywhere."""
+    teams = ROWS.replace("role(0, 4)", "role(0, 2) teams(2)")
+    apart = parse_kernel(teams.replace("127 - t", "t / 64 * 64 + 63 - t % 64"))
+    assert parse_kernel(to_text(apart)) == apart
+    assert from_json(to_json(apart), KernelFunction) == apart
+    assert releasing(apart) == {"ready": 128}
+    result = np.zeros(256, np.float32)
+    run(apart, [result, GIVEN], ALL_CHECKS)
+    np.testing.assert_array_equal(result, wanted().reshape(2, 2, 64)[:, ::-1].reshape(-1))
+    with pytest.raises(TileError, match=r"TIL55[78]"):
+        run(parse_kernel(teams), [result, GIVEN], ALL_CHECKS)
+    with pytest.raises(TileError, match="the role of warps 2 to 3 waits to receive"):
+        run(parse_kernel(teams.replace("n < 5", "n < 4")), [result, GIVEN], ALL_CHECKS)
+
+
 def test_what_has_no_roles_refuses_them() -> None:
     kernel = parse_kernel(ROWS)
     for refusing in (without_instructions, one_thread, lambda each: without_instructions(each, roles=False)):
         with pytest.raises(BackendError, match="without roles"):
             refusing(kernel)
     assert without_instructions(kernel, channels=False, roles=False) is kernel
+    assert beside(kernel, kernel, (None, None), 1 << 20) is None  # a launch of both would have roles under a condition
 
 
 @pytest.mark.parametrize(
@@ -114,6 +132,9 @@ def test_roles_that_wait_for_each_other_are_both_named() -> None:
         ("role(8, 1)", "role(9, 1)", "TIL551"),
         ("role(8, 1)", "role(2, 8)", "TIL551"),
         ("role(8, 1)", "role(8, 0)", "TIL551"),
+        ("role(8, 1)", "role(8, 1) teams(0)", "TIL551"),
+        ("role(8, 1)", "role(8, 1) teams(2)", "TIL551"),
+        ("role(0, 4)", "role(0, 4) teams(3)", "TIL551"),
         ("registers(40)", "registers(41)", "TIL551"),
         ("registers(40)", "registers(16)", "TIL551"),
         ("role(8, 1)", "role(3, 1) { }\n  role(8, 1)", "TIL551"),
@@ -168,7 +189,7 @@ def test_any_number_of_roles_receive_what_one_sends(
     for number, count in enumerate(readers):
         meet = "barrier();" if number else ""
         roles.append(f"""
-  role({first}, {count}) {{
+  role({first}, {count if number else 1}){"" if number or count == 1 else f" teams({count})"} {{
     f32 s = 0.0;
     for (i32 k = 0; k < {messages}; k += 1) {{
       channel receive ready[0];

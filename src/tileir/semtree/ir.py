@@ -248,13 +248,15 @@ class WarpRole(Node):
 
     Roles stand last in a kernel, and no warp has two. What other nodes say of a group they say of the threads of a role
     in there: these meet at its barriers, and multiply matrices together. Channels go from one role to others. With
-    ``registers`` that is how many each thread has meanwhile, of four warps from a multiple of four on.
+    ``registers`` that is how many each thread has meanwhile, of four warps from a multiple of four on. There are
+    ``teams`` of so many warps, one behind the other, each of which has the role for itself.
     """
 
     first: int
     warps: int
     body: tuple[Stmt, ...] = attrs.field(metadata=BODY)
     registers: int = 0
+    teams: int = 1
 
 
 Stmt: TypeAlias = Declare | DeclareArray | Assign | For | If | WarpRole | Barrier | Instruction | Prefetch | Turn

@@ -16,8 +16,14 @@ def roles(kernel: KernelFunction) -> tuple[WarpRole, ...]:
 
 
 def threads_of(role: WarpRole) -> range:
-    """Return the numbers of the threads that have a role."""
-    return range(role.first * WARP, (role.first + role.warps) * WARP)
+    """Return the numbers of the threads that have a role, in whichever team."""
+    return range(role.first * WARP, (role.first + role.warps * role.teams) * WARP)
+
+
+def teams_of(role: WarpRole) -> tuple[range, ...]:
+    """Return the numbers of the threads of each team of a role."""
+    threads, team = threads_of(role), role.warps * WARP
+    return tuple(threads[team * number : team * (number + 1)] for number in range(role.teams))
 
 
 def releasing(kernel: KernelFunction) -> Mapping[str, int]:

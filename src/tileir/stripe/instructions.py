@@ -30,7 +30,7 @@ class Product(Node):
 
 def _of_older_pipeline(data: dict[str, object]) -> dict[str, object]:
     """Return the JSON of a pipeline as it is now, of one from before groups took several points, or warps copied."""
-    return {"groups": 0, "registers": [], **data}
+    return {"groups": 0, "registers": [], "teams": 1, **data}
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -40,12 +40,14 @@ class Pipeline(Node):
     Each iteration has its own local memory, which the block allocates; ``stages`` of them do at a time. Where so many
     ``groups`` are asked for, no more than that run: each takes several points of the grid in turn, and its copies run
     ahead into the next point. With ``registers``, devices that can ask for copies by one thread have a warp of its own
-    do so: these are how many its threads have, and those of all others.
+    do so: these are how many its threads have, and those of all others. The latter go on in ``teams`` of as many
+    threads, which hand each other nothing.
     """
 
     stages: int
     groups: int = 0
     registers: tuple[int, ...] = ()
+    teams: int = 1
 
     of_older_json: ClassVar = staticmethod(_of_older_pipeline)
 
@@ -174,11 +176,12 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
     match instruction:
         case Product(fragment=fragment):
             return {PRODUCT: fragment}
-        case Pipeline(stages=stages, groups=0, registers=()):
+        case Pipeline(stages=stages, groups=0, registers=(), teams=1):
             return {PIPELINE: stages}
-        case Pipeline(stages=stages, groups=groups, registers=registers):
-            taken = f" {_IN} {groups} {_GROUPS}" if groups else ""
-            return {PIPELINE: f"{stages}{taken}{f' {_WITH} {_by(registers)} {_REGISTERS}' if registers else ''}"}
+        case Pipeline(stages=stages, groups=groups, registers=registers, teams=teams):
+            said = [f"{_IN} {groups} {_GROUPS}"] * (groups != 0) + [f"{_OF} {teams} {_TEAMS}"] * (teams != 1)
+            said += [f"{_WITH} {_by(registers)} {_REGISTERS}"] * bool(registers)
+            return {PIPELINE: " ".join((f"{stages}", *said))}
         case Copy(box=()):
             return {COPY: None}
         case Repair():
@@ -200,6 +203,7 @@ _IN: Final = "in"
 _GROUPS: Final = "groups"
 _WITH: Final = "with"
 _REGISTERS: Final = "registers"
+_TEAMS: Final = "teams"
 
 
 def copy_of(value: TagValue) -> Copy | None:
@@ -241,11 +245,12 @@ def _pipeline_of(value: str) -> Pipeline | None:
     if found is None:
         return None
     registers = tuple(map(int, found["registers"].split("x"))) if found["registers"] else ()
-    return Pipeline(int(found["stages"]), int(found["groups"] or 0), registers)
+    return Pipeline(int(found["stages"]), int(found["groups"] or 0), registers, int(found["teams"] or 1))
 
 
 _PIPELINE: Final = re.compile(
-    rf"(?P<stages>\d+)(?: {_IN} (?P<groups>\d+) {_GROUPS})?(?: {_WITH} (?P<registers>\d+(?:x\d+)*) {_REGISTERS})?"
+    rf"(?P<stages>\d+)(?: {_IN} (?P<groups>\d+) {_GROUPS})?(?: {_OF} (?P<teams>\d+) {_TEAMS})?"
+    rf"(?: {_WITH} (?P<registers>\d+(?:x\d+)*) {_REGISTERS})?"
 )
 
 
@@ -281,6 +286,8 @@ def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
             yield f"a pipeline has two stages at least, not {stages}"
         case Pipeline(groups=groups) if groups < 0:
             yield f"a pipeline has no fewer groups than none, not {groups}"
+        case Pipeline(registers=registers, teams=teams) if teams < 1 or (teams > 1 and not registers):
+            yield f"a pipeline has teams where a warp of its own copies, and not {teams} of them"
         case Pipeline(registers=registers) if len(registers) not in (0, 2):
             yield f"a pipeline says registers of threads that copy and of others, and not {len(registers)} numbers"
         case Copy() if not copies:

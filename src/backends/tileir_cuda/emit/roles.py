@@ -38,11 +38,13 @@ class Roles:
     Attributes:
         kernel: The kernel.
         reallocates: Whether warps can change how many registers they have.
+        thread: The number of the thread in its group.
 
     """
 
     kernel: KernelFunction
     reallocates: bool
+    thread: str = "0"
     _now: WarpRole | None = attrs.field(default=None, init=False)
 
     @property
@@ -61,15 +63,17 @@ class Roles:
             out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
             out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
             return
-        number = 1 + roles(self.kernel).index(self._now)
+        found = roles(self.kernel)
+        number, team = f"{1 + sum(role.teams for role in found[: found.index(self._now)])}", self._now.warps * WARP
+        if self._now.teams > 1:
+            place = out.pure(f"sub i32 {self.thread}, {self.first}")
+            number = out.pure(f"add i32 {out.pure(f'udiv i32 {place}, {team}')}, {number}")
         out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.count(i32, i32)"] = None
-        out.effect(
-            f"call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 {number}, i32 {len(threads_of(self._now))})"
-        )
+        out.effect(f"call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 {number}, i32 {team})")
 
-    def write(self, env: Environment, role: WarpRole, thread: str, body: Callable[[], None]) -> None:
-        """Write a role, whose body ``body`` writes, for the thread of that number."""
-        own = range(role.first, role.first + role.warps)
+    def write(self, env: Environment, role: WarpRole, body: Callable[[], None]) -> None:
+        """Write a role, whose body ``body`` writes."""
+        own = range(role.first, role.first + role.warps * role.teams)
         around = own
 
         def inner() -> None:
@@ -81,21 +85,21 @@ class Roles:
             word = "inc" if role.registers > at_first(self.kernel) else "dec"
             code = f"setmaxnreg.{word}.sync.aligned.u32 {role.registers};"
             env.out.effect(f'call void asm sideeffect "{code}", "~{{memory}}"() #{CONVERGENT}')
-            self._among(env, own, around, thread, inner)
+            self._among(env, own, around, inner)
 
         if role.registers and self.reallocates:
-            around = range(role.first, role.first - (-role.warps // _FOUR) * _FOUR)
-            self._among(env, around, range(0), thread, outer)
+            around = range(role.first, role.first - (-len(own) // _FOUR) * _FOUR)
+            self._among(env, around, range(0), outer)
         else:
-            self._among(env, own, range(0), thread, inner)
+            self._among(env, own, range(0), inner)
 
-    def _among(self, env: Environment, warps: range, around: range, thread: str, body: Callable[[], None]) -> None:
+    def _among(self, env: Environment, warps: range, around: range, body: Callable[[], None]) -> None:
         """Write what ``body`` writes for some warps; nothing but that where none but these come here."""
         if warps == around:
             body()
             return
         out = env.out
-        number = out.pure(f"sub i32 {out.pure(f'lshr i32 {thread}, {WARP.bit_length() - 1}')}, {warps.start}")
+        number = out.pure(f"sub i32 {out.pure(f'lshr i32 {self.thread}, {WARP.bit_length() - 1}')}, {warps.start}")
         has, other = out.fresh_label("role"), out.fresh_label("other")
         out.branch_if(out.pure(f"icmp ult i32 {number}, {len(warps)}"), has, other)
         out.start(has)
@@ -114,9 +118,12 @@ def at_first(kernel: KernelFunction) -> int:
 def faults(kernel: KernelFunction) -> Iterator[str]:
     """Yield what keeps cards from running the roles of a kernel."""
     found = roles(kernel)
-    if len(found) > MOST:
-        yield f"has {len(found)} roles, and cards have barriers for {MOST}"
-    changed = [(-(-role.warps // _FOUR) * _FOUR * WARP, role.registers) for role in found if role.registers]
+    teams = sum(role.teams for role in found)
+    if teams > MOST:
+        yield f"has {teams} teams of warps with roles, and cards have barriers for {MOST}"
+    changed = [
+        (-(-role.warps * role.teams // _FOUR) * _FOUR * WARP, role.registers) for role in found if role.registers
+    ]
     wanted = sum(threads * registers for threads, registers in changed)
     given = sum(threads for threads, _ in changed) * at_first(kernel)
     if wanted > given:

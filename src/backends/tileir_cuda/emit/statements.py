@@ -151,8 +151,8 @@ class CudaStatements(Statements):
             case MatrixMultiply():  # those of four warps are begun and waited for by write()
                 products.multiply(self.env, stmt, self.group, self._shared)
             case WarpRole():
-                number = thread_number(self.env, self.group).text
-                self.roles.write(self.env, stmt, number, lambda: self.write(stmt.body))
+                self.roles.thread = thread_number(self.env, self.group).text
+                self.roles.write(self.env, stmt, lambda: self.write(stmt.body))
             case _:
                 assert_never(stmt)
 

@@ -20,7 +20,7 @@ from tileir.semtree.ir import (
     WarpRole,
 )
 from tileir.semtree.rewrite import statements
-from tileir.semtree.roles import roles, threads_of
+from tileir.semtree.roles import roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,8 +59,8 @@ def _warp_faults(survey: Survey, found: tuple[WarpRole, ...]) -> Iterator[Diagno
     taken: set[int] = set()
     sized: set[int] = set()
     for role in found:
-        own = range(role.first, role.first + role.warps)
-        if role.first < 0 or role.warps < 1 or own.stop * WARP > threads:
+        own = range(role.first, role.first + role.warps * role.teams)
+        if min(role.first, role.warps - 1, role.teams - 1) < 0 or own.stop * WARP > threads:
             yield Diagnostic("TIL551", f"a group of {threads} threads has no warps {role.first} to {own.stop - 1}")
         elif not taken.isdisjoint(own):
             yield Diagnostic("TIL551", f"warp {min(taken.intersection(own))} has two roles")
@@ -78,7 +78,7 @@ def _warp_faults(survey: Survey, found: tuple[WarpRole, ...]) -> Iterator[Diagno
 
 
 def _role_faults(role: WarpRole) -> Iterator[Diagnostic]:
-    threads = threads_of(role)
+    threads = range(role.first * WARP, (role.first + role.warps) * WARP)
     for stmt in statements(role.body):
         if isinstance(stmt, DeclareArray) and stmt.region is not Region.PRIVATE:
             yield Diagnostic("TIL554", f"a group shares {stmt.name!r}: declare it before its roles")
@@ -87,6 +87,8 @@ def _role_faults(role: WarpRole) -> Iterator[Diagnostic]:
             if threads.start % team or len(threads) % team:
                 message = f"{team} threads multiply matrices, from a multiple of that on: those of a role are"
                 yield Diagnostic("TIL551", f"{message} {threads.start} to {threads.stop - 1}")
+        if role.teams > 1 and isinstance(stmt, BulkCopy):
+            yield Diagnostic("TIL551", f"one team copies to {stmt.target.array!r}, and the role has {role.teams}")
 
 
 def _channel_faults(survey: Survey, found: tuple[WarpRole, ...]) -> Iterator[Diagnostic]:

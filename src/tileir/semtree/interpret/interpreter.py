@@ -23,11 +23,11 @@ from tileir.semtree.interpret.execution import StatementCompiler
 from tileir.semtree.interpret.instructions import Action, Steps
 from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Clock, Memory, WatchedMemory, poisoned
 from tileir.semtree.interpret.parties import Party, run_in_turn
-from tileir.semtree.ir import Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, WarpRole
+from tileir.semtree.ir import WARP, Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, WarpRole
 from tileir.semtree.launches import executed
 from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
-from tileir.semtree.roles import roles, threads_of
+from tileir.semtree.roles import roles, teams_of
 
 
 def run(kernel: KernelFunction, arrays: Sequence[Array], checks: Checks = NO_CHECKS) -> None:
@@ -96,7 +96,7 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
     """
     verify(kernel)
     threads, found = prod(kernel.group), roles(kernel)
-    taken = tuple(map(threads_of, found))
+    taken = tuple(team for role in found for team in teams_of(role))
     others = tuple(number for number in range(threads) if not any(number in each for each in taken))
     parties: tuple[Sequence[int], ...] = (*taken, *((others,) if others else ()))
     compiler = StatementCompiler(kernel, checks, numbers, len(parties))
@@ -105,7 +105,7 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
     parallel = any(map(waits, statements(shared)))
     action = None if parallel else compiler.body(shared)
     steps = compiler.stepped_body(shared) if parallel else None
-    own = tuple(compiler.stepped_body(role.body) for role in found)
+    own = tuple(compiler.stepped_body(role.body) for role in found for _ in range(role.teams))
     return CompiledKernel(kernel, checks, numbers, compiler.expressions.frame_size, names, parties, action, steps, own)
 
 
@@ -113,8 +113,8 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
 class CompiledKernel:
     """A kernel as closures; exactly one of ``action`` and ``steps`` is set.
 
-    ``parties`` are the numbers of threads that have the same role, those of threads without one last. ``own`` has the
-    steps of each role, which come behind those that all threads run.
+    ``parties`` are the numbers of threads of each team of each role, those of threads without one last. ``own`` has the
+    steps of each team, which come behind those that all threads run.
     """
 
     kernel: KernelFunction
@@ -194,9 +194,9 @@ class CompiledKernel:
     def _run_roles(self, frames: list[Frame], clocks: list[Clock]) -> None:
         """Run roles in turn, each as far as it gets."""
         parties = []
-        for number, (role, steps) in enumerate(zip(roles(self.kernel), self.own, strict=True)):
-            who = f"the role of warps {role.first} to {role.first + role.warps - 1}"
+        for number, steps in enumerate(self.own):
             own = [frames[thread] for thread in self.parties[number]]
+            who = f"the role of warps {self.parties[number][0] // WARP} to {self.parties[number][-1] // WARP}"
             parties.append(Party(self.kernel, who, own, steps, {number: clocks[number]}))
         run_in_turn(parties)
         check_received(frames[0], self.kernel.name)

@@ -36,12 +36,13 @@ def in_roles(kernel: stripe.Block, body: list[sem.Stmt], copies: list[sem.Stmt],
     inside = any(each.instruction is asked for each in kernel.blocks)
     grid = grid_indices(kernel)
     moving = any(index.range > 1 and index not in grid for index in kernel.indices)
-    if others or not inside or moving or kernel.constraints or threads % THREADS:
+    if others or not inside or moving or kernel.constraints or threads % (THREADS * asked.teams):
         message = f"copies of the kernel {kernel.name or '(unnamed)'} are made by a warp of its own: it must have one"
-        raise fail("TIL502", f"{message} pipeline, in no loop, and a multiple of {THREADS} threads")
+        raise fail("TIL502", f"{message} pipeline, in no loop, and a multiple of {THREADS} threads in each team")
     few, many = asked.registers
     warps = threads // sem.WARP
-    return [sem.WarpRole(0, warps, tuple(body), many), sem.WarpRole(warps, 1, tuple(copies), few)]
+    multiplying = sem.WarpRole(0, warps // asked.teams, tuple(body), many, asked.teams)
+    return [multiplying, sem.WarpRole(warps, 1, tuple(copies), few)]
 
 
 def _pipelines(block: stripe.Block) -> Iterator[stripe.Pipeline]:

@@ -12,6 +12,7 @@ from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree import ir as sem
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
+from tileir.semtree.roles import roles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +31,8 @@ def beside(
 
     """
     if one.group != other.group or one.index is not other.index or max(one.cluster, other.cluster) > 1:
+        return None
+    if roles(one) or roles(other):  # these stand in no condition
         return None
     names = NameScope.of(kernel_names(one))
     params = list(one.params)

@@ -319,8 +319,9 @@ class _Body:
         place = cursor.enclosed(cursor.integer)
         if len(place) != 2:
             cursor.fail("TIL102", "a role has a first warp, and so many of them", cursor.span_of(start))
+        teams = cursor.inside(cursor.integer) if cursor.accept("teams") else 1
         registers = cursor.inside(cursor.integer) if cursor.accept("registers") else 0
-        return WarpRole(*place, self.block(), registers)
+        return WarpRole(*place, self.block(), registers, teams)
 
 
 _REGIONS: Final = {region.value: region for region in Region}

@@ -284,8 +284,9 @@ class _Statements:
                     line("} else {")
                     self.body(otherwise)
                 line("}")
-            case WarpRole(first=first, warps=warps, registers=registers):
-                line(f"role({first}, {warps}){f' registers({registers})' if registers else ''} {{")
+            case WarpRole(first=first, warps=warps, registers=registers, teams=teams):
+                several, own = f" teams({teams})" if teams != 1 else "", f" registers({registers})" if registers else ""
+                line(f"role({first}, {warps}){several}{own} {{")
                 self.body(stmt.body)
                 line("}")
             case _:

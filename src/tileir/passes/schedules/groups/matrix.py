@@ -218,7 +218,7 @@ class _MatrixKernel:
             tags=segment.tags,
             instruction=stripe.Product(plan.fragment.name),
         )
-        ahead = stripe.Pipeline(plan.stages, plan.groups, plan.registers) if plan.stages > 1 else None
+        ahead = stripe.Pipeline(plan.stages, plan.groups, plan.registers, plan.teams) if plan.stages > 1 else None
         blocks = (multiply,) if part is None else (multiply, self._commit(part, sums))
         if part is not None and plan.promotes:
             blocks = (Node(sch.present(self.team), children=(identity_block(part, self.own),)), *blocks)

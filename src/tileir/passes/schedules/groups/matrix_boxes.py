@@ -76,7 +76,10 @@ def are_whole_lines(plan: MatrixTiling) -> bool:
 def with_copier(plan: MatrixTiling) -> MatrixTiling:
     """Return the plan with a warp of its own that copies, where a group has a processor and many warps multiply."""
     registers = _REGISTERS.get(plan.threads, ()) if plan.boxes is not None and plan.beside == 1 else ()
-    return attrs.evolve(plan, registers=registers) if registers and plan.stages > 1 else plan
+    if not registers or plan.stages == 1:
+        return plan
+    teams = plan.threads // plan.fragment.threads if plan.above is None and plan.columns == plan.wide else 1
+    return attrs.evolve(plan, registers=registers, teams=teams)
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:

@@ -54,7 +54,7 @@ class MatrixTiling:
     tells how both inputs are copied where one thread asks for all of a tile, ``staged`` how many columns of results are
     written at a time through local memory, and ``beside`` how many groups share a processor then. Where ``groups`` is
     not 0, so many take the tiles in turns. With ``registers``, a warp of its own copies: so many have its threads, and
-    those that multiply.
+    those that multiply, in ``teams`` that go on by themselves.
     """
 
     left: Panel
@@ -77,6 +77,7 @@ class MatrixTiling:
     beside: int = 1
     groups: int = 0
     registers: tuple[int, ...] = ()
+    teams: int = 1
 
     @property
     def threads(self) -> int:

@@ -127,13 +127,15 @@ class Results:
         row, column, above = plan.left.index, plan.right.index, plan.above
         lane = sch.index(names.fresh("lane"), lanes, Binding.LANE)
         across = sch.index(names.fresh(f"{column.name}_copy"), width // lanes, Binding.THREAD)
-        rows = plan.threads // across.range
-        down = sch.index(names.fresh(f"{row.name}_copy"), min(rows, plan.across), Binding.THREAD)
-        more = sch.index(names.fresh(f"{row.name}_more"), plan.across // down.range, Binding.UNROLL)
+        rows, of_team = plan.threads // plan.teams // across.range, plan.across // plan.teams
+        down = sch.index(names.fresh(f"{row.name}_copy"), min(rows, of_team), Binding.THREAD)
+        more = sch.index(names.fresh(f"{row.name}_more"), of_team // down.range, Binding.UNROLL)
+        team = sch.index(names.fresh(f"{row.name}_team"), plan.teams, Binding.THREAD)  # each copies its own rows
         top = row if above is None else above
         high = sch.index(names.fresh(f"{top.name}_copy"), rows // down.range, Binding.THREAD)
         higher = sch.index(names.fresh(f"{top.name}_more"), plan.high // high.range, Binding.UNROLL)
         up, there = (sch.part(outer, inner.range) + sch.part(inner) for outer, inner in ((higher, high), (more, down)))
+        there = there + sch.part(team, of_team)
         first = sch.part(across, lanes)
         place = sch.part(self.turn, width) + first
         values = {**starts, row.name: starts[row.name] + there}
@@ -147,7 +149,7 @@ class Results:
         tests = (*inside(row, plan.across, there), *inside(column, plan.columns, place))
         tests = (*(() if above is None else inside(above, plan.high, up)), *tests)
         around = Node(sch.present((higher, more)), children=(Node(children=(move,), constraints=tests),))
-        return Node(sch.present((high, down, across)), children=(around,))
+        return Node(sch.present((team, high, down, across)), children=(around,))
 
 
 _IN: Final = stripe.Direction.IN
