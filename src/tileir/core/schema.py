@@ -160,13 +160,7 @@ def bodies(node: object) -> tuple[Any, ...]:
 
 def map_bodies(function: Callable[[Any], Any], node: N) -> N:
     """Apply ``function`` to each list of statements, or of works, inside a node; itself when all stay as they are."""
-    changed: list[tuple[int, object]] = []
-    for slot in _BODY_SLOTS[type(node)]:
-        old = getattr(node, slot.name)
-        new = function(old)
-        if new is not old:
-            changed.append((slot.place, new))
-    return _with_fields(node, changed) if changed else node
+    return _mapped(node, _BODY_SLOTS[type(node)], function)
 
 
 def introduced(node: object) -> tuple[str, ...]:
@@ -212,10 +206,15 @@ def with_names(node: N, names: Mapping[str, str], memory: Mapping[str, str] = _N
 
 def with_used(node: N, names: Mapping[str, str]) -> N:
     """Return a node that uses others of its names; those that it introduces stay."""
+    return _mapped(node, _USED_SLOTS[type(node)], lambda old: _renamed(old, names, _NO_NAMES))
+
+
+def _mapped(node: N, slots: Iterable[Slot], function: Callable[[Any], Any]) -> N:
+    """Return a node with what ``function`` makes of some of its fields; itself when all stay as they are."""
     changed: list[tuple[int, object]] = []
-    for slot in _USED_SLOTS[type(node)]:
+    for slot in slots:
         old = getattr(node, slot.name)
-        new = _renamed(old, names, _NO_NAMES)
+        new = function(old)
         if new is not old:
             changed.append((slot.place, new))
     return _with_fields(node, changed) if changed else node

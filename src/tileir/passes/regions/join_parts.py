@@ -5,8 +5,8 @@ The borders of one kernel as one kernel again, so that they cost one launch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Final, TypeVar
 
 from tileir.core import attrs
 from tileir.passes.base import at_least, selected_kernel, with_kernels
@@ -24,6 +24,8 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
+
+P = TypeVar("P")
 
 
 @attrs.frozen
@@ -47,23 +49,12 @@ class JoinParts:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with copies joined."""
-        statements: list[Statement] = []
-        run: list[_Part] = []
-        for statement in program.main.statements:
+
+        def part_of(statement: Statement) -> _Part | None:
             meant = isinstance(statement, Block) and selected_kernel(statement, self.reqs)
-            part = _Part.of(statement) if meant and isinstance(statement, Block) else None
-            if run and (part is None or not self._goes_on(run, part)):
-                statements.append(_joined(run, program.main))
-                run = []
-            if part is None:
-                statements.append(statement)
-            else:
-                run.append(part)
-        if run:
-            statements.append(_joined(run, program.main))
-        if len(statements) == len(program.main.statements):
-            return program
-        return with_kernels(program, tuple(statements))
+            return _Part.of(statement) if meant and isinstance(statement, Block) else None
+
+        return _in_runs(program, part_of, self._goes_on, lambda run: (_joined(run, program.main),))
 
     def _goes_on(self, run: Sequence[_Part], part: _Part) -> bool:
         first = run[0]
@@ -155,21 +146,40 @@ class JoinBorder:
 
     def __call__(self, program: Program) -> Program:
         """Return the program with borders joined."""
-        statements: list[Statement] = []
-        run: list[Block] = []
-        for statement in program.main.statements:
-            border = isinstance(statement, Block) and "border" in statement.tags
-            if not border or (run and not _are_alike(run[0], statement)):
-                statements.extend(_with_borders(run, program.main))
-                run = []
-            if border and isinstance(statement, Block):
-                run.append(statement)
-            else:
-                statements.append(statement)
-        statements.extend(_with_borders(run, program.main))
-        if len(statements) == len(program.main.statements):
-            return program
-        return with_kernels(program, tuple(statements))
+        return _in_runs(
+            program,
+            lambda statement: statement if isinstance(statement, Block) and "border" in statement.tags else None,
+            lambda run, border: _are_alike(run[0], border),
+            lambda run: _with_borders(run, program.main),
+        )
+
+
+def _in_runs(
+    program: Program,
+    part_of: Callable[[Statement], P | None],
+    goes_on: Callable[[Sequence[P], P], bool],
+    joined: Callable[[Sequence[P]], Iterable[Statement]],
+) -> Program:
+    """Return the program with runs of kernels joined; itself where none is.
+
+    Args:
+        program: A program without loops.
+        part_of: Returns what a kernel is of a run; None for those that are not joined.
+        goes_on: Tells whether a run goes on with a kernel.
+        joined: Makes kernels of a run.
+    """
+    statements: list[Statement] = []
+    run: list[P] = []
+    for statement in (*program.main.statements, None):
+        part = None if statement is None else part_of(statement)
+        if run and (part is None or not goes_on(run, part)):
+            statements += joined(run)
+            run = []
+        if part is not None:
+            run.append(part)
+        elif statement is not None:
+            statements.append(statement)
+    return program if len(statements) == len(program.main.statements) else with_kernels(program, tuple(statements))
 
 
 def _are_alike(kernel: Block, other: Statement) -> bool:
