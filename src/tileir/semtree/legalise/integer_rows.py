@@ -6,21 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Term, where
 from tileir.semtree.legalise.row import Drafting, Row, as_bits_of, as_unsigned
-
-
-def promoted(op: Op) -> Row:
-    """Return the row that computes in ``int``: operands of 8 and 16 bits fit, and all low bits of the result do."""
-
-    def spell(_: Drafting, first: Term, *others: Term) -> Term:
-        wide = [other.cast(DType.I32) for other in others]
-        result = first.cast(DType.I32).apply(op, *wide)
-        return result if op.info.compares else result.cast(first.type.dtype)
-
-    return Row(f"{op.value}(x, …) = narrow({op.value}(i32(x), …))", spell)
 
 
 def wrapping(op: Op) -> Row:

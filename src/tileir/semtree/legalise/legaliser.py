@@ -38,8 +38,8 @@ from tileir.semtree.ir import (
 from tileir.semtree.legalise import float_rows, integer_rows, narrow_rows
 from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.legalise.float_rows import CLAMPED, OF_TRUTH, SATURATING, TRUTH, WIDENED
-from tileir.semtree.legalise.integer_rows import OVERFLOWING, promoted, wrapping
-from tileir.semtree.legalise.row import Drafting, Row, unsigned
+from tileir.semtree.legalise.integer_rows import OVERFLOWING, wrapping
+from tileir.semtree.legalise.row import Drafting, Row, computed_in, unsigned
 from tileir.semtree.rewrite import children, kernel_names, map_bodies, rewrite_stmts, with_body, with_children
 from tileir.semtree.simplify.conversion_rules import fold_bitcast, fold_cast
 
@@ -249,17 +249,17 @@ def _operation_row(here: Capabilities, op: Op, dtype: DType) -> Row | None:
     if dtype.is_bool:
         return integer_rows.OF_BOOLS.get(op)
     if dtype.is_narrow:
-        return narrow_rows.SPELT.get(op) or narrow_rows.computed_in_f32(op)
+        return narrow_rows.SPELT.get(op) or computed_in(DType.F32, op)
     if dtype.is_float:
         return float_rows.SPELT.get(op)
     defined = (op, dtype) in here.operations
     narrow = dtype.bits < 32 and (op, DType.I32) in here.operations
     if defined and op in OVERFLOWING:
         wraps = dtype.is_signed and here.operations.get((op, unsigned(dtype))) is Support.TOTAL
-        return wrapping(op) if wraps else promoted(op) if narrow else None
+        return wrapping(op) if wraps else computed_in(DType.I32, op) if narrow else None
     if defined:
         return integer_rows.GUARDED.get(op)
-    return promoted(op) if narrow and op not in _CHOICES else integer_rows.SPELT.get(op)
+    return computed_in(DType.I32, op) if narrow and op not in _CHOICES else integer_rows.SPELT.get(op)
 
 
 def _cast_row(here: Capabilities, source: DType, target: DType) -> Row | None:

@@ -146,17 +146,6 @@ def _of_integer(draft: Drafting, value: Term, target: DType) -> Term:
     return result.cast(DType.F32).cast(target)
 
 
-def computed_in_f32(op: Op) -> Row:
-    """Return the row that computes in f32, and rounds."""
-
-    def spell(_: Drafting, first: Term, *others: Term) -> Term:
-        wide = [other.cast(DType.F32) for other in others]
-        result = first.cast(DType.F32).apply(op, *wide)
-        return result if op.info.compares else result.cast(first.type.dtype)
-
-    return Row(f"{op.value}(x, …) = narrow({op.value}(f32(x), …))", spell)
-
-
 def _extremum(sign: Op) -> Callable[[Drafting, Term, Term], Term]:
     def spell(draft: Drafting, left: Term, right: Term) -> Term:
         left, right = draft.let("left", left), draft.let("right", right)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.ops import Op
 from tileir.core.ranges import Range
 from tileir.semtree.functions.draft import Term
 
@@ -49,3 +50,17 @@ def as_unsigned(value: Term) -> Term:
 def as_bits_of(value: Term, dtype: DType) -> Term:
     """Return an integer as the other type of its width."""
     return value if value.type.dtype is dtype else value.bitcast(dtype)
+
+
+def computed_in(dtype: DType, op: Op) -> Row:
+    """Return the row that computes in a wider type, and narrows the result.
+
+    In i32, operands of 8 and 16 bits fit, and all low bits of the result do; in f32, it is rounded.
+    """
+
+    def spell(_: Drafting, first: Term, *others: Term) -> Term:
+        wide = [other.cast(dtype) for other in others]
+        result = first.cast(dtype).apply(op, *wide)
+        return result if op.info.compares else result.cast(first.type.dtype)
+
+    return Row(f"{op.value}(x, …) = narrow({op.value}({dtype.value}(x), …))", spell)

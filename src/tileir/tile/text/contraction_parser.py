@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from tileir.core import attrs
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text import lexing
 from tileir.core.text.advice import meant
 from tileir.core.text.lexing import Token
 from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Expr, Name
 from tileir.tile.text.expression_parser import ExpressionParser
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.tile.text.lexer import INDEX, NAME, Cursor
+
+A = TypeVar("A")
 
 TENSOR: Final = "a tensor name, which begins with a capital letter or '#',"
 """What to call the name of a tensor where one is expected."""
@@ -80,22 +84,11 @@ class ContractionParser:
 
     def _combination(self) -> tuple[Combination, tuple[Access, ...]]:
         """Read the inputs and the closing parenthesis."""
-        cursor = self.cursor
-        accesses = [self._access()]
-        combination = COMBINATIONS.get(cursor.token.kind, Combination.NONE)
-        if combination is not Combination.NONE:
-            sign = cursor.advance()
-            accesses.append(self._access())
-            if cursor.skip("?"):
-                if combination is not Combination.EQ:
-                    message = "a conditional combination compares for equality: +(A[i] == B[i] ? C[i])"
-                    cursor.report(message, cursor.span_of(sign))
-                combination = Combination.COND
-                accesses.append(self._access())
-        if not cursor.at(")"):
-            raise cursor.unexpected(*_after_inputs(combination))
-        cursor.advance()
-        return combination, tuple(accesses)
+        combination, accesses = combined(self.cursor, self._access)
+        if not self.cursor.at(")"):
+            raise self.cursor.unexpected(*_after_inputs(combination))
+        self.cursor.advance()
+        return combination, accesses
 
     def _access(self) -> Access:
         cursor = self.cursor
@@ -141,6 +134,22 @@ class ContractionParser:
         """Say how to write what other languages write as ``O += …``."""
         sign = self.cursor.token.kind
         return (f"an aggregation is written O[i : N] = {sign}(A[i, j]);",) if sign in AGGREGATIONS else ()
+
+
+def combined(cursor: lexing.Cursor, access: Callable[[], A]) -> tuple[Combination, tuple[A, ...]]:
+    """Read what a contraction combines: one access or more, and the signs between them."""
+    accesses = [access()]
+    combination = COMBINATIONS.get(cursor.token.kind, Combination.NONE)
+    if combination is not Combination.NONE:
+        sign = cursor.advance()
+        accesses.append(access())
+        if cursor.skip("?"):
+            if combination is not Combination.EQ:
+                message = "a conditional combination compares for equality: +(A[i] == B[i] ? C[i])"
+                cursor.report(message, cursor.span_of(sign))
+            combination = Combination.COND
+            accesses.append(access())
+    return combination, tuple(accesses)
 
 
 def _after_inputs(combination: Combination) -> tuple[str, str]:

@@ -10,12 +10,13 @@ from typing import Final, TypeVar
 from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
-from tileir.core.ops import Combination, Op
+from tileir.core.ops import Op
 from tileir.core.text.lexing import AbandonError
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Span
 from tileir.tile.text.constant_parser import ConstantParser
-from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
+from tileir.tile.text.contraction_parser import combined
+from tileir.tile.text.grammar import AGGREGATIONS
 from tileir.typed.ir import (
     Access,
     Argsort,
@@ -238,7 +239,7 @@ class DefinitionParser:
         if aggregation is None:
             raise cursor.unexpected("an aggregation: +(…), *(…), >(…), <(…) or =(…)")
         cursor.advance()
-        combination, inputs = cursor.inside(self._combination)
+        combination, inputs = cursor.inside(lambda: combined(cursor, self._access))
         constraints: list[Constraint] = []
         while cursor.skip(","):
             constraints.append(self._constraint())
@@ -266,19 +267,6 @@ class DefinitionParser:
             finite,
             span=self._span(head),
         )
-
-    def _combination(self) -> tuple[Combination, tuple[Access, ...]]:
-        cursor = self.cursor
-        accesses = [self._access()]
-        combination = COMBINATIONS.get(cursor.token.kind, Combination.NONE)
-        if combination is Combination.NONE:
-            return combination, tuple(accesses)
-        cursor.advance()
-        accesses.append(self._access())
-        if combination is Combination.EQ and cursor.skip("?"):
-            combination = Combination.COND
-            accesses.append(self._access())
-        return combination, tuple(accesses)
 
     def _access(self) -> Access:
         cursor = self.cursor
