@@ -6,10 +6,10 @@ import enum
 import math
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from fractions import Fraction
 from functools import cache, cached_property
-from itertools import cycle
+from itertools import repeat
 from types import NoneType, UnionType
 from typing import Final, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -127,16 +127,16 @@ def _enum_decoder(cls: type[enum.Enum]) -> Decoder:
 
 def _tuple_decoder(args: tuple[object, ...]) -> Decoder:
     """Return the decoder of a tuple: of any length where a type and ``...`` say what it holds, else of one for each."""
-    repeated = args[1:] == (...,)
-    decoders = tuple(map(decoder_of, args[:1] if repeated else args))
+    count = None if args[1:] == (...,) else len(args)
+    decoders: Iterable[Decoder] = repeat(decoder_of(args[0])) if count is None else tuple(map(decoder_of, args))
 
     def decode(data: object) -> object:
         assert isinstance(data, list)
-        if not repeated and len(data) != len(decoders):
-            raise FormatError(f"expected an array of {len(decoders)} but found one of {len(data)}")
+        if count is not None and len(data) != count:
+            raise FormatError(f"expected an array of {count} but found one of {len(data)}")
         items: list[object] = []  # on a fault, how many there are is the index of the next
         try:
-            for decoder, item in zip(cycle(decoders), data):
+            for decoder, item in zip(decoders, data, strict=False):  # one decoder may be for all
                 items.append(decoder(item))
         except FormatError as fault:
             fault.path.append(len(items))
