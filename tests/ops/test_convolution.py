@@ -139,3 +139,37 @@ def test_all_options_together_follow_the_definition(data: st.DataObject) -> None
         )
         options: Any = {"stride": stride, "pads": pads, "dilation": dilation, "groups": groups}
         np.testing.assert_array_equal(back, transposed(expected, w, size, **options))
+
+
+def weights(x: np.ndarray[Any, Any], dy: np.ndarray[Any, Any], kernel: tuple[int, int], stride: int, pad: int) -> Any:
+    """Return the gradient by kernels: products of what lies inside alone, whatever is beyond a border."""
+    total = np.zeros((dy.shape[1], x.shape[1], *kernel))
+    for i, j, a, b in np.ndindex(*kernel, *dy.shape[2:]):
+        h, w = a * stride + i - pad, b * stride + j - pad
+        if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:
+            total[:, :, i, j] += dy[:, :, a, b].T @ x[:, :, h, w]
+    return total
+
+
+@pytest.mark.parametrize("kernel_layout", ["kcx", "xck"])
+@pytest.mark.parametrize(("stride", "pad"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize("channels", [2, 17])
+@pytest.mark.parametrize("place", [(0, 0), (-1, -1), (1, 0)])
+def test_borders_meet_no_infinity(
+    place: tuple[int, int], channels: int, stride: int, pad: int, kernel_layout: str
+) -> None:
+    """Of an infinite gradient that arrives at a border, weights beyond that border get nothing, and no NaN."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(1, 4, (2, channels, 7, 6)).astype(np.float32)
+    sizes = [(n + 2 * pad - 3) // stride + 1 for n in x.shape[2:]]
+    dy = rng.integers(1, 4, (2, 16, *sizes)).astype(np.float32)
+    dy[0, 3, *place], dy[1, 5, *place] = np.inf, np.nan
+    f = tileir.FunctionBuilder()
+    a, b = f.input("X", *"NCHW"), f.input("DY", "N", "K", "P", "Q")
+    options: Any = {"stride": stride, "padding": pad, "kernel_layout": kernel_layout}
+    function = f.build(DW=ops.conv_weight_gradient(a, b, 3, **options))
+    expected = weights(x, dy, (3, 3), stride, pad)
+    if kernel_layout == "xck":
+        expected = expected.transpose(2, 3, 1, 0)
+    for found in (tileir.evaluate(function, X=x, DY=dy), tileir.jit(function)(X=x, DY=dy)):
+        np.testing.assert_array_equal(found, expected)
