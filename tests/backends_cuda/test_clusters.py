@@ -59,12 +59,16 @@ def test_each_group_asks_for_its_part_and_all_get_it() -> None:
     )  # barriers made, and at the end
 
 
-def test_rows_that_are_folded_are_parted_by_pieces() -> None:
-    text = COPY.replace("tile[4096]", "tile[8192]").replace("box(64, 64) of", "box(64, 128) of")
-    text = text.replace("swizzle(3, 56) to", "swizzle(3, 56) fold(64, 128, 64) to")
+@pytest.mark.parametrize(("columns", "rows", "copies"), [(128, 64, 1), (192, 32, 3), (256, 64, 2)])
+def test_rows_that_are_folded_are_parted_by_pieces_if_these_are_even(columns: int, rows: int, copies: int) -> None:
+    text = COPY.replace("tile[4096]", f"tile[{64 * columns}]").replace("box(64, 64) of", f"box(64, {columns}) of")
+    text = text.replace("swizzle(3, 56) to", f"swizzle(3, 56) fold(64, {columns}, 64) to")
     (tensor,) = tensor_maps(settled(parse_kernel(text), HOPPER))
-    assert tensor.box == (64, 64)
-    assert code(text).count("cp.async.bulk.tensor.2d") == 1
+    assert tensor.box == (64, rows)
+    found = code(text)
+    assert found.count("cp.async.bulk.tensor.2d") == copies
+    apart = [int(distance) for distance in re.findall(r"add.u32 d, %r\d+, (\d+);", found)]
+    assert apart == [8192 * piece for piece in range(copies)]
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -105,6 +105,18 @@ def test_products_of_which_one_warp_copies_spill_nothing(dtype: str, size: int, 
     assert not re.search("serialized|ignored", said)
 
 
+@pytest.mark.parametrize("target", ["gpu:CLUSTER=2", "gpu:CLUSTER=2,ROLES=1"])
+@pytest.mark.parametrize(("dtype", "size"), [("f16", 4096), ("bf16", 1536), ("f8e4m3fn", 4096)])
+def test_products_of_clusters_spill_nothing(dtype: str, size: int, target: str, tmp_path: Path) -> None:
+    text = "function (A[M, K], B[N, K]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[j, k]); }"
+    shapes = [f"{dtype}[{size}, {size}]"] * 2
+    listing = tileir.compile(text, shapes, device="cuda.sm_90a", target=target).listing("ptx")
+    assert ".multicast::cluster" in listing
+    said = assembled(listing, "sm_90a", tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+    assert not re.search("serialized|ignored", said)
+
+
 WORDS = "f32", tileir.Options(fast_math=True)
 BYTES = "f8e4m3fn", tileir.Options()
 

@@ -59,6 +59,9 @@ kernel sums(out f32 O[16], in f32 A[32], in f32 B[40]) grid(4) group(4) cluster(
 FOLDED: Final = SUMS.replace("swizzle(2, 3) to", "fold(2, 4, 4) to").replace(
     "((t * 4 + j) ^ (((t * 4 + j) >> 2) & 3))", "(j / 2 * 8 + t * 2 + j % 2)"
 )
+ONE_PIECE: Final = SUMS.replace("swizzle(2, 3) to", "fold(4, 4, 4) to").replace(
+    "((t * 4 + j) ^ (((t * 4 + j) >> 2) & 3))", "(t * 4 + j)"
+)
 A: Final = np.random.default_rng(0).integers(0, 9, 32).astype(np.float32)
 B: Final = np.random.default_rng(1).integers(0, 9, 40).astype(np.float32)
 
@@ -79,7 +82,7 @@ def result_of(kernel: KernelFunction) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("text", [SUMS, FOLDED, SUMS.replace("cluster(2)", "cluster(1)")])
+@pytest.mark.parametrize("text", [SUMS, FOLDED, ONE_PIECE, SUMS.replace("cluster(2)", "cluster(1)")])
 def test_each_group_copies_a_part_for_all_of_its_cluster(text: str) -> None:
     kernel = parse_kernel(text)
     verify(kernel)
@@ -117,8 +120,11 @@ def test_kernels_of_clusters_share_no_launch() -> None:
     ("4, 1, 6", "", (2, 1, 6), (0, 0, 0)),
     ("1, 1, 6", "", (1, 1, 3), (0, 0, 0)),
     ("1, 4, 8", "fold(2, 8, 4)", (1, 4, 4), (2, 4, 4)),
+    ("1, 4, 6", "fold(2, 6, 4)", (1, 2, 6), (2, 6, 4)),
 ])  # fmt: skip
-def test_parts_lie_behind_each_other(box: str, fold: str, part: tuple[int, ...], pieces: tuple[int, ...]) -> None:
+def test_boxes_are_cut_by_pieces_of_rows_or_by_rows(
+    box: str, fold: str, part: tuple[int, ...], pieces: tuple[int, ...]
+) -> None:
     text = f"bulk_copy ready[0] right[16] = B[0] box({box}) of(2, 4, 5) by(20, 5, 1) at(0, 1, g) {fold} to cluster;"
     kernel = parse_kernel(re.sub(r"bulk_copy ready\[0\] right.*", text, SUMS).replace("right[32]", "right[64]"))
     stmt = next(each for each in statements(kernel.body) if isinstance(each, BulkCopy) and each.scope is Scope.CLUSTER)
@@ -135,8 +141,6 @@ def test_parts_lie_behind_each_other(box: str, fold: str, part: tuple[int, ...],
         ("cluster(2)", "cluster(3)", "TIL551", "whole clusters along its first axis"),
         ("cluster(2)", "cluster(0)", "TIL551", "one group or more"),
         ("box(4, 4) of(5, 8)", "box(3, 4) of(5, 8)", "TIL551", "no equal parts for 2 groups"),
-        ("swizzle(2, 3) to", "fold(4, 4, 4) to", "TIL551", "no equal parts for 2 groups"),
-        ("swizzle(2, 3) to", "fold(2, 4, 2) to", "TIL551", "no equal parts for 2 groups"),
     ],
 )
 def test_what_the_verifier_refuses(old: str, new: str, code: str, said: str) -> None:
@@ -147,12 +151,34 @@ def test_what_the_verifier_refuses(old: str, new: str, code: str, said: str) -> 
     assert said in caught.value.diagnostics[0].message
 
 
-def test_kernels_have_roles_or_clusters() -> None:
-    kernel = parse_kernel(ROWS.replace("group(384)", "group(384) cluster(2)"))
-    with pytest.raises(TileError) as caught:
-        verify(kernel)
-    assert [each.code for each in caught.value.diagnostics] == ["TIL551"]
-    assert "has roles and clusters" in caught.value.diagnostics[0].message
+IN_ROLES: Final = (
+    ROWS.replace("group(384)", "group(384) cluster(2)")
+    .replace("at(g * 5 + n, 0)", "at(n, 0) to cluster")
+    .replace("O[g * 128 + t] = back[127 - t]", "O[g * 128 + t] = back[127 - t] + cast<f32>(g)")[: -len("}\n")]
+    + "  barrier() of cluster;\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("", "", ""),
+        ("n < 5;", "n < 5 - g;", "the role of warps 0 to 3 of group 0 waits to receive"),
+        ("k < 5;", "k < 5 - g;", "receive the last messages"),
+    ],
+)
+def test_roles_of_groups_of_a_cluster(old: str, new: str, said: str) -> None:
+    kernel, found = parse_kernel(IN_ROLES.replace(old, new) if old else IN_ROLES), np.zeros(256, np.float32)
+    given = np.random.default_rng(2).integers(0, 9, 640).astype(np.float32)
+    verify(kernel)
+    assert parse_kernel(to_text(kernel)) == kernel
+    if said:
+        with pytest.raises(TileError, match=said):
+            run(kernel, [found, given], ALL_CHECKS)
+        return
+    run(kernel, [found, given], ALL_CHECKS)
+    sums = [sum(given[k * 64 + (t + k) % 64] for k in range(5)) for t in range(127, -1, -1)]
+    np.testing.assert_array_equal(found, np.array([*sums, *(each + 1 for each in sums)], np.float32))
 
 
 RELEASE: Final = "      channel release ready[0];\n"

@@ -24,19 +24,27 @@ from tileir.semtree.ir import (
 from tileir.semtree.rewrite import rewrite_stmts, statements, with_body
 
 
-def part_of(stmt: BulkCopy, kernel: KernelFunction) -> BulkCopy | None:
-    """Return the copy that a group itself makes of a box for its cluster; None where the box has no equal parts.
+def axis_of_parts(stmt: BulkCopy, cluster: int) -> int | None:
+    """Return the axis along which a box is cut for so many groups; None where it has no equal parts.
 
-    Parts lie behind each other in local memory: the box is cut along its first axis with more than one element, or
-    along the last one where its rows are folded, into whole pieces.
+    Where its rows are folded, it is cut along these, if parts have as many pieces; else along its first axis with more
+    than one element.
     """
+    piece, row, rows = stmt.fold
+    if piece and row == stmt.box[-1] and row * rows == prod(stmt.box) and row // piece % cluster == 0:
+        return len(stmt.box) - 1
+    axis = next((n for n, side in enumerate(stmt.box) if side > 1), 0)
+    return None if stmt.box[axis] % cluster else axis
+
+
+def part_of(stmt: BulkCopy, kernel: KernelFunction) -> BulkCopy | None:
+    """Return the copy that a group itself makes of a box for its cluster; None where the box has no equal parts."""
     if stmt.scope is Scope.GROUP or kernel.cluster == 1:
         return stmt
-    piece, row, rows = stmt.fold
-    axis = len(stmt.box) - 1 if piece else next((n for n, side in enumerate(stmt.box) if side > 1), 0)
-    side, rest = divmod(stmt.box[axis], kernel.cluster)
-    if rest or (piece and (row != stmt.box[axis] or row * rows != prod(stmt.box) or side % piece)):
+    axis = axis_of_parts(stmt, kernel.cluster)
+    if axis is None:
         return None
+    side = stmt.box[axis] // kernel.cluster
     index = Type(kernel.index)
     rank = Apply(Op.MOD, (GridIndex(GridLevel.GROUP, 0, index), Const(kernel.cluster, index)))
 
@@ -47,7 +55,9 @@ def part_of(stmt: BulkCopy, kernel: KernelFunction) -> BulkCopy | None:
     offset = moved(stmt.target.offset, prod(stmt.box) // kernel.cluster)
     at = (*stmt.at[:axis], moved(stmt.at[axis], side * stmt.every[axis]), *stmt.at[axis + 1 :])
     box = (*stmt.box[:axis], side, *stmt.box[axis + 1 :])
-    fold = (piece, side, rows) if piece else stmt.fold
+    fold = stmt.fold
+    if any(fold) and axis == len(stmt.box) - 1:
+        fold = (fold[0], side, fold[2])
     return attrs.evolve(stmt, target=attrs.evolve(stmt.target, offset=offset), box=box, at=at, fold=fold)
 
 
@@ -66,6 +76,13 @@ def channels_of_clusters(kernel: KernelFunction) -> frozenset[str]:
     """Return the channels of which all groups of a cluster send and release the messages."""
     copies = (stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy))
     return frozenset(stmt.channel.array for stmt in copies if stmt.scope is Scope.CLUSTER)
+
+
+def clustered(kernel: KernelFunction, cluster: int) -> KernelFunction:
+    """Return the kernel with clusters of so many groups, which meet at its end, if it copies boxes for some."""
+    if not channels_of_clusters(kernel):
+        return kernel
+    return attrs.evolve(kernel, body=(*kernel.body, Barrier(Scope.CLUSTER)), cluster=cluster)
 
 
 def without_clusters(kernel: KernelFunction) -> KernelFunction:

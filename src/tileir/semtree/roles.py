@@ -28,14 +28,12 @@ def teams_of(role: WarpRole) -> tuple[range, ...]:
 
 def releasing(kernel: KernelFunction) -> Mapping[str, int]:
     """Return how many threads release the messages of each channel: without roles all of the group, or the cluster."""
-    found = roles(kernel)
-    if not found:
-        joint, threads = channels_of_clusters(kernel), math.prod(kernel.group)
-        return {name: threads * (kernel.cluster if name in joint else 1) for name in _released(kernel.body)}
+    parts = [(role.body, len(threads_of(role))) for role in roles(kernel)]
+    joint = channels_of_clusters(kernel)
     counts: dict[str, int] = {}
-    for role in found:
-        for name in dict.fromkeys(_released(role.body)):
-            counts[name] = counts.get(name, 0) + len(threads_of(role))
+    for body, threads in parts or [(kernel.body, math.prod(kernel.group))]:
+        for name in dict.fromkeys(_released(body)):
+            counts[name] = counts.get(name, 0) + threads * (kernel.cluster if name in joint else 1)
     return counts
 
 

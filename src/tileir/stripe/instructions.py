@@ -29,8 +29,8 @@ class Product(Node):
 
 
 def _of_older_pipeline(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of a pipeline as it is now, of one from before groups took several points, or warps copied."""
-    return {"groups": 0, "registers": [], "teams": 1, **data}
+    """Return the JSON of a pipeline as it is now, of one from before groups took several points or were clusters."""
+    return {"groups": 0, "registers": [], "teams": 1, "cluster": 1, **data}
 
 
 @attrs.frozen(cache_hash=True, repr=False)
@@ -41,13 +41,15 @@ class Pipeline(Node):
     ``groups`` are asked for, no more than that run: each takes several points of the grid in turn, and its copies run
     ahead into the next point. With ``registers``, devices that can ask for copies by one thread have a warp of its own
     do so: these are how many its threads have, and those of all others. The latter go on in ``teams`` of as many
-    threads, which hand each other nothing.
+    threads, which hand each other nothing. So many neighbours along the last index of the grid may be a ``cluster``,
+    whose groups copy boxes together that do not depend on it.
     """
 
     stages: int
     groups: int = 0
     registers: tuple[int, ...] = ()
     teams: int = 1
+    cluster: int = 1
 
     of_older_json: ClassVar = staticmethod(_of_older_pipeline)
 
@@ -176,10 +178,11 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
     match instruction:
         case Product(fragment=fragment):
             return {PRODUCT: fragment}
-        case Pipeline(stages=stages, groups=0, registers=(), teams=1):
+        case Pipeline(stages=stages, groups=0, registers=(), teams=1, cluster=1):
             return {PIPELINE: stages}
-        case Pipeline(stages=stages, groups=groups, registers=registers, teams=teams):
+        case Pipeline(stages=stages, groups=groups, registers=registers, teams=teams, cluster=cluster):
             said = [f"{_IN} {groups} {_GROUPS}"] * (groups != 0) + [f"{_OF} {teams} {_TEAMS}"] * (teams != 1)
+            said += [f"{_IN} {_CLUSTERS} {_OF} {cluster}"] * (cluster != 1)
             said += [f"{_WITH} {_by(registers)} {_REGISTERS}"] * bool(registers)
             return {PIPELINE: " ".join((f"{stages}", *said))}
         case Copy(box=()):
@@ -204,6 +207,7 @@ _GROUPS: Final = "groups"
 _WITH: Final = "with"
 _REGISTERS: Final = "registers"
 _TEAMS: Final = "teams"
+_CLUSTERS: Final = "clusters"
 
 
 def copy_of(value: TagValue) -> Copy | None:
@@ -245,11 +249,14 @@ def _pipeline_of(value: str) -> Pipeline | None:
     if found is None:
         return None
     registers = tuple(map(int, found["registers"].split("x"))) if found["registers"] else ()
-    return Pipeline(int(found["stages"]), int(found["groups"] or 0), registers, int(found["teams"] or 1))
+    numbers = (int(found[name] or default) for name, default in (("groups", 0), ("teams", 1), ("cluster", 1)))
+    groups, teams, cluster = numbers
+    return Pipeline(int(found["stages"]), groups, registers, teams, cluster)
 
 
 _PIPELINE: Final = re.compile(
     rf"(?P<stages>\d+)(?: {_IN} (?P<groups>\d+) {_GROUPS})?(?: {_OF} (?P<teams>\d+) {_TEAMS})?"
+    rf"(?: {_IN} {_CLUSTERS} {_OF} (?P<cluster>\d+))?"
     rf"(?: {_WITH} (?P<registers>\d+(?:x\d+)*) {_REGISTERS})?"
 )
 
@@ -290,6 +297,8 @@ def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
             yield f"a pipeline has teams where a warp of its own copies, and not {teams} of them"
         case Pipeline(registers=registers) if len(registers) not in (0, 2):
             yield f"a pipeline says registers of threads that copy and of others, and not {len(registers)} numbers"
+        case Pipeline(cluster=cluster) if cluster < 1:
+            yield f"a cluster has one group at least, not {cluster}"
         case Copy() if not copies:
             yield "a block that copies ahead stands in a block with a pipeline"
         case Copy(box=box, extents=extents, strides=strides) as copy:

@@ -89,7 +89,8 @@ class TensorMap:
         size, width = stmt.source.type.dtype.itemsize, stmt.box[-1]
         piece, row, rows = stmt.fold
         if stmt.fold != PLAIN:
-            if row != width or rows * row != math.prod(stmt.box):
+            parts = rows * row // math.prod(stmt.box)
+            if row != width or parts * math.prod(stmt.box) != rows * row or (parts > 1 and stmt.scope is Scope.GROUP):
                 return None
             width = piece
         swizzle = width * size if stmt.mask else 0
@@ -227,7 +228,7 @@ class Channels:
         place = out.pure(f"mul nuw nsw i32 {start.text}, {found.itemsize}")
         address = out.pure(f"add i32 {place}, {shared[stmt.target.array].address}")
         at = [cast(out, evaluate(env, each), DType.I32).text for each in reversed(stmt.at)]
-        size = math.prod(stmt.box[:-1]) * found.box[0] * found.itemsize
+        size = (stmt.fold[2] or 1) * found.box[0] * found.itemsize
         axes = len(at)
         lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", f"setp.eq.u32 p, $0, {self.roles.first};"]
         expected, to, groups = math.prod(stmt.box) * found.itemsize, "", ""

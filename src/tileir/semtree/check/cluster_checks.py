@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
 from tileir.semtree.clusters import channels_of_clusters, part_of
-from tileir.semtree.ir import Barrier, BulkCopy, Scope, WarpRole
+from tileir.semtree.ir import Barrier, BulkCopy, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 def check_clusters(survey: Survey) -> Iterator[Diagnostic]:
     """Boxes for clusters have equal parts, and no group leaves while others may still write into its memory."""
     kernel = survey.kernel
-    if kernel.cluster > 1 and WarpRole in survey.kinds:
-        yield Diagnostic("TIL551", f"kernel {kernel.name!r} has roles and clusters: leave one of them out")
     if BulkCopy not in survey.kinds:
         return
     for stmt in survey.statements:
         if isinstance(stmt, BulkCopy) and part_of(stmt, kernel) is None:
-            message = f"the box {stmt.box} of {stmt.target.array!r} has no equal parts for {kernel.cluster} groups that"
-            yield Diagnostic("TIL551", f"{message} lie behind each other: copy it to the group alone")
+            message = f"the box {stmt.box} of {stmt.target.array!r} has no equal parts for {kernel.cluster} groups"
+            yield Diagnostic("TIL551", f"{message}: copy it to each group alone")
     if kernel.body[-1:] != (Barrier(Scope.CLUSTER),) and (names := sorted(channels_of_clusters(kernel))):
         message = f"groups of a cluster write into each other's memory by the channel {names[0]!r}: end the kernel with"
         yield Diagnostic("TIL555", f"{message} 'barrier() of cluster', so that none leaves before others have done so")

@@ -9,12 +9,14 @@ from tileir.core.errors import Diagnostic
 from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.ir import (
     WARP,
+    Barrier,
     BulkCopy,
     Channel,
     ChannelStep,
     DeclareArray,
     MatrixMultiply,
     Region,
+    Scope,
     Stmt,
     Turn,
     WarpRole,
@@ -37,10 +39,14 @@ _UNIT: Final = 8
 
 
 def check_roles(survey: Survey) -> Iterator[Diagnostic]:
-    """Roles stand last in a kernel, each for warps of its own, and messages go from one of them to others."""
+    """Roles stand last in a kernel, each for warps of its own, and messages go from one of them to others.
+
+    Behind them clusters meet.
+    """
     if WarpRole not in survey.kinds:
         return
-    body, found = survey.kernel.body, roles(survey.kernel)
+    found, body = roles(survey.kernel), survey.kernel.body
+    body = body[:-1] if body[-1] == Barrier(Scope.CLUSTER) else body
     if body[-len(found) :] != found or len(found) < sum(isinstance(s, WarpRole) for s in survey.statements):
         yield Diagnostic("TIL551", "roles stand last in a kernel, and outside of loops, conditions and other roles")
         return

@@ -101,7 +101,8 @@ def compile_kernel(kernel: KernelFunction, checks: Checks = NO_CHECKS, numbers: 
     parties: tuple[Sequence[int], ...] = (*taken, *((others,) if others else ()))
     compiler = StatementCompiler(kernel, checks, numbers, len(parties))
     names = tuple(compiler.expressions.slot(param.name) for param in kernel.params)
-    shared = tuple(stmt for stmt in kernel.body if not isinstance(stmt, WarpRole))
+    last = next((n for n, stmt in enumerate(kernel.body, 1) if isinstance(stmt, WarpRole)), len(kernel.body) + 1)
+    shared = kernel.body[: last - 1]  # behind roles nothing happens any more
     parallel = any(map(waits, statements(shared)))
     action = None if parallel else compiler.body(shared)
     steps = compiler.stepped_body(shared) if parallel else None
@@ -157,33 +158,31 @@ class CompiledKernel:
         clocks = [Clock(start) for _ in range(self._clocks)]
         template[CLUSTER] = [{} for _ in points]
         groups = [self._frames(template, number, point, clocks) for number, point in points]
-        if self.steps is not None and len(groups) > 1:
-            run_in_turn(
-                [
-                    Party(self.kernel, f"group {number}", frames, self.steps, {rank: clocks[rank]})
-                    for rank, ((number, _), frames) in enumerate(zip(points, groups, strict=True))
-                ]
-            )
-        elif self.steps is not None:
-            everyone = Party(self.kernel, "all threads", groups[0], self.steps, dict(enumerate(clocks)))
-            while everyone.runs:
-                everyone.go_on()
+        if self.steps is not None:
+            who = "all threads" if len(groups) == 1 else ""
+            parties = [
+                Party(self.kernel, who or f"group {number}", frames, self.steps, self._own_clocks(number, clocks))
+                for (number, _), frames in zip(points, groups, strict=True)
+            ]
+            while len(parties) == 1 and parties[0].runs:
+                parties[0].go_on()
+            run_in_turn(parties)
         elif self.action is not None:
             for frame in itertools.chain(*groups):
                 self.action(frame)
         if self.own:
-            self._run_roles(groups[0], clocks)
+            self._run_roles(dict(zip((number for number, _ in points), groups, strict=True)), clocks)
         return max(int(frame[AGENT].time) for frame in itertools.chain(*groups))
 
     def _frames(self, template: Frame, group: int, point: tuple[int, int, int], clocks: list[Clock]) -> list[Frame]:
         """Return the states of the threads of a group that is about to begin."""
-        rank = group % self.kernel.cluster
-        party_of = {thread: rank + party for party, threads in enumerate(self.parties) for thread in threads}
+        own = zip(self._own_clocks(group, clocks), self.parties, strict=True)
+        party_of = {thread: party for party, threads in own for thread in threads}
         frames = []
         for thread, place in enumerate(_points(self.kernel.group)):
             frame, party = template.copy(), party_of[thread]
             frame[0:3], frame[3:6] = point, place
-            frame[SHARED] = template[CLUSTER][rank]
+            frame[SHARED] = template[CLUSTER][group % self.kernel.cluster]
             known = [clock.stretch for clock in clocks]
             frame[AGENT] = Agent(group, thread, clocks[party], known, party=party)
             frame[COPIES] = [[]]
@@ -191,15 +190,23 @@ class CompiledKernel:
             frames.append(frame)
         return frames
 
-    def _run_roles(self, frames: list[Frame], clocks: list[Clock]) -> None:
-        """Run roles in turn, each as far as it gets."""
+    def _own_clocks(self, group: int, clocks: list[Clock]) -> dict[int, Clock]:
+        """Return the clocks of a group among those of its cluster, by the numbers of its parties."""
+        first = group % self.kernel.cluster * len(self.parties)
+        return {number: clocks[number] for number in range(first, first + len(self.parties))}
+
+    def _run_roles(self, groups: dict[int, list[Frame]], clocks: list[Clock]) -> None:
+        """Run the roles of groups in turn, each as far as it gets."""
         parties = []
-        for number, steps in enumerate(self.own):
-            own = [frames[thread] for thread in self.parties[number]]
-            who = f"the role of warps {self.parties[number][0] // WARP} to {self.parties[number][-1] // WARP}"
-            parties.append(Party(self.kernel, who, own, steps, {number: clocks[number]}))
+        for group, frames in groups.items():
+            own = self._own_clocks(group, clocks).items()
+            for (number, clock), threads, steps in zip(own, self.parties, self.own, strict=False):
+                who = f"the role of warps {threads[0] // WARP} to {threads[-1] // WARP}"
+                who = who if len(groups) == 1 else f"{who} of group {group}"
+                parties.append(Party(self.kernel, who, [frames[n] for n in threads], steps, {number: clock}))
         run_in_turn(parties)
-        check_received(frames[0], self.kernel.name)
+        for frames in groups.values():
+            check_received(frames[0], self.kernel.name)
 
 
 def _points(extents: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:

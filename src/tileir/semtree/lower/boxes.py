@@ -6,7 +6,7 @@ of which tensor these are: here that is looked up again in what the block does, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 from operator import mul
 from typing import Any
@@ -28,8 +28,12 @@ def box_copy(
     views: Mapping[str, View],
     outer: Mapping[str, Affine],
     channel: sem.Subscript,
+    ranks: Collection[str] | None = None,
 ) -> sem.BulkCopy:
     """Return the copy of a box that a block with such an instruction is; ``views`` and ``outer`` are what it sees.
+
+    It is for a cluster where it depends on none of the variables ``ranks``, which tell its groups apart, if there are
+    clusters.
 
     Raises:
         TileError: TIL502, the block does not do what its instruction says.
@@ -47,6 +51,7 @@ def box_copy(
         raise _unlike(block, "copies other elements, or to other places")
     offsets = blocks.offsets
     kind = sem.Type(target.shape.dtype)
+    joint = ranks is not None and all(name not in ranks for place in places for name in place.indices)
     return sem.BulkCopy(
         channel,
         sem.Subscript(target.array, offsets.scalar(target.offset.substitute(own)), kind),
@@ -57,6 +62,7 @@ def box_copy(
         tuple(offsets.scalar(place.substitute(own)) for place in places),
         *target.swizzle,
         copy.steps,
+        sem.Scope.CLUSTER if joint else sem.Scope.GROUP,
     )
 
 

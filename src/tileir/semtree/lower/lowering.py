@@ -16,11 +16,13 @@ from tileir.core.integers import network_comparisons
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.clusters import clustered
 from tileir.semtree.launches import launches, with_launches
 from tileir.semtree.lower.beside import beside
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import thread_count
 from tileir.semtree.lower.repeats import lower_loop
+from tileir.semtree.lower.turns import cluster_of
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import Attending, attending_of
@@ -231,7 +233,7 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
         if body and isinstance(body[-1], sem.WarpRole):  # of four warps that have equally many registers, one copies
             threads = (body[-1].first + 4) * sem.WARP
-    return sem.KernelFunction(
+    kernel = sem.KernelFunction(
         name,
         tuple(p.build() for p in parameters.values()),
         body,
@@ -241,6 +243,7 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         operations=operation_count(block),
         comments=block.comments,
     )
+    return clustered(kernel, cluster_of(block, target)) if target.bulk_copies else kernel
 
 
 def _of_groups(blocks: BlockLowering, threads: int) -> GroupLowering:

@@ -23,6 +23,7 @@ from tileir.core.rewrite import rewritten
 from tileir.core.targets.hardware import LOCAL
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.clusters import axis_of_parts
 from tileir.semtree.lower.barriers import Phase, Touch
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.boxes import box_copy
@@ -78,6 +79,7 @@ class Pipeline:
     ``phase`` lowers a child with the views and the indices that it sees; ``declare`` takes declarations for the top of
     the kernel. With ``turns``, the loop runs once for each point of the grid that a group takes, and what is copied
     ahead at the end of one is for the next. ``apart`` takes a loop that makes all copies, where a warp of its own does.
+    Variables among ``ranks`` tell the groups of a ``cluster`` apart.
     """
 
     blocks: BlockLowering
@@ -89,6 +91,8 @@ class Pipeline:
     declare: Callable[[sem.Stmt], None]
     turns: Turns | None = None
     apart: Callable[[sem.Stmt], None] | None = None
+    cluster: int = 1
+    ranks: frozenset[str] = frozenset()
     _touches: list[Touch] = attrs.field(factory=list, init=False)
     _arrays: dict[str, str] = attrs.field(factory=dict, init=False)
 
@@ -191,7 +195,12 @@ class Pipeline:
             views = {name: view.substitute(moved) for name, view in views.items()}
             values = {name: value.substitute(moved) for name, value in values.items()}
         fills = [inner for inner in self.block.blocks if isinstance(inner.instruction, stripe.Copy)]
-        return [box_copy(self.blocks, inner, views, values, channel) for inner in fills]
+        if self.cluster == 1:
+            return [box_copy(self.blocks, inner, views, values, channel) for inner in fills]
+        own = frozenset(name for each in self.ranks for name in moved.get(each, Affine.index(each)).indices)
+        copies = [box_copy(self.blocks, inner, views, values, channel, own) for inner in fills]
+        whole = (each if axis_of_parts(each, self.cluster) is not None else _alone(each) for each in copies)
+        return list(whole)
 
     @property
     def _copying(self) -> list[stripe.Copy]:
@@ -310,6 +319,10 @@ class Pipeline:
                 swizzle=swizzle_of(refinement),
             )
         return views, values
+
+
+def _alone(copy: sem.BulkCopy) -> sem.BulkCopy:
+    return attrs.evolve(copy, scope=sem.Scope.GROUP)
 
 
 def asynchronous(stmts: tuple[sem.Stmt, ...]) -> tuple[sem.Stmt, ...]:

@@ -17,10 +17,10 @@ from tileir.semtree import ir as sem
 from tileir.semtree.lower.apart import in_roles, is_apart
 from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
 from tileir.semtree.lower.block import BlockLowering
-from tileir.semtree.lower.loops import plan_loops, point_count, thread_indices
+from tileir.semtree.lower.loops import grid_indices, plan_loops, point_count, thread_indices
 from tileir.semtree.lower.pipeline import Pipeline, stages_of
 from tileir.semtree.lower.product import fragment_of, product
-from tileir.semtree.lower.turns import Turns
+from tileir.semtree.lower.turns import Turns, cluster_of
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 
@@ -64,6 +64,8 @@ class GroupLowering:
     _declarations: list[sem.Stmt] = attrs.field(factory=list, init=False)
     _turns: Turns | None = attrs.field(default=None, init=False)
     _copies: list[sem.Stmt] = attrs.field(factory=list, init=False)
+    _cluster: int = attrs.field(default=1, init=False)
+    _ranks: frozenset[str] = attrs.field(default=frozenset(), init=False)
 
     def __attrs_post_init__(self) -> None:
         self.thread = self.blocks.counter("tid")
@@ -72,17 +74,25 @@ class GroupLowering:
         """Return the grid and the body of a kernel block, whose parent holds the views ``buffers``."""
         number = sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)
         turns = self._turns = Turns.of(self.blocks, block)
+        self._cluster = cluster_of(block, self.blocks.target)
         if turns is not None:
+            self._tell_apart(block, turns.values)
             inner = self._step(block, buffers, {}, turns.values)
             step: Step = Ordered((inner,), turns.around, repeats=True, skips=False)
             head = (turns.first, sem.Declare(self.thread, number), *self._declarations)
             copies = turns.around(self._copies) if self._copies else []
             return (turns.groups,), (*head, *in_roles(block, with_barriers(step), copies, self.threads))
         grid, start, values = self.blocks.grid(block)
+        self._tell_apart(block, values)
         self._fixed = frozenset(name for value in values.values() for name in value.indices)
         step = self._step(block, buffers, {}, values)
         head = (*start, sem.Declare(self.thread, number), *self._declarations)
         return grid, (*head, *in_roles(block, with_barriers(step), self._copies, self.threads))
+
+    def _tell_apart(self, block: stripe.Block, values: Mapping[str, Affine]) -> None:
+        """Take note of the variables that differ between groups of a cluster."""
+        last = grid_indices(block)[-1:]
+        self._ranks = frozenset(name for index in last for name in values[index.name].indices)
 
     def _step(
         self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine], bound: Mapping[str, Affine]
@@ -101,6 +111,8 @@ class GroupLowering:
                 self._declarations.append,
                 self._turns,
                 self._copies.append if is_apart(block, self.blocks.target) else None,
+                self._cluster,
+                self._ranks,
             ).lowered(stages)
         if not all(isinstance(statement, stripe.Block) for statement in block.statements):
             message = f"block {block.name} has statements beside blocks with thread indices: put them into a block"

@@ -6,11 +6,12 @@ before it has done with the one before (:mod:`tileir.semtree.lower.pipeline`), a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 from tileir.core import attrs
 from tileir.core.ops import Op
+from tileir.core.targets.target import Target
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering
@@ -99,7 +100,18 @@ class Turns:
         return [sem.For(self.turn, constant(0), count, 1, (*self.declarations, *body))]
 
 
+def cluster_of(block: stripe.Block, target: Target) -> int:
+    """Return how many neighbours of the grid the pipeline in a kernel asks for as a cluster; 1 where none can be."""
+    cluster, indices = _largest(block, lambda pipeline: pipeline.cluster), grid_indices(block)
+    whole = indices and indices[-1].range % max(1, cluster) == _groups_of(block) % max(1, cluster) == 0
+    return cluster if cluster > 1 and whole and target.bulk_copies else 1
+
+
 def _groups_of(block: stripe.Block) -> int:
     """Return how many groups the pipeline in a block asks for; 0 where none does."""
-    found = [block.instruction.groups] if isinstance(block.instruction, stripe.Pipeline) else []
-    return max([*found, *map(_groups_of, block.blocks)], default=0)
+    return _largest(block, lambda pipeline: pipeline.groups)
+
+
+def _largest(block: stripe.Block, asked: Callable[[stripe.Pipeline], int]) -> int:
+    found = [asked(block.instruction)] if isinstance(block.instruction, stripe.Pipeline) else []
+    return max([*found, *(_largest(each, asked) for each in block.blocks)], default=0)

@@ -73,7 +73,7 @@ class _MatrixKernel:
         extents = {top: plan.high, row: plan.across, column: plan.columns}
         grid, starts = sch.tile_grid(nest.indices, extents)
         down = next(g for g in grid if g.name == top)
-        high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == 0)
+        high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == n % plan.cluster == 0)
         inner = sch.index(names.fresh(f"{top}_swath"), high, Binding.GRID)
         outer = attrs.evolve(down, range=down.range // high)
         starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])
@@ -218,7 +218,8 @@ class _MatrixKernel:
             tags=segment.tags,
             instruction=stripe.Product(plan.fragment.name),
         )
-        ahead = stripe.Pipeline(plan.stages, plan.groups, plan.registers, plan.teams) if plan.stages > 1 else None
+        asked = (plan.stages, plan.groups, plan.registers, plan.teams, plan.cluster)
+        ahead = stripe.Pipeline(*asked) if plan.stages > 1 else None
         blocks = (multiply,) if part is None else (multiply, self._commit(part, sums))
         if part is not None and plan.promotes:
             blocks = (Node(sch.present(self.team), children=(identity_block(part, self.own),)), *blocks)

@@ -22,6 +22,7 @@ from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
     Panel,
     groups_of,
+    in_clusters,
     is_readable,
     reads_local,
     tallest,
@@ -58,6 +59,7 @@ class MatrixContraction:
         turns: Whether no more groups run than keep the device busy where tiles are copied as boxes, and take tiles in
             turns: what a tile needs first is copied beside the end of the one before.
         roles: Whether a warp of its own copies boxes where eight or twelve warps multiply, which get its registers.
+        cluster: So many groups along the rows are a cluster, and copy the boxes of the right input together.
         promote: Whether sums of instructions that keep too few digits are added to others on their way.
 
     """
@@ -75,6 +77,7 @@ class MatrixContraction:
     boxes: int = attrs.field(default=0, validator=at_least(0))
     turns: bool = False
     roles: bool = False
+    cluster: int = attrs.field(default=1, validator=at_least(1))
     promote: bool = True
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
@@ -100,11 +103,9 @@ class MatrixContraction:
         if self.boxes:
             found = plan.boxes or self._boxes(nest, plan)
             facts = (*facts, ("no_boxes", found) if isinstance(found, str) else ("boxes", True))
-        if plan.groups:
-            facts = (*facts, ("groups", plan.groups))
-        if plan.registers:
-            facts = (*facts, ("copying", 1))
-        return Done((emit(build(nest, plan), kernel),), facts)
+        joint = plan.cluster if plan.cluster > 1 else 0
+        others = (("groups", plan.groups), ("copying", min(1, len(plan.registers))), ("cluster", joint))
+        return Done((emit(build(nest, plan), kernel),), (*facts, *(each for each in others if each[1])))
 
     @refusing
     def _plan(self, nest: Nest, sizes: Mapping[str, int]) -> MatrixTiling | Refused:
@@ -151,7 +152,7 @@ class MatrixContraction:
         best = min(fitting, key=lambda each: (self._cost(nest, each), each.boxes is None), default=None)
         if best is None:
             return strongest(said)
-        best = self._in_turns(nest, self._far_ahead(nest, best))
+        best = in_clusters(self._in_turns(nest, self._far_ahead(nest, best)), self.cluster)
         return with_copier(best) if self.roles else best
 
     def _cut(

@@ -54,7 +54,8 @@ class MatrixTiling:
     tells how both inputs are copied where one thread asks for all of a tile, ``staged`` how many columns of results are
     written at a time through local memory, and ``beside`` how many groups share a processor then. Where ``groups`` is
     not 0, so many take the tiles in turns. With ``registers``, a warp of its own copies: so many have its threads, and
-    those that multiply, in ``teams`` that go on by themselves.
+    those that multiply, in ``teams`` that go on by themselves. ``cluster`` neighbours along the rows copy the right
+    input together.
     """
 
     left: Panel
@@ -78,6 +79,7 @@ class MatrixTiling:
     groups: int = 0
     registers: tuple[int, ...] = ()
     teams: int = 1
+    cluster: int = 1
 
     @property
     def threads(self) -> int:
@@ -244,6 +246,14 @@ def groups_of(nest: Nest, plan: MatrixTiling) -> int:
     if plan.above is not None:
         extents[plan.above.name] = plan.high
     return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)
+
+
+def in_clusters(plan: MatrixTiling, cluster: int) -> MatrixTiling:
+    """Return the plan for clusters of so many groups, if rows of tiles are whole clusters, and all tiles boxes."""
+    along, extent = (plan.left.index, plan.across) if plan.above is None else (plan.above, plan.high)
+    if plan.boxes is None or -(-along.range // extent) % cluster:
+        return plan
+    return attrs.evolve(plan, cluster=cluster, groups=plan.groups // cluster * cluster)
 
 
 def wastes(loop: stripe.Index, depth: int) -> bool:
