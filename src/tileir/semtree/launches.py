@@ -17,44 +17,37 @@ MAX_NESTED_WORKS: Final = 32
 """Loops and branches inside one another that are allowed."""
 
 
+def every(works: Iterable[Work]) -> Iterator[Work]:
+    """Yield works and all inside them, in the order of the text; nesting is bounded, so recursion is."""
+    for work in works:
+        yield work
+        for body in schema.bodies(work):
+            yield from every(body)
+
+
 def launches(works: Iterable[Work]) -> Iterator[Launch]:
     """Yield every launch once, in the order of the text."""
-    for work in works:
-        if isinstance(work, Launch):
-            yield work
-        else:
-            for body in schema.bodies(work):
-                yield from launches(body)
+    return (work for work in every(works) if isinstance(work, Launch))
 
 
 def used_buffers(works: Iterable[Work]) -> Iterator[str]:
     """Yield the buffers that works use, as arguments and as conditions, as often as they do."""
-    for work in works:
-        yield from schema.used(work)
-        for body in schema.bodies(work):
-            yield from used_buffers(body)
+    return (name for work in every(works) for name in schema.used(work))
 
 
 def accesses(program: Program, works: Iterable[Work]) -> Iterator[tuple[str, ParamAccess]]:
     """Yield the buffers that works use, as often as they do, with what is done to each; conditions are read."""
-    for work in works:
+    for work in every(works):
         if isinstance(work, Launch):
             for param, name in zip(program.kernels[work.kernel].params, work.arguments, strict=True):
                 yield name, param.access
         else:
-            for name in schema.used(work):
-                yield name, ParamAccess.READ
-            for body in schema.bodies(work):
-                yield from accesses(program, body)
+            yield from ((name, ParamAccess.READ) for name in schema.used(work))
 
 
 def has_conditions(works: Iterable[Work]) -> bool:
     """Return whether what runs depends on what buffers hold."""
-    return any(
-        schema.used(work) or any(map(has_conditions, schema.bodies(work)))
-        for work in works
-        if not isinstance(work, Launch)
-    )
+    return any(schema.used(work) for work in every(works) if not isinstance(work, Launch))
 
 
 def executed(works: Iterable[Work], holds: Callable[[str], bool]) -> Iterator[Launch]:

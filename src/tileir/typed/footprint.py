@@ -16,6 +16,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.errors import fail
+from tileir.core.reaching import reached
 from tileir.core.text.names import nearest
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
@@ -212,18 +213,10 @@ class _Known:
     def _computed(self, name: str) -> np.ndarray[Any, Any] | None:
         definitions = {each.name: each for each in self.function.operations}
         inputs = {each.name for each in self.function.inputs}
-        reached: dict[str, None] = {}
-        pending = [name]
-        while pending:
-            each = pending.pop()
-            if each in inputs:
-                return None
-            if each not in reached:
-                reached[each] = None
-                pending.extend(operands(definitions[each]))
-        if any(prod(definitions[each].shape) > MOST_KNOWN for each in reached):
+        made = reached((name,), lambda each: () if each in inputs else operands(definitions[each]))
+        if not inputs.isdisjoint(made) or any(prod(definitions[each].shape) > MOST_KNOWN for each in made):
             return None
-        part = tuple(each for each in self.function.operations if each.name in reached)
+        part = tuple(each for each in self.function.operations if each.name in made)
         return np.asarray(interpret(Function((), (name,), part), {})[name])
 
 

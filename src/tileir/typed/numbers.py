@@ -12,6 +12,7 @@ from tileir.core.arithmetic import constant, fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError
 from tileir.core.ops import Op
+from tileir.core.reaching import reached
 from tileir.typed.inference.elementwise import folded
 from tileir.typed.inference.values import Known
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
@@ -79,16 +80,8 @@ def _misfit(function: Function, value: Value, known: Known) -> Diagnostic:
 def arguments_of(function: Function, number: str) -> tuple[str, ...]:
     """Return the arguments that a number of a typed function is made of."""
     steps = {step.name: step for step in function.numbers}
-    found: dict[str, None] = {}
-    pending, seen = [number], {number}
-    while pending:
-        step = steps.get(name := pending.pop(0))
-        if step is None:
-            found[name] = None
-            continue
-        pending += [read for read in dict.fromkeys(step_inputs(step)) if read not in seen]
-        seen.update(pending)
-    return tuple(found)
+    made = reached((number,), lambda name: step_inputs(steps[name]) if name in steps else ())
+    return tuple(name for name in made if name not in steps)
 
 
 def _computed(function: Function, arguments: Mapping[str, object]) -> dict[str, Known]:

@@ -52,7 +52,7 @@ from tileir.semtree.ir import (
     Shuffle,
     Work,
 )
-from tileir.semtree.launches import MAX_NESTED_WORKS, launches
+from tileir.semtree.launches import MAX_NESTED_WORKS, every, launches
 from tileir.semtree.text.names import is_spellable
 
 _MAX_SIZE: Final = 100_000
@@ -273,8 +273,8 @@ def check_works(works: tuple[Work, ...], depth: int) -> Iterator[Diagnostic]:
 def check_conditions(program: Program) -> Iterator[Diagnostic]:
     """Every condition is a buffer of one bool, and a loop on one writes it: else it would run never or forever."""
     buffers = {buffer.name: buffer for buffer in program.buffers}
-    for work in _nested(program.works):
-        for name in used(work):
+    for work in every(program.works):
+        for name in () if isinstance(work, Launch) else used(work):
             buffer = buffers.get(name)
             if buffer is None:
                 yield Diagnostic("TIL201", f"the condition {name!r} is no buffer")
@@ -283,14 +283,6 @@ def check_conditions(program: Program) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL559", f"the condition {name!r} is a buffer of one bool, not of {given}")
             elif isinstance(work, Loop) and not _writes(program, work.works, name):
                 yield Diagnostic("TIL559", f"nothing in the loop on the condition {name!r} writes it, so it never ends")
-
-
-def _nested(works: Iterable[Work]) -> Iterator[Loop | Branch]:
-    for work in works:
-        if not isinstance(work, Launch):
-            yield work
-            for body in bodies(work):
-                yield from _nested(body)
 
 
 def _writes(program: Program, works: Iterable[Work], buffer: str) -> bool:

@@ -11,6 +11,7 @@ from math import prod
 from typing import Final
 
 from tileir.core import attrs
+from tileir.core.reaching import reached
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import (
     Declare,
@@ -201,10 +202,4 @@ def addressing(kernel: KernelFunction) -> frozenset[str]:
                 read_by.setdefault(stmt.variable.name, []).extend(n.name for n in nodes if isinstance(n, Var))
                 continue
         computing.update(n.name for root in mentions(stmt) for n in outside_offsets(root) if isinstance(n, Var))
-    pending = list(computing)
-    while pending:
-        for name in read_by.get(pending.pop(), ()):
-            if name not in computing:
-                computing.add(name)
-                pending.append(name)
-    return frozenset(declared - computing)
+    return frozenset(declared - reached(computing, lambda name: read_by.get(name, ())))

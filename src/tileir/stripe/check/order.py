@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
+from tileir.core.reaching import reached
 from tileir.stripe.ir import Block, Direction, Load, Refinement, Special, Statement, Store, views_read
 
 if TYPE_CHECKING:
@@ -52,16 +53,8 @@ def check_order(scope: Scope) -> Iterator[Diagnostic]:
 
 def _reaches(scope: Scope, later: int, earlier: int) -> bool:
     """Return whether ``later`` follows ``earlier`` by way of any number of dependencies."""
-    seen = {later}
-    pending = [later]
-    while pending:
-        for dep in scope.block.statements[pending.pop()].deps:
-            if dep == earlier:
-                return True
-            if dep > earlier and dep not in seen:
-                seen.add(dep)
-                pending.append(dep)
-    return False
+    statements = scope.block.statements
+    return earlier in reached((later,), lambda number: [d for d in statements[number].deps if d >= earlier])
 
 
 def check_placement(scope: Scope, lasting: Container[str] = ()) -> Iterator[Diagnostic]:

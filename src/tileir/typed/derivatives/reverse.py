@@ -16,6 +16,7 @@ from tileir.core.dtype import arithmetic_type
 from tileir.core.grouping import grouped
 from tileir.core.needed import needed
 from tileir.core.ops import Op
+from tileir.core.reaching import reached
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.rules import pullback
@@ -202,16 +203,12 @@ def reverse(
 def _walk(sweep: Sweep, wanted: frozenset[str]) -> None:
     """Find the cotangents of ``wanted``, and of all between them and what has its cotangent already."""
     path = sweep.path
-    missing = set(wanted - sweep.finished)
-    pending = list(missing)
-    visited: set[int] = set()
-    while pending:
-        for position in path.readers.get(pending.pop(), ()):
-            visited.add(position)
-            name = path.operations[position].name
-            if name not in sweep.finished and name not in missing:
-                missing.add(name)
-                pending.append(name)
+
+    def reading(name: str) -> set[str]:
+        return {path.operations[position].name for position in path.readers.get(name, ())} - sweep.finished
+
+    missing = set(reached(wanted - sweep.finished, reading))
+    visited = {position for name in missing for position in path.readers.get(name, ())}
     sweep.want(missing)
     operations = [path.operations[position] for position in sorted(visited)]
     loops = results_on(operations)

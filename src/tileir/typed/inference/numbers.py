@@ -15,6 +15,7 @@ from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, float_for, promote_all
 from tileir.core.needed import needed
 from tileir.core.ops import Domain, Op
+from tileir.core.reaching import reached
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
@@ -126,14 +127,8 @@ class Numbers:
 
     def arguments(self, value: Number) -> frozenset[str]:
         """Return the arguments that ``value`` is made of."""
-        pending, seen = [value.name], {value.name}
-        while pending:
-            step = self.steps.get(pending.pop())
-            read = () if step is None else step_inputs(step)
-            fresh = [name for name in read if name not in seen]
-            pending += fresh
-            seen.update(fresh)
-        return frozenset(seen - self.steps.keys())
+        made = reached((value.name,), lambda name: step_inputs(self.steps[name]) if name in self.steps else ())
+        return frozenset(made - self.steps.keys())
 
     def needed(self) -> tuple[NumberStep, ...]:
         """Return the steps that some input is made of."""
