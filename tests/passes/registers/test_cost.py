@@ -108,6 +108,13 @@ def test_one_row_takes_many_columns() -> None:
     assert tile(PRODUCT, product(1, 512, 4096)) == ({}, 16)
 
 
+@pytest.mark.parametrize("depth", [8, 127, 128, 129, 4000])
+def test_sums_that_read_each_element_once_take_many_columns_however_deep_they_are(depth: int) -> None:
+    """No cache has a panel from before, also where it could hold four columns of 128 rows."""
+    text = "function (A[M, N]) -> (O) { O[n : N] = +(A[m, n]); }"
+    assert tile(text, {"A": (depth, 128)}) == ({}, 8)
+
+
 def test_rows_of_two_indices_fill_a_tile_that_one_cannot() -> None:
     text = "function (A[Y, K, X], B[K, N]) -> (O) { O[y, x, n : Y, X, N] = +(A[y, k, x] * B[k, n]); }"
     assert tile(text, {"A": (2, 50, 3), "B": (50, 64)}) == ({"y": 2, "x": 3}, 4)

@@ -118,9 +118,7 @@ class Step:
         moved = {use: frozenset(name for name in names if use.stride(name)) for use in reads}
         along = [use for use in reads if vector.name in moved[use]]
         depth = product(i.range for i in segment.loops)
-        panels = (product(i.range for i in segment.loops if use.stride(i.name)) * use.dtype.itemsize for use in along)
-        column = lanes * max(panels, default=0)
-        shared = min(vector.range / lanes, _SHARED_COLUMNS)
+        windows = {use: Window.of(use, nest, segment, vector, lanes) for use in along}
         stores = sum(isinstance(s, stripe.Store) for s in segment.statements)
         _, bounds = bounding(segment)
         multiplied = dtype_of_product(segment.statements, segment.uses)
@@ -144,8 +142,8 @@ class Step:
             tuple(
                 left_out(constraint, nest, segment) for constraint in segment.constraints if constraint not in bounds
             ),
-            0 if shared * column > cache_bytes else cache_bytes // max(1, column),
-            tuple(filter(None, (Window.of(use, nest, segment, vector, lanes) for use in along))),
+            _near(windows, nest, segment, vector, lanes, cache_bytes),
+            tuple(filter(None, windows.values())),
             cache_bytes,
             far(PAGE_BYTES),
             far(_LINE),
@@ -178,6 +176,25 @@ class Step:
 def _moving(heights: Mapping[str, int], moved: frozenset[str]) -> int:
     """Return how many rows of a tile an operand has that some indices move."""
     return prod([height for name, height in heights.items() if name in moved])
+
+
+def _near(
+    windows: Mapping[Use, Window | None], nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int
+) -> int:
+    """Return of how many columns the nearest cache holds a panel; all or none of them where each element is read once.
+
+    Then a cache that holds all elements may have them from before, and no width of tiles brings others there.
+    """
+    others = [i for i in nest.indices if i is not vector and i.range > 1]
+    again = [u for u, window in windows.items() if window is not None or not all(u.stride(i.name) for i in others)]
+    if not again:
+        indices = (*nest.indices, *segment.loops)
+        sizes = (product(i.range for i in indices if u.stride(i.name)) * u.dtype.itemsize for u in windows)
+        return _ALL if sum(sizes) <= cache_bytes else 0
+    panels = (product(i.range for i in segment.loops if u.stride(i.name)) * u.dtype.itemsize for u in windows)
+    column = lanes * max(panels)
+    shared = min(vector.range / lanes, _SHARED_COLUMNS)
+    return 0 if shared * column > cache_bytes else cache_bytes // max(1, column)
 
 
 def _elsewhere(use: Use, nest: Nest, segment: Segment, near_bytes: int, apart: int) -> float:
