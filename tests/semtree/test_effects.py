@@ -27,6 +27,7 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
   local f32 right[256] align(1024);
   local u64 ready[2] align(64);
   private f32 sums[8] align(64);
+  private bool seen[1] align(64);
   for (i64 i = local_id(0); i < 256; i += 32) {
     async left[i] = A[i];
     prefetch A[P[i % 4] + 300];
@@ -46,6 +47,7 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
   multiply(mma_m16n8k8_f32) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * right[0] strides(16, 1);
   channel release ready[0];
   exchange(4) sums[1] = sums[0];
+  vote any seen[0] = sums[1] > kept;
   masked(P[0], 3) sums[0 : 4] = A[0 : 4];
   kept = kept + sums[1];
   if (kept < 1.0) {
@@ -98,6 +100,7 @@ def test_kinds_of_statements() -> None:
         ir.Barrier,
         ir.MatrixMultiply,
         ir.Exchange,
+        ir.Vote,
         ir.Channel,
         ir.BulkCopy,
         ir.Turn,
@@ -106,6 +109,7 @@ def test_kinds_of_statements() -> None:
         ir.Barrier,
         ir.MatrixMultiply,
         ir.Exchange,
+        ir.Vote,
         ir.Channel,
         ir.BulkCopy,
         ir.AsyncCopy,

@@ -42,6 +42,7 @@ from tileir.semtree.kinds import (
     Scope as Scope,
     TurnStep as TurnStep,
     Type as Type,
+    VoteKind as VoteKind,
 )
 from tileir.semtree.messages import BulkCopy as BulkCopy, Channel as Channel
 from tileir.semtree.node import Node, Whole
@@ -220,6 +221,19 @@ class Exchange(Collective):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
+class Vote(Collective):
+    """Set an element of a private array of bool to whether ``value`` holds for any, or for all, threads of a warp.
+
+    A warp is :data:`WARP` threads, which are numbered axis 0 fastest, from a multiple of that on.
+    """
+
+    form: ClassVar[str] = "vote {kind} {target} = {value}"
+    kind: VoteKind
+    target: Subscript = attrs.field(metadata=_WRITTEN)
+    value: Expr = attrs.field(metadata=OPERAND)
+
+
+@attrs.frozen(cache_hash=True, repr=False)
 class Prefetch(Hint):
     """Bring an element of a parameter nearer, or what lies beyond its ends: a hint, which changes nothing."""
 
@@ -237,7 +251,7 @@ class Turn(Collective, Hint):
 
 
 Instruction: TypeAlias = (
-    AssignLanes | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy
+    AssignLanes | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Vote | Channel | BulkCopy
 )
 """What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 

@@ -98,6 +98,13 @@ class ChannelStep(_Kind):
     """Be done with the message: with all that the thread has read of it, products that were begun among it."""
 
 
+class VoteKind(_Kind):
+    """What threads vote about."""
+
+    ANY = "any"  # whether a condition holds for some of them
+    ALL = "all"  # whether it holds for each
+
+
 class TurnStep(_Kind):
     """What some of the threads of a group do that take turns with others."""
 

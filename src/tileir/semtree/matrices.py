@@ -21,6 +21,7 @@ from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
+    WARP,
     Apply,
     Assign,
     AssignLanes,
@@ -52,6 +53,8 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    Vote,
+    VoteKind,
     WarpRole,
 )
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
@@ -87,7 +90,7 @@ def waits(stmt: Stmt) -> bool:
     """Return whether threads wait at a statement for others: at a barrier, for what these hold, or for messages."""
     if isinstance(stmt, Channel):
         return stmt.step in (ChannelStep.ACQUIRE, ChannelStep.RECEIVE)
-    return isinstance(stmt, Barrier | Exchange) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
+    return isinstance(stmt, Barrier | Exchange | Vote) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
 
 
 def without_instructions(
@@ -112,7 +115,7 @@ def without_instructions(
         masks: Whether assignments to some lanes go: loops over these take their place.
         copies: Whether asynchronous copies go.
         folds: Whether the back end takes operands that are folded.
-        exchanges: Whether exchanges go.
+        exchanges: Whether exchanges and votes go.
         channels: Whether channels and their copies go, and clusters with them.
         roles: Whether the back end lacks roles.
 
@@ -142,8 +145,8 @@ def without_instructions(
                 return (_copied(stmt, kernel, names),)
             case Barrier(scope=Scope.CLUSTER) if channels:
                 return (Barrier(),)
-            case Exchange() if exchanges:
-                return _exchanged(stmt, kernel, names)
+            case Exchange() | Vote() if exchanges:
+                return _exchanged(stmt, kernel, names) if isinstance(stmt, Exchange) else _voted(stmt, kernel, names)
             case MatrixMultiply() if stmt.fragment not in spelt or not (folds or is_plain(stmt)):
                 return _Product(stmt, kernel, names).statements()
             case _:
@@ -195,6 +198,16 @@ def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tupl
         for place in (number, other)
     )
     return array, Assign(own, source), Barrier(), Assign(stmt.target, there), Barrier()
+
+
+def _voted(stmt: Vote, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, ...]:
+    """Return what puts the value of each thread into local memory, and merges those of its warp."""
+    kind, number, lane = stmt.value.type, _number(kernel), Var(names.fresh("lane"), Type(kernel.index))
+    array = DeclareArray(names.fresh("votes"), kind.dtype, prod(kernel.group), Region.LOCAL)
+    own, one = (Subscript(array.name, place, kind) for place in (number, Apply(Op.BIT_XOR, (number, lane))))
+    merge = Assign(stmt.target, Apply(Op.BIT_OR if stmt.kind is VoteKind.ANY else Op.BIT_AND, (stmt.target, one)))
+    loop = For(lane, Const(0, lane.type), Const(WARP, lane.type), 1, (merge,))
+    return array, Assign(own, stmt.value), Barrier(), Assign(stmt.target, own), loop, Barrier()
 
 
 def _copied(stmt: BulkCopy, kernel: KernelFunction, names: NameScope) -> Stmt:

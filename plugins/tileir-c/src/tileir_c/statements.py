@@ -29,6 +29,7 @@ from tileir.semtree.ir import (
     Prefetch,
     Turn,
     Var,
+    Vote,
     WarpRole,
 )
 from tileir.semtree.rewrite import statements, trip_values
@@ -105,6 +106,7 @@ class Statements:
                 | AsyncWait()
                 | MatrixMultiply()
                 | Exchange()
+                | Vote()
                 | Channel()
                 | BulkCopy()
                 | WarpRole()

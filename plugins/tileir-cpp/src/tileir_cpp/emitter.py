@@ -163,6 +163,7 @@ class _Emitter:
                 | sem.AsyncWait()
                 | sem.MatrixMultiply()
                 | sem.Exchange()
+                | sem.Vote()
                 | sem.Channel()
                 | sem.BulkCopy()
                 | sem.WarpRole()

@@ -36,6 +36,7 @@ from tileir.semtree.ir import (
     Turn,
     TurnStep,
     Type,
+    Vote,
     WarpRole,
 )
 from tileir.semtree.rewrite import mentions, statements, walk
@@ -144,6 +145,10 @@ class CudaStatements(Statements):
                 out.effect(f"call void @llvm.nvvm.cp.async.wait.group(i32 {pending})")
             case Exchange():
                 self._exchange(stmt)
+            case Vote(kind=kind, target=target, value=value):
+                name, own = f"llvm.nvvm.vote.{kind.value}.sync", evaluate(self.env, value).text
+                found = Value(out.call("i1", name, ("i32", "-1"), ("i1", own)), value.type)
+                store(out, self.env.arrays[target.array], offset_of(self.env, target.offset), found)
             case Channel():
                 self.channels.step(stmt, self._shared)
             case BulkCopy():

@@ -38,6 +38,7 @@ from tileir.semtree.ir import (
     Subscript,
     Type,
     Var,
+    Vote,
     WarpRole,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
@@ -52,7 +53,7 @@ from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
 
 Together: TypeAlias = (
-    Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Channel | BulkCopy | WarpRole
+    Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Vote | Channel | BulkCopy | WarpRole
 )
 """What the threads of a group do together."""
 
@@ -120,6 +121,7 @@ class Statements:
                 | AsyncWait()
                 | MatrixMultiply()
                 | Exchange()
+                | Vote()
                 | Channel()
                 | BulkCopy()
                 | WarpRole()

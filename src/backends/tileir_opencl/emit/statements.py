@@ -32,6 +32,7 @@ from tileir.semtree.ir import (
     Subscript,
     Turn,
     Var,
+    Vote,
     WarpRole,
 )
 from tileir.semtree.legalise.offsets import ramp_of
@@ -105,7 +106,7 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case AssignLanes() | Exchange() | Channel() | BulkCopy() | Turn() | WarpRole():
+            case AssignLanes() | Exchange() | Vote() | Channel() | BulkCopy() | Turn() | WarpRole():
                 pass  # spelt out before, left out, or refused
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))

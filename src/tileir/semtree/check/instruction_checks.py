@@ -26,6 +26,7 @@ from tileir.semtree.ir import (
     Region,
     Turn,
     Type,
+    Vote,
 )
 from tileir.semtree.matrices import COPIED_BYTES, PLAIN, held, held_of_left
 
@@ -84,6 +85,22 @@ def check_exchanges(survey: Survey) -> Iterator[Diagnostic]:
             array = place.meaning(each)
             if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
                 yield Diagnostic("TIL554", f"threads exchange elements of private arrays, and {each.array!r} is none")
+
+
+def check_votes(survey: Survey) -> Iterator[Diagnostic]:
+    """Whole warps vote about scalar bools, and set elements of private arrays."""
+    for place in _of_kinds(survey, Vote):
+        stmt = place.stmt
+        assert isinstance(stmt, Vote)
+        if math.prod(survey.kernel.group) % WARP:
+            yield Diagnostic("TIL551", f"whole warps of {WARP} threads vote, unlike in {survey.kernel.group}")
+        if not stmt.target.type == stmt.value.type == Type(DType.BOOL):
+            yield Diagnostic(
+                "TIL552", f"a vote is about bool, and sets one, not {stmt.value.type} and {stmt.target.type}"
+            )
+        array = place.meaning(stmt.target)
+        if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
+            yield Diagnostic("TIL554", f"votes set elements of private arrays, and {stmt.target.array!r} is none")
 
 
 def check_channels(survey: Survey) -> Iterator[Diagnostic]:

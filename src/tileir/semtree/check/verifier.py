@@ -22,6 +22,7 @@ from tileir.semtree.check.instruction_checks import (
     check_prefetches,
     check_products,
     check_turns,
+    check_votes,
 )
 from tileir.semtree.check.role_checks import check_roles
 from tileir.semtree.check.scope_checks import (
@@ -172,6 +173,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_channels,
         check_copies,
         check_exchanges,
+        check_votes,
         check_masked,
         check_prefetches,
         check_turns,

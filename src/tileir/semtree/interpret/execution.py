@@ -22,6 +22,7 @@ from tileir.semtree.interpret.instructions import (
     masked,
     multiplying,
     trading,
+    voting,
     waiting,
 )
 from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
@@ -47,6 +48,7 @@ from tileir.semtree.ir import (
     Region,
     Stmt,
     Var,
+    Vote,
     WarpRole,
 )
 from tileir.semtree.matrices import waits
@@ -98,7 +100,7 @@ class StatementCompiler:
                 return self._loop(stmt)
             case If():
                 return self._branch(stmt)
-            case Barrier() | Exchange():  # the steps below let threads meet
+            case Barrier() | Exchange() | Vote():  # the steps below let threads meet
                 return self.body(())
             case AsyncCopy():
                 return copying(self.expressions, stmt)
@@ -194,6 +196,8 @@ class StatementCompiler:
             return receiving(self.expressions, stmt, self._channel(stmt))
         if isinstance(stmt, Exchange):
             return trading(self.expressions, stmt, self.kernel)
+        if isinstance(stmt, Vote):
+            return voting(self.expressions, stmt, self.kernel)
         if isinstance(stmt, MatrixMultiply) and waits(stmt):
             return exchanging(self.expressions, stmt, self.kernel)
         if isinstance(stmt, For | If) and any(map(waits, statements((stmt,)))):

@@ -13,6 +13,7 @@ from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, ExpressionCompiler, Frame
 from tileir.semtree.interpret.memory import Array, Memory, poisoned
 from tileir.semtree.ir import (
+    WARP,
     AssignLanes,
     AsyncCopy,
     Barrier,
@@ -24,6 +25,8 @@ from tileir.semtree.ir import (
     Stmt,
     Subscript,
     Var,
+    Vote,
+    VoteKind,
 )
 from tileir.semtree.matrices import folded_place, held, held_of_left
 
@@ -180,6 +183,27 @@ def trading(expressions: ExpressionCompiler, stmt: Exchange, kernel: KernelFunct
         yield stmt
 
     return trade
+
+
+def voting(expressions: ExpressionCompiler, stmt: Vote, kernel: KernelFunction) -> Steps:
+    """Return the generator that sets an element to what threads of a warp say, when all threads have said that."""
+    number, value = _numbering(kernel), expressions.evaluator(stmt.value)
+    told: dict[int, bool] = {}
+    decide = any if stmt.kind is VoteKind.ANY else all
+
+    def decided(frame: Frame) -> np.bool_:
+        first = number(frame) // WARP * WARP
+        return np.bool_(decide(told[thread] for thread in range(first, first + WARP)))
+
+    store = expressions.store(stmt.target, decided)
+
+    def vote(frame: Frame) -> Generator[Step, None, None]:
+        told[number(frame)] = bool(value(frame))
+        yield stmt
+        store(frame)
+        yield stmt
+
+    return vote
 
 
 def _numbering(kernel: KernelFunction) -> Callable[[Frame], int]:
