@@ -8,7 +8,7 @@ functions that kernels use give right results; whatever else happens means that 
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyopencl as cl
@@ -49,35 +49,39 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void attempt(__global c
 
 def attempt_ptx(device: cl.Device) -> bool:
     """Return whether statements of PTX multiply a matrix by one of ones."""
-    context = cl.Context([device])
-    queue = cl.CommandQueue(context)
     matrix = np.arange(256, dtype=np.float16).reshape(16, 16) / np.float16(8)
     sums = np.empty((8, 4, 2, 2), np.float32)
-    flags = cl.mem_flags
-    source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=matrix)
-    destination = cl.Buffer(context, flags.WRITE_ONLY, sums.nbytes)
-    program = cl.Program(context, _PTX_KERNEL).build()
-    cl.Kernel(program, "attempt")(queue, (32,), (32,), source, destination)
-    cl.enqueue_copy(queue, sums, destination)
+    _run(device, _PTX_KERNEL, matrix, sums, 32, 32)
     rows = matrix.astype(np.float32).sum(axis=1).reshape(2, 8)
     return bool(np.array_equal(sums, np.broadcast_to(rows.T[:, None, :, None], sums.shape)))
 
 
 def attempt(device: cl.Device, name: str, lanes: int) -> bool:
     """Return whether a kernel with vectors of ``lanes`` elements of the type ``name`` computes what it should."""
-    context = cl.Context([device])
-    queue = cl.CommandQueue(context)
     exact = np.linspace(0.1, 3, 4 * lanes)
     x = exact.astype(np.float32 if name == "float" else np.float64)
     y = np.empty_like(x)
-    flags = cl.mem_flags
-    source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=x)
-    destination = cl.Buffer(context, flags.WRITE_ONLY, y.nbytes)
-    program = cl.Program(context, _KERNEL.format(type=name, lanes=lanes)).build()
-    cl.Kernel(program, "attempt")(queue, (4,), (1,), source, destination)
-    cl.enqueue_copy(queue, y, destination)
+    _run(device, _KERNEL.format(type=name, lanes=lanes), x, y, 4, 1)
     expected = 2 * exact**2 + 2 * exact + np.exp(-exact) + np.tanh(exact) + np.maximum(exact, np.sqrt(exact))
     return bool(np.allclose(y, expected, rtol=1e-4))
+
+
+def _run(
+    device: cl.Device,
+    text: str,
+    given: np.ndarray[Any, Any],
+    result: np.ndarray[Any, Any],
+    threads: int,
+    group: int,
+) -> None:
+    """Run the kernel ``attempt`` of a text, from one array to another."""
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    flags = cl.mem_flags
+    source = cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=given)
+    destination = cl.Buffer(context, flags.WRITE_ONLY, result.nbytes)
+    cl.Kernel(cl.Program(context, text).build(), "attempt")(queue, (threads,), (group,), source, destination)
+    cl.enqueue_copy(queue, result, destination)
 
 
 def main(platform_name: str, platform_version: str, number: str, wanted: str) -> int:
