@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from tileir.core.errors import ArgumentError, BackendError, Diagnostic
+from tileir.core.errors import ArgumentError, BackendError
 from tileir.core.forking import Renewable
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
@@ -223,7 +223,7 @@ class Context(Renewable):
         notes = [f"devices are {listed}"] if listed else []
         for failure in self.failures().values():
             notes.extend(diagnostic.message for diagnostic in failure.diagnostics)
-        return BackendError((Diagnostic("TIL801", message, notes=tuple(notes)),))
+        return BackendError.of("TIL801", message, None, *notes)
 
 
 _default: list[Context] = []

@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
@@ -125,7 +125,7 @@ def without_instructions(
     found = [stmt for stmt in kernel.body if isinstance(stmt, WarpRole)]
     if found and (roles or (channels and any(isinstance(s, Channel | BulkCopy) for s in statements(found)))):
         message = f"kernel {kernel.name!r} gives warps roles that wait for each other, which the device cannot do so"
-        raise BackendError((Diagnostic("TIL804", message, notes=("schedule it without roles",)),))
+        raise BackendError.of("TIL804", message, None, "schedule it without roles")
     kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel

@@ -25,7 +25,7 @@ import numpy as np
 
 from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
-from tileir.core.errors import Diagnostic, TileError
+from tileir.core.errors import TileError, fail
 from tileir.core.ops import Aggregation
 from tileir.core.text.span import call_site
 from tileir.core.tracebacks import methods_at_the_call
@@ -189,7 +189,7 @@ class FunctionBuilder:
             references.append(recorder.record(expr) if repeated else result.reference)
         for name, target in recorder.targets.items():
             message = f"{name!r} was declared, but no contraction defines it"
-            raise TileError((Diagnostic("TIL201", message, target.span),))
+            raise fail("TIL201", message, target.span)
         function = assemble(recorder, references, call_site())
         verify(function)
         recorder.finished = True

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ class Toolchain:
 
 def _failed(toolchain: Toolchain, reason: str) -> BackendError:
     message = f"the C compiler {shlex.join(toolchain.command)} ({toolchain.version}) failed"
-    return BackendError((Diagnostic("TIL805", message, notes=tuple(reason.strip().splitlines()[:20])),))
+    return BackendError.of("TIL805", message, None, *reason.strip().splitlines()[:20])
 
 
 def find_toolchain() -> Toolchain:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, cast
 import pyopencl as cl
 from pyopencl._cl import _Program
 
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core.errors import BackendError
 from tileir_opencl.run.faults import name_of
 
 NativeProgram: TypeAlias = _Program
@@ -45,7 +45,7 @@ def built(context: cl.Context, source: str, options: Sequence[str]) -> NativePro
         log = build_log(program)
         message = f"the OpenCL driver refused the code ({name_of(error.code)}), which is a defect of tileir"
         notes = (f"the driver's log:\n{log}", *named_lines(source, log))
-        raise BackendError((Diagnostic("TIL805", message, notes=notes),)) from error
+        raise BackendError.of("TIL805", message, None, *notes) from error
     return program
 
 
