@@ -43,7 +43,6 @@ STAGES: Final = (
     ("simplify", "tileir.driver.compiler", "simplify_kernel"),
     ("reuse in place", "tileir.driver.compiler", "reuse_in_place"),
     ("interleave", "tileir.driver.compiler", "interleave"),
-    ("verify semtree", "tileir.driver.compiler", "kernel_faults"),
     ("verify semtree", "tileir.driver.compiler", "verify_program"),
     ("expand", "tileir.semtree.transform.expansions", "expand_kernel"),
     ("write LLVM", "tileir_llvm.emit.emitter", "_kernel"),
@@ -218,7 +217,7 @@ def by_kernel(name: str) -> list[tuple[str, dict[str, float]]]:
         with clock("verify"):
             verify(attrs.evolve(kernel))  # what was verified is known by its identity
         with clock("write LLVM"):
-            (text,) = compiler._modules(((0, kernel),))
+            (text,) = compiler._modules((kernel,))
         with clock("LLVM"):
             modules.object_code(text, device.features)
         rows.append((kernel.name, {label: 1e3 * spent[1] for label, spent in clock.seconds.items()}))

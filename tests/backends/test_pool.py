@@ -217,7 +217,7 @@ def test_without_posix_threads_python_shares_out_the_work(monkeypatch: pytest.Mo
     def missing(_: tuple[str, ...]) -> None:
         raise BackendError(())
 
-    monkeypatch.setattr(team, "pool_functions", missing)
+    monkeypatch.setattr(team, "_native", missing)
     executor = opened(3)
     kernel = ready(executor, counting_kernel(scratch=True))
     out = np.zeros(GROUPS, np.int32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 import llvmlite
@@ -17,13 +16,10 @@ from tileir.core.errors import BackendError
 from tileir.runtime.checks import checked_parts
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import KernelFunction
-from tileir_llvm.emit.text import SCHEDULED
 from tileir_llvm.run.library import SECONDS, LLVMLibrary, part_names
 from tileir_llvm.run.modules import assembly
 from tileir_llvm.run.parallel_modules import object_codes
-from tileir_llvm.run.sequence_code import straight
 from tileir_llvm.run.sharing import ALWAYS_SECONDS
-from tileir_llvm.run.team import pool_functions
 from tileir_llvm.run.uninterrupted import uninterrupted
 
 OPTIMISED_LENGTH: Final = 1 << 12
@@ -70,55 +66,14 @@ class LLVMCompiler:
         """What the last cache of several processors holds; 0 where the system does not tell."""
         return self.device.target.cache_bytes[-1] if len(self.device.target.cache_bytes) > 2 else 0
 
-    @property
-    def pipelines(self) -> bool:
-        """Whether :meth:`build_pipelined` has a thread to work in."""
-        return self._threads > 1
-
     def build(self, kernels: Sequence[KernelFunction]) -> LLVMLibrary:
-        """Verify, expand, emit, optimise and assemble kernels, those first that take LLVM longest.
+        """Verify, expand, emit, optimise and assemble kernels.
 
         Raises:
             VerifyError: a kernel is not legal.
             BackendError: TIL804, a kernel needs what processors lack; TIL805, LLVM refused the code.
 
         """
-        order = sorted(range(len(kernels)), key=lambda number: self._is_scheduled(kernels[number]))
-        texts, codes = self._compiled(((number, kernels[number]) for number in order), len(kernels))
-        return self._library(kernels, texts, codes)
-
-    def build_pipelined(self, kernels: Iterator[KernelFunction]) -> LLVMLibrary:
-        """Do the same with kernels as they come; before the first one, make the code that runs them on threads.
-
-        Raises:
-            VerifyError: a kernel is not legal.
-            BackendError: TIL804, a kernel needs what processors lack; TIL805, LLVM refused the code.
-            Exception: What asking for a kernel raises.
-
-        """
-        with suppress(BackendError):  # who needs it meets that again
-            pool_functions(self.device.features)
-            straight(self.device.features)
-        made: list[KernelFunction] = []
-
-        def numbered() -> Iterator[tuple[int, KernelFunction]]:
-            for kernel in kernels:
-                made.append(kernel)
-                yield len(made) - 1, kernel
-
-        texts, codes = self._compiled(numbered(), self._threads)
-        return self._library(made, texts, codes)
-
-    @property
-    def _threads(self) -> int:
-        """How many threads may compile."""
-        available = self.device.target.threads
-        return min(self.options.threads or available, available)
-
-    def _compiled(
-        self, kernels: Iterable[tuple[int, KernelFunction]], most: int
-    ) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
-        """Return modules with kernels of these numbers, and their object code; ``most`` threads are enough."""
         texts: list[str] = []
 
         def written() -> Iterator[str]:
@@ -126,23 +81,13 @@ class LLVMCompiler:
                 texts.append(text)
                 yield text
 
-        threads = max(1, min(self._threads, most))
+        available = self.device.target.threads
+        threads = min(self.options.threads or available, available, max(1, len(kernels)))
         codes = object_codes(written(), self.device.features, threads, quick=self.options.quick)
-        return tuple(texts), codes
+        return LLVMLibrary(tuple(kernels), tuple(texts), codes, tuple(map(self._seconds, kernels)), self._assembly)
 
-    def _library(self, kernels: Sequence[KernelFunction], texts: Iterable[str], codes: Iterable[bytes]) -> LLVMLibrary:
-        """Return the library of kernels: the same in whatever order they came."""
-        modules = sorted(zip(texts, codes, strict=True), key=lambda module: module[0].startswith(SCHEDULED))
-        texts, codes = zip(*modules, strict=True)
-        return LLVMLibrary(tuple(kernels), texts, codes, tuple(map(self._seconds, kernels)), self._assembly)
-
-    def _is_scheduled(self, kernel: KernelFunction) -> bool:
-        from tileir_llvm.emit.statements import is_scheduled
-
-        return not self.options.fast_math and is_scheduled(kernel)
-
-    def _modules(self, kernels: Iterable[tuple[int, KernelFunction]]) -> Iterator[str]:
-        """Write modules one after the other."""
+    def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
+        """Write modules one after the other, those first that take LLVM longest."""
         # Where the code is on disk, nothing of what writes it is loaded: that is half of what a first call loads.
         from tileir.semtree.check.verifier import verify
         from tileir.semtree.legalise.storage import stored_as_bits
@@ -152,24 +97,29 @@ class LLVMCompiler:
         from tileir_llvm.emit.dots import native_dots
         from tileir_llvm.emit.emitter import emit
         from tileir_llvm.emit.floats import NATIVE
+        from tileir_llvm.emit.statements import is_scheduled
 
-        fast_math = self.options.fast_math
+        fast_math, bits, cached = self.options.fast_math, self.device.target.vector_bytes * 8, self._cache_bytes
         dots = native_dots(self.device.features, fast_math=fast_math)
         stored = stored_floats(self.device.features)
 
-        def expanded() -> Iterator[tuple[int, KernelFunction, bool]]:
-            for number, kernel in kernels:
-                verify(kernel)
-                plain = without_instructions(kernel, masks=False)  # products read values, and no bits of them
-                yield number, stored_as_bits(expand_kernel(plain, NATIVE, dots), stored), self._is_scheduled(kernel)
+        def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
+            for number in numbers:
+                verify(kernels[number])
+                plain = without_instructions(kernels[number], masks=False)  # products read values, and no bits of them
+                yield number, stored_as_bits(expand_kernel(plain, NATIVE, dots), stored)
 
-        return emit(
-            expanded(),
-            vector_bits=self.device.target.vector_bytes * 8,
-            fast_math=fast_math,
-            lengths=(OPTIMISED_LENGTH, SCHEDULED_LENGTH),
-            cache_bytes=self._cache_bytes,
-        )
+        scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
+        others = sorted({*range(len(kernels))}.difference(scheduled))
+        if others or not scheduled:
+            plain = emit(
+                expanded(others), vector_bits=bits, fast_math=fast_math, length=OPTIMISED_LENGTH, cache_bytes=cached
+            )
+            yield from plain
+        if scheduled:
+            yield from emit(
+                expanded(scheduled), vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH, cache_bytes=cached
+            )
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:
         """Undo :meth:`LLVMLibrary.save`.

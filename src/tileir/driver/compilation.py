@@ -18,7 +18,6 @@ from tileir.core.errors import BackendError, GroupLimitError, TileError
 from tileir.core.json.codec import from_json, identity, to_json
 from tileir.core.targets.target import Target
 from tileir.driver import programs
-from tileir.driver.ahead import Ahead
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest
 from tileir.runtime.interface import Compiler, DeviceInfo, Library
@@ -67,13 +66,11 @@ class Request:
     scheduling: Target | None = None
     default: bool = False
 
-    def stages(self, made: Callable[[KernelFunction], None] | None = None) -> Stages:
-        """Take the program all the way down; ``made`` is called with each kernel as soon as it is made."""
+    def stages(self) -> Stages:
+        """Take the program all the way down."""
         from tileir.driver.compiler import compile_stages  # it loads all stages
 
-        return compile_stages(
-            self.program, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant, made=made
-        )
+        return compile_stages(self.program, self.types, self.target, passes=self.pipeline, tolerant=self.tolerant)
 
     @property
     def tolerant(self) -> bool:
@@ -166,10 +163,8 @@ class Compilation:
         return remarks_of(self.request.pipeline, self.stages.stripe, tolerant=self.request.tolerant)
 
 
-def compiled(request: Request, disk: DiskCache | None, ahead: Ahead[Any]) -> Compilation:
+def compiled(request: Request, disk: DiskCache | None) -> Compilation:
     """Return the kernels for a request, from the cache if it has them; otherwise it has them afterwards.
-
-    What is not in the cache is built ``ahead``.
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
@@ -182,8 +177,7 @@ def compiled(request: Request, disk: DiskCache | None, ahead: Ahead[Any]) -> Com
                 return _restored(request, parts)
             except (TileError, KeyError) as error:
                 disk.drop(PROGRAM, key, f"it cannot be decoded: {error}")
-    ahead.begin()
-    stages = request.stages(ahead.add)
+    stages = request.stages()
     arguments = _arguments(request, stages.graph)
     kernels = None if disk is None else _encoded(stages.sem.kernels)
     if disk is not None and key is not None and kernels is not None and not stages.skipped:
@@ -266,10 +260,9 @@ def ready(
         BackendError: As :func:`built`; GroupLimitError where passes that were asked for make such groups.
     """
     while True:
-        ahead = Ahead(compiler)
+        compilation = compiled(request, disk)
         try:
-            compilation = compiled(request, disk, ahead)
-            library, result = built(compilation, ahead, device, disk, partial(prepare, compilation))
+            library, result = built(compilation, compiler, device, disk, partial(prepare, compilation))
         except GroupLimitError as error:
             smaller = request.with_groups_of(error.threads)
             if smaller is None:
@@ -278,13 +271,11 @@ def ready(
             request = smaller
         else:
             return compilation, library, result
-        finally:
-            ahead.close()
 
 
 def built(
     compilation: Compilation,
-    ahead: Ahead[Any],
+    compiler: Compiler[Any],
     device: DeviceInfo,
     disk: DiskCache | None,
     prepare: Callable[[Library], T],
@@ -294,7 +285,7 @@ def built(
     Raises:
         BackendError: The compiler or device refused a kernel.
     """
-    kernels, compiler = compilation.sem.kernels, ahead.compiler
+    kernels = compilation.sem.kernels
     key = _library_key(compilation, compiler, device)
     if disk is not None and key is not None:
         parts = disk.get(LIBRARY, key)
@@ -306,7 +297,7 @@ def built(
                 raise
             except BackendError as error:
                 disk.drop(LIBRARY, key, f"it cannot be loaded: {error}")
-    library = ahead.build(kernels)
+    library = compiler.build(kernels)
     result = prepare(library)
     if disk is not None and key is not None and (parts := _saved(library)):
         about = {"device": f"{device.backend}: {device.name}", "kernels": _named(kernels)}

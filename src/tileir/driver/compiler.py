@@ -17,10 +17,10 @@ from tileir.passes.base import Pass, for_target, run, run_at_once
 from tileir.passes.recovery import Skipped, run_without_failing
 from tileir.schedule.remarks import Remark, Remarks, listening
 from tileir.semtree import ir as sem
-from tileir.semtree.check.verifier import kernel_faults, verify_program
+from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.lower.lowering import lower as lower_to_semtree
 from tileir.semtree.simplify.simplifier import simplify as simplify_kernel
-from tileir.semtree.transform.in_place import DistinctKernels, reuse_in_place, share_kernels, with_kernels
+from tileir.semtree.transform.in_place import reuse_in_place, share_kernels
 from tileir.semtree.transform.interleaving import interleave
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.lower.lowering import lower as lower_to_stripe
@@ -125,7 +125,6 @@ def compile_stages(
     passes: tuple[Pass, ...] | str | None = None,
     tolerant: bool = False,
     dump: Callable[[str, StripeProgram], None] | None = None,
-    made: Callable[[sem.KernelFunction], None] | None = None,
 ) -> Stages:
     """Take a program from the stage at which it comes in to kernels; one of the semtree stays as it is.
 
@@ -137,7 +136,6 @@ def compile_stages(
         tolerant: Whether to leave out passes that fail, with a :class:`SkippedPassWarning`; so it is where nobody
             names passes.
         dump: Called after each pass with its name and the program; nothing is left out then.
-        made: Called with each kernel of the result, in their order, as soon as it is made.
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
@@ -160,7 +158,7 @@ def compile_stages(
             scheduled = run_at_once(steps, program)
         if skipped:
             _warn(skipped, arguments, target)
-        kernels = _finished(share_kernels(lower_to_semtree(scheduled, target)), made)
+        kernels = _finished(share_kernels(lower_to_semtree(scheduled, target)))
         return Stages(origin, graph, program, scheduled, kernels, skipped)
 
 
@@ -209,26 +207,24 @@ def passes_of(passes: tuple[Pass, ...] | str | None, target: Target) -> tuple[Pa
         return pipeline_for(target) if passes is None else resolve_pipeline(passes, target)
 
 
-def _finished(program: sem.Program, made: Callable[[sem.KernelFunction], None] | None) -> sem.Program:
+def _finished(program: sem.Program) -> sem.Program:
     """Return the program with as few and as simple kernels, and as few temporaries, as can be.
 
     It is checked at the end; and where that fails as it came, to tell whose fault it is.
     """
     try:
-        small = reuse_in_place(program)
-        distinct, kernels = DistinctKernels(), list[sem.KernelFunction]()
-        chosen = []
-        for kernel in small.kernels:
-            checkpoint()
-            chosen.append(distinct.number(simplify_kernel(kernel)))
-            if chosen[-1] == len(kernels):
-                kernels.append(interleave(distinct.kernels[-1]))
-                if not kernel_faults(kernels[-1]) and made is not None:
-                    made(kernels[-1])
-        finished = with_kernels(small, kernels, chosen)
+        simple = attrs.evolve(program, kernels=tuple(map(_simplified, program.kernels)))
+        small = share_kernels(reuse_in_place(simple))
+        checkpoint()
+        finished = attrs.evolve(small, kernels=tuple(interleave(kernel) for kernel in small.kernels))
         checkpoint()
         verify_program(finished)
     except Exception:  # a program that breaks the rules may make a stage fail in any way; it is raised again
         verify_program(program)
         raise
     return finished
+
+
+def _simplified(kernel: sem.KernelFunction) -> sem.KernelFunction:
+    checkpoint()
+    return simplify_kernel(kernel)

@@ -1,4 +1,4 @@
-"""What a back end may offer beyond what it must: the optional parts of compilers, executors and the like.
+"""What a back end may offer beyond what it must: the optional parts of executors, buffers, kernels and events.
 
 Plans cost less with them. They are found by their names alone, so that nothing has to be subclassed. What seems to be
 one of them misspelt is logged when an executor is made, and fails the conformance kit.
@@ -17,7 +17,6 @@ from tileir.runtime.interface import (
     Executor,
     Kernel,
     KernelSequence,
-    L_co,
     PartingExecutor,
     SequencingExecutor,
 )
@@ -29,26 +28,6 @@ if TYPE_CHECKING:
     from tileir.runtime.devices.home import Home
     from tileir.runtime.events import Failure
     from tileir.runtime.plans.queued import QueuedOperand
-    from tileir.semtree.ir import KernelFunction
-
-
-@runtime_checkable
-class PipeliningCompiler(Protocol[L_co]):
-    """A compiler that works on kernels while those after them are still being made.
-
-    Attributes:
-        pipelines: Whether that pays: not where it has no thread for it.
-
-    """
-
-    pipelines: bool
-
-    def build_pipelined(self, kernels: Iterator[KernelFunction]) -> L_co:
-        """Return what :meth:`Compiler.build` returns of all kernels that an iterator gives.
-
-        It is called in a thread of its own. The iterator waits for kernels that are not made yet; where nobody wants
-        the library any more, it raises.
-        """
 
 
 @runtime_checkable

@@ -36,23 +36,23 @@ _INDEX: Final = Type(DType.I64)
 
 
 def emit(
-    kernels: Iterable[tuple[int, KernelFunction, bool]],
+    kernels: Iterable[tuple[int, KernelFunction]],
     *,
     vector_bits: int = 256,
     fast_math: bool = False,
-    lengths: tuple[int, int] = (1, 1),
+    scheduled: bool = False,
+    length: int | None = None,
     cache_bytes: int = 0,
 ) -> Iterator[str]:
     """Write modules with a function for each kernel, under the names of :func:`symbol`; at least one.
 
     Args:
         kernels: Kernels with their numbers, verified, whose float operations are all in
-            :data:`tileir_llvm.emit.floats.NATIVE`, and whether they are scheduled, as
-            :func:`tileir_llvm.emit.statements.is_scheduled` tells. Each is asked for when those before it are written.
+            :data:`tileir_llvm.emit.floats.NATIVE`. Each is asked for when the modules before it are done.
         vector_bits: Width of the vector registers that LLVM shall prefer.
         fast_math: Whether to add :data:`FAST_MATH`.
-        lengths: A module with so many characters gets no further kernel: of kernels that are not scheduled, and of
-            others, as the two share none.
+        scheduled: Whether the kernels are all like :func:`tileir_llvm.emit.statements.is_scheduled` tells.
+        length: A module with so many characters gets no further kernel; None for one module.
         cache_bytes: What the last cache holds: results of kernels that move more go past it. 0: none do.
 
     Raises:
@@ -62,19 +62,14 @@ def emit(
     flags = FAST_MATH if fast_math else ""
     attributes = f'nounwind willreturn mustprogress norecurse "prefer-vector-width"="{vector_bits}"'
     last = f"attributes #0 = {{ {attributes} }}"
-    modules: dict[bool, ModuleText] = {}
-    empty = True
-    for number, kernel, scheduled in kernels:
-        empty = False
-        module = modules.setdefault(scheduled, ModuleText(flags, scheduled))
+    module = ModuleText(flags, scheduled)
+    for number, kernel in kernels:
+        if length is not None and module.length >= length:
+            yield module.text(last)
+            module = ModuleText(flags, scheduled)
         streamed = streamed_results(kernel, cache_bytes) if cache_bytes and vector_bits >= 8 * LINE else frozenset()
         _kernel(module, one_thread(kernel, masks=False), symbol(number, kernel), streamed)
-        if module.length >= lengths[scheduled]:
-            yield modules.pop(scheduled).text(last)
-    for _, module in sorted(modules.items()):
-        yield module.text(last)
-    if empty:
-        yield ModuleText(flags).text(last)
+    yield module.text(last)
 
 
 def _kernel(module: ModuleText, kernel: KernelFunction, name: str, streamed: frozenset[str]) -> None:

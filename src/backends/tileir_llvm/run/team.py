@@ -142,7 +142,7 @@ class PythonTeam:
 def start_team(helpers: int, features: tuple[str, ...]) -> Team:
     """Start threads that wait for jobs."""
     try:
-        native = pool_functions(features)
+        native = _native(features)
     except BackendError:
         return PythonTeam(ThreadPoolExecutor(helpers, "tileir"))
     memory = allocate(pool_bytes(helpers + 1))
@@ -162,13 +162,7 @@ def start_team(helpers: int, features: tuple[str, ...]) -> Team:
 
 
 @cache
-def pool_functions(features: tuple[str, ...]) -> _Native:
-    """Return what threads run, which is made once in a process.
-
-    Raises:
-        BackendError: TIL806, the system lacks POSIX threads.
-
-    """
+def _native(features: tuple[str, ...]) -> _Native:
     code = fixed_code(pool_code(), _ENTRIES, features)
     setup, launch, work, stop, count = code.addresses
     return _Native(

@@ -134,8 +134,8 @@ def _simplified(program: sem.Program) -> sem.Program:
 
 STAGES: Final[tuple[tuple[str, Callable[[sem.Program], sem.Program]], ...]] = (
     ("share", share_kernels),
-    ("reuse_in_place", reuse_in_place),
     ("simplify", _simplified),
+    ("reuse_in_place", reuse_in_place),
     ("share", share_kernels),
 )
 """What is done to kernels after Stripe has been lowered to them."""

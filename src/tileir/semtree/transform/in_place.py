@@ -8,8 +8,8 @@ Kernels that differ in names only become one here, too, so that a chain of equal
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import is_
 from typing import TypeAlias
 
 import attrs
@@ -125,49 +125,26 @@ def _compacted(
     )
 
 
-@attrs.define(eq=False, repr=False)
-class DistinctKernels:
-    """Kernels of which no two are equal. Names of kernels, parameters, variables and arrays do not count, nor comments.
-
-    Attributes:
-        kernels: The first of each set of equal ones.
-
-    """
-
-    kernels: list[KernelFunction] = attrs.field(factory=list, init=False)
-    _first: dict[object, int] = attrs.field(factory=dict, init=False)
-    _several: set[object] = attrs.field(factory=set, init=False)
-    _forms: dict[object, int] = attrs.field(factory=dict, init=False)
-
-    def number(self, kernel: KernelFunction) -> int:
-        """Return the number of the kernel that equals one: of this one itself, as the last, where none did so far."""
-        head, fresh = _head(kernel), len(self.kernels)
-        first = number = self._first.setdefault(head, fresh)
-        if first != fresh:  # most kernels of most programs have a head of their own, and bodies need no look
-            if head not in self._several:
-                self._several.add(head)
-                self._forms[anonymous(self.kernels[first])] = first
-            number = self._forms.setdefault(anonymous(kernel), fresh)
-        if number == fresh:
-            self.kernels.append(kernel)
-        return number
-
-
 def share_kernels(program: Program) -> Program:
-    """Return a program that runs the first of each set of equal kernels; itself where no two are equal."""
-    distinct = DistinctKernels()
-    chosen = [distinct.number(kernel) for kernel in program.kernels]
-    return with_kernels(program, distinct.kernels, chosen)
+    """Return a program that runs the first of each set of equal kernels; itself where no two are equal.
 
-
-def with_kernels(program: Program, kernels: Sequence[KernelFunction], chosen: Sequence[int]) -> Program:
-    """Return a program that runs other kernels: ``chosen`` has the number of one for each that it has."""
-    if len(kernels) == len(chosen) and all(map(is_, kernels, program.kernels)):
+    Names of kernels, parameters, variables and arrays do not count, and neither do comments.
+    """
+    heads = [_head(kernel) for kernel in program.kernels]
+    counts = Counter(heads)
+    numbers: dict[object, int] = {}
+    kept: list[KernelFunction] = []
+    chosen: list[int] = []
+    for kernel, head in zip(program.kernels, heads, strict=True):
+        # Most kernels of most programs have a head of their own, and bodies need no look.
+        number = numbers.setdefault(head if counts[head] == 1 else anonymous(kernel), len(kept))
+        if number == len(kept):
+            kept.append(kernel)
+        chosen.append(number)
+    if len(kept) == len(program.kernels):
         return program
-    works = program.works
-    if len(kernels) != len(chosen):
-        works = with_launches(works, lambda launch: attrs.evolve(launch, kernel=chosen[launch.kernel]))
-    return attrs.evolve(program, kernels=tuple(kernels), works=works)
+    works = with_launches(program.works, lambda launch: attrs.evolve(launch, kernel=chosen[launch.kernel]))
+    return attrs.evolve(program, kernels=tuple(kept), works=works)
 
 
 def _head(kernel: KernelFunction) -> object:
