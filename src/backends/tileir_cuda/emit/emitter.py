@@ -28,6 +28,7 @@ from tileir_cuda.architectures import BULK_COPIES, MOST_OF_CLUSTER, Architecture
 from tileir_cuda.emit.boxes import Channels, copies_boxes, promised, tensor_maps
 from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
 from tileir_cuda.emit.products import OF_WARPS
+from tileir_cuda.emit.quotients import by_reciprocals
 from tileir_cuda.emit.remainders import remainders
 from tileir_cuda.emit.roles import Roles, faults as role_faults
 from tileir_cuda.emit.shared_memory import SharedMemory
@@ -88,7 +89,9 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
         channels=not has_maps(kernel, architecture),
         roles=False,
     )
-    ready = legalise(stored_as_bits(in_base_two(expand_kernel(plain, NATIVE, rounded=ROUNDED))), CAPABILITIES)
+    ready = legalise(
+        stored_as_bits(in_base_two(expand_kernel(by_reciprocals(plain), NATIVE, rounded=ROUNDED))), CAPABILITIES
+    )
     own = Roles(ready, reallocates=architecture.name in BULK_COPIES)
     module.functions.append(_kernel(module, ready, symbol(number, kernel), own))
     module.functions.extend(remainders("".join(module.functions), remainder))
