@@ -51,6 +51,27 @@ IN_PASSES: Final = (
         "split_reduction{parts=8,operations=1,columns=4}",
     ),
     Mutant(
+        "last part of a row one too long",
+        "passes.algorithms.split_rows",
+        "(index.range - 1 - value,)",
+        "(index.range - value,)",
+        tests="passes/test_split_rows.py",
+    ),
+    Mutant(
+        "aggregates of rows in memory that others write, too, merged by each part",
+        "passes.algorithms.split_rows",
+        "if output.source in self.once",
+        "if output.source",
+        tests="passes/test_split_rows.py",
+    ),
+    Mutant(
+        "kernels along some of the axes of a row cut with it",
+        "passes.algorithms.row_members",
+        "or sizes[axes[0]] != size",
+        "",
+        tests="passes/test_split_rows.py",
+    ),
+    Mutant(
         "part of a scatter off by one",
         "passes.algorithms.split_scatter",
         "else (index.range - 1 - value,)",

@@ -36,6 +36,7 @@ OPTIONS: Final = (
     "schedule{reqs=kernel,pipeline_depth=2}",
     "separate{least=1,share=1,operations=0}",
     "split_reduction{parts=2,operations=1}",
+    "split_rows{parts=3,row_bytes=8,rows=9}",
     "split_scatter{parts=4,updates=1}",
     "stream_reduction{vector_bytes=16}",
     "tensorise{reqs=agg_op_add,startup_cost=0,stencils=({idxs=({name=m,size=2,outs=-1},{name=k,size=-1,outs=0})})}",

@@ -176,6 +176,8 @@ _ALGORITHMS: Final = {
     "TR666": _beside("each index of the kernel moves the place of an update"),
     "TR667": Reason("there are too few updates for each element of a table, or enough outputs that run side by side"),
     "TR668": Reason("updates are merged in another way than by sums"),
+    "TR669": _beside("the kernel goes along no few long rows that some kernel aggregates"),
+    "TR670": _beside("nothing that goes along the rows of the kernel meets their aggregates"),
     "TR671": _beside("the kernel aggregates over no window that moves along an index"),
     "TR672": Reason("something is computed of the elements of the window before they are aggregated"),
     "TR673": _beside("the window reaches over several rows"),

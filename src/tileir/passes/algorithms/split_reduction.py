@@ -79,7 +79,7 @@ class SplitReduction:
     def _split(
         self, followed: frozenset[str], sizes: Mapping[str, int], kernel: stripe.Block, names: NameScope
     ) -> Replacement | Refused:
-        rule_out(_against_contraction(kernel))
+        rule_out(against_contraction(kernel))
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
@@ -115,20 +115,20 @@ class SplitReduction:
         outer = product(i.range for i in kernel.indices if i.name in written)
         contiguous = (i.range for i in kernel.indices if i.name in written and reads_neighbours(kernel, i.name))
         beside = max(contiguous, default=1)
-        width = min(beside, max(1, self.beside_bytes // _widest(kernel))) if _own_inputs(kernel, written) else 1
+        width = min(beside, max(1, self.beside_bytes // widest(kernel))) if _own_inputs(kernel, written) else 1
         if not self.columns:
             most = kernel.points // self.points
             outer = -(-outer // width)
             wanted = self.parts // max(1, outer) if self.outputs else self.parts
             return min(wanted, most) if outer < (self.outputs or self.parts) else 1
         most = 2 * self.group_bytes if followed else self.group_bytes
-        if _reads_a_row(kernel, written, None if followed and outer >= self.groups else most):
+        if reads_a_row(kernel, written, None if followed and outer >= self.groups else most):
             return 1
         together = min(self.columns, beside)
         wanted = -(-self.parts // max(1, outer // together))
         reduced = product(i.range for i in kernel.indices if i.name not in written)
         if width > 1:
-            few = reduced * width * _widest(kernel) <= most and (followed or outer * reduced * _widest(kernel) <= _FEW)
+            few = reduced * width * widest(kernel) <= most and (followed or outer * reduced * widest(kernel) <= _FEW)
             if few or (followed and outer // width >= self.groups):
                 return 1
         return min(wanted, reduced // _LEAST)
@@ -143,13 +143,13 @@ class SplitReduction:
         return pieces if output.aggregation is Aggregation.SUM and pieces * outer <= _MOST_SUMS else 1
 
 
-def _reads_a_row(kernel: stripe.Block, written: Collection[str], most: int | None) -> bool:
+def reads_a_row(kernel: stripe.Block, written: Collection[str], most: int | None) -> bool:
     """Return whether each output reads at most so many bytes of its own, or any number, along memory.
 
     Products of matrices are none: what two outputs read, and where it lies, is for their tiles to decide.
     """
     reduced = [i for i in kernel.indices if i.name not in written]
-    size = product(i.range for i in reduced) * _widest(kernel)
+    size = product(i.range for i in reduced) * widest(kernel)
     if (most is not None and size > most) or not any(reads_neighbours(kernel, i.name) for i in reduced):
         return False
     near = (reads_neighbours(kernel, i.name) for i in kernel.indices if i.name in written and i.range > 1)
@@ -208,7 +208,8 @@ def _spread(program: Program) -> set[str]:
     return found
 
 
-def _widest(kernel: stripe.Block) -> int:
+def widest(kernel: stripe.Block) -> int:
+    """Return the bytes of the widest elements that a kernel touches."""
     return max(r.shape.dtype.itemsize for r in kernel.refinements)
 
 
@@ -228,7 +229,7 @@ _LEAST = 64
 """Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
 
 
-def _against_contraction(kernel: stripe.Block) -> Refused | None:
+def against_contraction(kernel: stripe.Block) -> Refused | None:
     """Return what keeps a kernel from being a flat contraction to one output, each axis of which one index moves."""
     outputs = [r for r in kernel.refinements if r.direction.writes]
     if kernel.blocks:

@@ -65,6 +65,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "split_border": "regions.split_border",
         "split_elementwise": "regions.split_elementwise",
         "split_reduction": "algorithms.split_reduction",
+        "split_rows": "algorithms.split_rows",
         "split_scatter": "algorithms.split_scatter",
         "stream_reduction": "schedules.vectors.stream_reduction",
         "strips": "regions.strips",
