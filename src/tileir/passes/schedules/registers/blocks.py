@@ -20,6 +20,7 @@ from tileir.passes.schedules.registers.near import Pieces
 from tileir.passes.schedules.registers.panels import UNROLLED, Columns, Panel, ordered_loops, panel, sliding, unrolled
 from tileir.passes.schedules.registers.selected import selecting, tests_of_tile
 from tileir.passes.schedules.registers.spans import Span, Spans
+from tileir.passes.schedules.registers.spread import Spread, is_spread
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
@@ -271,8 +272,9 @@ class TileBlocks:
         children: list[Node] = []
         for segment in self.nest.segments:
             moved = _replaced(segment, replaced, registers, (row, columns.inner))
-            if self._is_spread(segment):
-                spilled, nodes = self._spread(moved, registers, values, rows, columns)
+            if is_spread(segment, frozenset(registers), self.plan.vector.name):
+                spread = Spread(moved, registers, values, rows, columns, self.names, self.plan.overlaps)
+                spilled, nodes = spread.nodes()
                 allocations.extend(spilled)
                 children.extend(nodes)
                 continue
@@ -332,52 +334,6 @@ class TileBlocks:
         A single row has nothing to share.
         """
         return self.plan.registers - size - size // height - height if height > 1 else UNROLLED
-
-    def _is_spread(self, segment: Segment) -> bool:
-        """Return whether a segment reads finished sums, and touches memory in which neighbouring lanes are apart.
-
-        Each of its vectors then takes an instruction for each lane: unrolled for all rows they would be most of the
-        code of a convolution whose channels are not innermost, and most of the time that compiling it takes.
-        """
-        roots = {allocation.name for allocation in self.nest.allocations}
-        sums = [use for use in segment.uses if use.root in roots]
-        if segment.loops or not sums or any(use.direction is not stripe.Direction.IN for use in sums):
-            return False
-        vector = self.plan.vector.name
-        return any(use.stride(vector) not in (0, 1) for use in segment.uses if use.root not in roots)
-
-    def _spread(
-        self,
-        segment: Segment,
-        registers: Mapping[str, stripe.Refinement],
-        values: Mapping[str, Affine],
-        rows: tuple[stripe.Index, ...],
-        columns: Columns,
-    ) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...]]:
-        """Return a segment as a loop over the rows of a tile, or over the vectors of its only row, and memory for it.
-
-        Its sums are copied there before: a loop cannot choose a register, and sums that it chose would be in memory
-        during the reduction, too.
-        """
-        spilled: dict[str, stripe.Refinement] = {}
-        uses, nodes = [], []
-        unrolled = (*rows, *columns.vectors, *columns.lanes)
-        tests = tuple(c.substitute(values) for c in segment.constraints)  # where they fail, sums were never set
-        for use in segment.uses:
-            if use.root not in registers:
-                uses.append(use)
-                continue
-            memory = attrs.evolve(registers[use.root], name=self.names.fresh(f"{use.root}_tile"))
-            into = attrs.evolve(use, name=memory.name, root=memory.name, direction=stripe.Direction.OUT)
-            copy = (stripe.Load(use.name, "sum"), stripe.Store("sum", into.name))
-            moved = (use.substitute(values), into.substitute(values))
-            nodes.append(Node(unrolled, statements=copy, uses=moved, constraints=tests))
-            spilled[use.root] = memory
-            uses.append(attrs.evolve(use, root=memory.name))
-        loops = tuple(index.bound(None) for index in rows or columns.vectors)
-        inner = columns.vectors if rows else ()
-        last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (*loops, *inner, *columns.lanes))
-        return tuple(spilled.values()), (*nodes, last)
 
     def _terms(self) -> tuple[stripe.Index, ...]:
         return () if self.plan.term is None else (self.plan.term,)

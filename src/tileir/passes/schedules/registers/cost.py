@@ -13,6 +13,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses
+from tileir.passes.schedules.registers.spread import apart
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
 from tileir.schedule.nest import Nest, Use, product
 from tileir.schedule.remarks import Refused, refused, refusing, rule_out
@@ -27,9 +28,6 @@ _SETTING: Final = 3.0
 
 _TURNED: Final = 1.5
 """What it costs to pack an element where the lanes run across memory."""
-
-_APART: Final = 6.0
-"""What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
 
 _MOST_ROWS: Final = 14
 _MOST_MEETING_ROWS: Final = 8  # in one set of the nearest cache, which has as many ways mostly
@@ -218,17 +216,17 @@ class _Candidate:
         overlaps = overlaps and may_overlap(nest)
         return cls(nest, limits, vector, lanes, rows, strided, steps, constrained, whole, overlaps)
 
-    @property
-    def apart(self) -> float:
-        """What accesses of a point before and after the reductions cost whose lanes are no neighbours in memory."""
-        uses = (use for segment in self.nest.segments if not segment.loops for use in segment.uses)
-        return _APART * sum(use.stride(self.vector.name) not in (0, 1) for use in uses)
+    def _apart(self, rows: Mapping[str, int]) -> float:
+        """Return what accesses of a point before and after the reductions cost, whose lanes are apart."""
+        uses = [use for segment in self.nest.segments if not segment.loops for use in segment.uses]
+        return apart(uses, self.vector.name, self.lanes, rows, overlaps=self.overlaps)
 
     @property
     def least(self) -> float:
         """What every tiling costs: all multiply-adds, and to set and store the sums."""
         adds = sum(step.depth * step.sums for step in self.steps)
-        return (self.apart + (adds + _SETTING) / self.lanes) * product(i.range for i in self.nest.indices)
+        after = self._apart({index.name: self.lanes for index in self.rows})
+        return (after + (adds + _SETTING) / self.lanes) * product(i.range for i in self.nest.indices)
 
     def best(self) -> Tiling | Refused:
         """Return the cheapest tile; refused where the registers hold none."""
@@ -246,7 +244,7 @@ class _Candidate:
         visit, uses = visits[columns], panel_uses(self.nest, self.vector.name)
         packed = uses if visit is not None else tuple(use for use in uses if self._packs(use, rows, columns))
         packing, registers = self._packing(packed), self.limits.registers
-        cost += self.apart * product(i.range for i in self.nest.indices) + packing
+        cost += packing
         return Tiling(
             self.vector, self.lanes, columns, rows, packed, registers, cost, packing, self.overlaps, visit=visit
         )
@@ -320,6 +318,7 @@ class _Candidate:
             return
         points = product(r.index.range for r in rows)
         share = product(i.range for i in self.nest.indices if i is not self.vector) / points
+        after = self._apart({r.index.name: r.height for r in rows}) * product(i.range for i in self.nest.indices)
         tiles = [(count, product(heights.values()), tuple(heights.items())) for count, heights in row_pieces(rows)]
         for columns in widths:
             visit, parts = visits[columns], pieces[columns]
@@ -330,7 +329,7 @@ class _Candidate:
                 for repeats, width in parts:
                     step = rates[heights, beside, width]
                     cost += count * repeats * (step + setting * width + blocks * LATENCY)
-            yield columns, cost * share * (1 + _PIECE * (len(parts) - 1))
+            yield columns, after + cost * share * (1 + _PIECE * (len(parts) - 1))
 
     def _widths(self, rows: Sequence[Rows]) -> range:
         """Return how many columns a tile may have."""

@@ -1,0 +1,183 @@
+"""What follows a reduction over registers and touches memory in which neighbouring lanes are apart.
+
+Each of its vectors would take an instruction for each lane. Where rows of the tile are neighbours in memory instead, as
+the columns of a picture are whose channels are lanes, squares of the finished sums are turned in vector registers, and
+lanes run along the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tileir.core import attrs
+from tileir.core.text.names import NameScope
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.registers.panels import Columns
+from tileir.poly.affine import Affine
+from tileir.schedule.emission import nodes_of
+from tileir.schedule.nest import Node, Segment, Use, leaf, product
+from tileir.schedule.steps.transposes import turned_tile
+from tileir.stripe import ir as stripe
+from tileir.stripe.blocks import Binding
+
+_LEAST_TURNED: Final = 4
+_MOST_TURNED: Final = 8
+"""Rows of the squares that are turned: half the vector registers of the smallest set hold one."""
+
+_APART: Final = 6.0
+"""What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
+
+_SQUARES: Final = 1.0
+"""The same where squares are turned: to load, turn and store as many vectors as lanes."""
+
+
+def apart(uses: Sequence[Use], vector: str, lanes: int, rows: Mapping[str, int], *, overlaps: bool) -> float:
+    """Return what accesses of a point cost, in multiply-adds of vectors, of which lanes are no neighbours in memory.
+
+    Args:
+        uses: What is touched before and after the reductions.
+        vector: The index along the lanes.
+        lanes: Lanes of a vector.
+        rows: How many values of which index a tile has.
+        overlaps: Whether elements may be stored twice.
+
+    """
+    count = sum(use.stride(vector) not in (0, 1) for use in uses)
+    turned = (
+        square(lanes, height, overlaps=overlaps) and all(use.stride(name) in (0, 1) for use in uses)
+        for name, height in rows.items()
+    )
+    return count and count * (_SQUARES if any(turned) else _APART)
+
+
+def square(lanes: int, height: int, *, overlaps: bool) -> int:
+    """Return how many rows and columns the squares have that a tile of some height is cut into; 0 where it is not.
+
+    The last ones begin before the others end where ``overlaps`` lets elements be stored twice.
+    """
+    size = min(_MOST_TURNED, lanes, sch.power_of_two_below(height))
+    return size if size >= _LEAST_TURNED and (overlaps or height % size == 0) else 0
+
+
+def is_spread(segment: Segment, sums: frozenset[str], vector: str) -> bool:
+    """Return whether a segment reads finished sums, and touches memory in which neighbouring lanes are apart.
+
+    Unrolled for all rows, an instruction for each lane would be most of the code of a convolution whose channels are
+    not innermost, and most of the time that compiling it takes.
+    """
+    reads = [use for use in segment.uses if use.root in sums]
+    if segment.loops or not reads or any(use.direction is not stripe.Direction.IN for use in reads):
+        return False
+    return any(use.stride(vector) not in (0, 1) for use in segment.uses if use.root not in sums)
+
+
+@attrs.frozen
+class Spread:
+    """A segment of which :func:`is_spread` holds, at one tile of sums.
+
+    Attributes:
+        segment: What it does; sums are read from the registers of the tile.
+        registers: The sums, by name.
+        values: The indices of the nest in terms of loops.
+        rows: The loops over rows of the tile.
+        columns: Its columns.
+        names: All names of the kernel.
+        overlaps: Whether elements may be stored twice.
+    """
+
+    segment: Segment
+    registers: Mapping[str, stripe.Refinement]
+    values: Mapping[str, Affine]
+    rows: tuple[stripe.Index, ...]
+    columns: Columns
+    names: NameScope
+    overlaps: bool
+
+    def nodes(self) -> tuple[tuple[stripe.Refinement, ...], tuple[Node, ...]]:
+        """Return the segment as loops over the tile, and memory for that.
+
+        Its sums are copied there before: a loop cannot choose a register, and sums that it chose would be in memory
+        during the reduction, too.
+        """
+        spilled: dict[str, stripe.Refinement] = {}
+        uses: list[Use] = []
+        nodes: list[Node] = []
+        unrolled = (*self.rows, *self.columns.vectors, *self.columns.lanes)
+        # Where these fail, sums were never set.
+        tests = tuple(c.substitute(self.values) for c in self.segment.constraints)
+        for use in self.segment.uses:
+            if use.root not in self.registers:
+                uses.append(use)
+                continue
+            memory = attrs.evolve(self.registers[use.root], name=self.names.fresh(f"{use.root}_tile"))
+            into = attrs.evolve(use, name=memory.name, root=memory.name, direction=stripe.Direction.OUT)
+            copy = (stripe.Load(use.name, "sum"), stripe.Store("sum", into.name))
+            moved = (use.substitute(self.values), into.substitute(self.values))
+            nodes.append(Node(unrolled, statements=copy, uses=moved, constraints=tests))
+            spilled[use.root] = memory
+            uses.append(attrs.evolve(use, root=memory.name))
+        segment = attrs.evolve(self.segment, uses=tuple(uses))
+        memories = frozenset(memory.name for memory in spilled.values())
+        row = self._row(segment, memories)
+        if row is not None:
+            nodes.extend(self._squares(segment, memories, row))
+        else:
+            loops = tuple(index.bound(None) for index in self.rows or self.columns.vectors)
+            inner = self.columns.vectors if self.rows else ()
+            nodes.append(leaf(segment, self.values, (*loops, *inner, *self.columns.lanes)))
+        return tuple(spilled.values()), tuple(nodes)
+
+    def _row(self, segment: Segment, memories: frozenset[str]) -> stripe.Index | None:
+        """Return the loop along which lanes run once the sums are turned; None where they are better not."""
+        uses = [(use, use.substitute(self.values)) for use in segment.uses]
+        plain = not segment.constraints and not sch.indirect_names(segment)
+        plain = plain and all(size == 1 for use in segment.uses for size in use.sizes)
+        sums = [use for use in segment.uses if use.root in memories]
+        if not plain or any(use.dtype.is_bool for use in sums):
+            return None
+        for row in self.rows:
+            strides = [moved.stride(row.name) for use, moved in uses if use.root not in memories]
+            if self._size(row) and 1 in strides and all(stride in (0, 1) for stride in strides):
+                return row
+        return None
+
+    def _size(self, row: stripe.Index) -> int:
+        lanes = product(index.range for index in self.columns.lanes)
+        return square(lanes, row.range, overlaps=self.overlaps)
+
+    def _squares(self, segment: Segment, memories: frozenset[str], row: stripe.Index) -> Iterator[Node]:
+        """Yield the segment over squares with their lanes along a row; the last ones may overlap those before."""
+        size = self._size(row)
+        count, left = divmod(row.range, size)
+        yield self._square(segment, memories, row, count, 0)
+        if left:
+            yield self._square(segment, memories, row, 1, row.range - size)
+
+    def _square(self, segment: Segment, memories: frozenset[str], row: stripe.Index, count: int, start: int) -> Node:
+        size = self._size(row)
+        (lane,) = self.columns.lanes
+        across, down = (
+            (sch.index(self.names.fresh(f"{index.name}_square"), number), self.names.fresh(f"{index.name}_turned"))
+            for index, number in ((lane, self.columns.width // size), (row, count))
+        )
+        column, inside = sch.index(across[1], size, Binding.UNROLL), sch.index(down[1], size, Binding.LANE)
+        moved = {
+            **{vector.name: Affine() for vector in self.columns.vectors},
+            lane.name: sch.part(across[0], size) + sch.part(column),
+            row.name: sch.part(down[0], size) + sch.part(inside) + start,
+        }
+        values = {**{name: value.substitute(moved) for name, value in self.values.items()}, **moved}
+        allocations: list[stripe.Refinement] = []
+        fills: list[Node] = []
+        uses: list[Use] = []
+        for use in segment.uses:
+            if use.root in memories:
+                source = use.substitute(self.values).substitute(moved)
+                memory, items, use = turned_tile(source, column.name, inside.name, size, self.names)
+                allocations.extend(memory)
+                fills.extend(nodes_of(items))
+            uses.append(use)
+        last = leaf(attrs.evolve(segment, uses=tuple(uses)), values, (column, inside))
+        around = (*(i.bound(None) for i in self.rows if i is not row), *sch.present((down[0], across[0])))
+        return Node(around, tuple(allocations), (*fills, last))

@@ -1,0 +1,124 @@
+"""What follows a reduction and lies apart along the lanes: squares of sums are turned, and lanes run along rows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from strategies.contractions import Case
+from strategies.effort import examples
+from strategies.passes import assert_same_meaning
+from tileir.core.dtype import DType
+from tileir.passes.algorithms.accumulate import Accumulate
+from tileir.passes.base import run
+from tileir.passes.fusion.fuse import Fuse
+from tileir.passes.kernels.merge import reduction_nest
+from tileir.passes.rewrites.dead_code import DeadCode
+from tileir.passes.rewrites.localise import Localise
+from tileir.passes.rewrites.scalarise import Scalarise
+from tileir.passes.schedules.registers.register_tile import RegisterTile
+from tileir.passes.schedules.registers.spread import apart, square
+from tileir.schedule.nest import Nest
+from tileir.stripe.check.verifier import verify
+from tileir.stripe.ir import Block, Program, Special
+
+TURNED = "function (A[M, K], B[K, N]) -> (O) { O[n, m : N, M] = +(A[m, k] * B[k, n]); }"
+BIASED = (
+    "function (A[M, K], B[K, N], C[N, U], D[N, M]) -> (O) "
+    "{ S[n, m : N, M] = +(A[m, k] * B[k, n]); O = max(S + C, 0) - D; }"
+)
+IMAGES = (
+    "function (X[C, H, W], F[D, C, I, J]) -> (O) "
+    "{ O[d, y, x : D, (H - I) / 2 + 1, (W - J) / 2 + 1] = +(X[c, 2*y + i, 2*x + j] * F[d, c, i, j]); }"
+)
+
+
+def scheduled(case: Case, lanes: int, rows: int, columns: int) -> Program:
+    tiles = RegisterTile(vector_bytes=lanes * case.dtype.itemsize, registers=64, rows=rows, columns=columns)
+    return run((Accumulate(), Fuse(), Localise(), Scalarise(), DeadCode(), tiles), case.program())
+
+
+def squares(block: Block) -> list[int]:
+    """Return the rows of the squares that are turned after the last loop of a reduction."""
+    own = [
+        next(view for view in block.refinements if view.name == special.inputs[0]).shape.sizes[0]
+        for special in block.statements
+        if isinstance(special, Special) and special.name == "transpose" and "acc" in special.inputs[0]
+    ]
+    return [*own, *(rows for inner in block.blocks for rows in squares(inner))]
+
+
+@given(
+    st.sampled_from((TURNED, BIASED)),
+    st.tuples(st.integers(1, 17), st.integers(1, 5), st.integers(4, 21)),
+    st.sampled_from((DType.I8, DType.I32, DType.F16, DType.F32, DType.F64)),
+    st.sampled_from((4, 8, 16)),
+    st.integers(2, 14),
+    st.integers(1, 3),
+)
+@examples(100)
+def test_sums_that_are_turned_keep_their_meaning(
+    text: str, sizes: tuple[int, int, int], dtype: DType, lanes: int, rows: int, columns: int
+) -> None:
+    height, depth, width = sizes
+    shapes = {"A": (height, depth), "B": (depth, width)}
+    shapes |= {"C": (width, 1), "D": (width, height)} if text == BIASED else {}
+    case = Case(text, dtype, shapes)
+    program = scheduled(case, lanes, rows, columns)
+    verify(program)
+    assert_same_meaning(case.program(), program)
+
+
+@given(
+    st.tuples(st.integers(1, 2), st.integers(3, 7), st.integers(9, 33), st.integers(4, 19)),
+    st.sampled_from((4, 8)),
+    st.integers(4, 14),
+)
+@examples(40)
+def test_pictures_of_channels_are_stored_along_their_columns(
+    sizes: tuple[int, int, int, int], lanes: int, rows: int
+) -> None:
+    channels, height, width, features = sizes
+    case = Case(IMAGES, DType.F32, {"X": (channels, height, width), "F": (features, channels, 3, 2)})
+    program = scheduled(case, lanes, rows, 2)
+    verify(program)
+    assert_same_meaning(case.program(), program)
+
+
+@pytest.mark.parametrize(
+    ("text", "lanes", "rows", "found"),
+    [
+        (TURNED, 4, 5, [4, 4]),  # the second four begin where the first are not over
+        (TURNED, 8, 5, [4, 4]),
+        (TURNED, 8, 14, [8, 8]),
+        (TURNED, 16, 14, [8, 8]),
+        (TURNED, 8, 3, []),
+        (BIASED, 8, 5, [4, 4]),
+        (BIASED, 8, 3, []),
+    ],
+)
+def test_squares_are_as_large_as_rows_and_lanes(text: str, lanes: int, rows: int, found: list[int]) -> None:
+    shapes = {"A": (rows, 5), "B": (5, 2 * lanes)}
+    shapes |= {"C": (2 * lanes, 1), "D": (2 * lanes, rows)} if text == BIASED else {}
+    program = scheduled(Case(text, DType.F32, shapes), lanes, rows, 2)
+    assert squares(program.main) == found
+
+
+@pytest.mark.parametrize(
+    ("lanes", "height", "overlaps", "found"),
+    [(16, 14, True, 8), (16, 14, False, 0), (16, 16, False, 8), (4, 12, False, 4), (8, 3, True, 0), (2, 8, True, 0)],
+)
+def test_squares_that_are_left_over_need_elements_stored_twice(
+    lanes: int, height: int, overlaps: bool, found: int
+) -> None:
+    assert square(lanes, height, overlaps=overlaps) == found
+
+
+def test_accesses_are_dear_where_no_row_has_neighbours() -> None:
+    program = run((Accumulate(),), Case(TURNED, DType.F32, {"A": (8, 5), "B": (5, 8)}).program())
+    nest = reduction_nest(program.main.blocks[0])
+    assert isinstance(nest, Nest)
+    uses = [use for segment in nest.segments if not segment.loops for use in segment.uses]
+    along = apart(uses, "n", 8, {"m": 8}, overlaps=True)
+    assert 0 < along < apart(uses, "n", 8, {"m": 3}, overlaps=True)
+    assert apart(uses, "m", 8, {"n": 8}, overlaps=True) == 0
