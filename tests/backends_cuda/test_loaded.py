@@ -11,8 +11,8 @@ import pytest
 import tileir
 from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.ir import MatrixMultiply
-from tileir.semtree.matrices import folded_place
 from tileir.semtree.rewrite import statements
+from tileir.semtree.swizzles import folded_place
 from tileir_cuda.emit.operands import Matrix
 from tileir_cuda.emit.warpgroups import addresses
 from tileir_llvm.emit.text import FunctionText, ModuleText

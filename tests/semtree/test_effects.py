@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strategies.observed import Touched
 
 INSTRUCTIONS: Final = """
-kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid(1) group(32) {
+kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4], out f32 D[256]) grid(1) group(32) {
   local f32 left[256] align(64);
   local f32 right[256] align(1024);
   local u64 ready[2] align(64);
@@ -46,6 +46,8 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4]) grid
   channel receive ready[0];
   multiply(mma_m16n8k8_f32) tile(16, 16, 16) sums[0] += left[P[0]] strides(16, 1) * right[0] strides(16, 1);
   channel release ready[0];
+  bulk_wait(0);
+  bulk_store D[0] = left[0] box(8, 32) of(8, 32) by(32, 1) at(P[2], 0);
   exchange(4) sums[1] = sums[0];
   vote any seen[0] = sums[1] > kept;
   masked(P[0], 3) sums[0 : 4] = A[0 : 4];
@@ -103,6 +105,8 @@ def test_kinds_of_statements() -> None:
         ir.Vote,
         ir.Channel,
         ir.BulkCopy,
+        ir.BulkStore,
+        ir.BulkWait,
         ir.Turn,
     }
     assert {kind for kind, stmt in found.items() if not is_plain(stmt)} == {
@@ -112,6 +116,8 @@ def test_kinds_of_statements() -> None:
         ir.Vote,
         ir.Channel,
         ir.BulkCopy,
+        ir.BulkStore,
+        ir.BulkWait,
         ir.AsyncCopy,
         ir.Turn,
     }

@@ -9,7 +9,7 @@ from tileir.core.dtype import DType
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Type, Var
-from tileir.semtree.matrices import folded, folded_place, period
+from tileir.semtree.swizzles import folded, folded_place, period
 from tileir.semtree.text.parser import parse_kernel
 
 

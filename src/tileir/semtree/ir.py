@@ -44,7 +44,12 @@ from tileir.semtree.kinds import (
     Type as Type,
     VoteKind as VoteKind,
 )
-from tileir.semtree.messages import BulkCopy as BulkCopy, Channel as Channel
+from tileir.semtree.messages import (
+    BulkCopy as BulkCopy,
+    BulkStore as BulkStore,
+    BulkWait as BulkWait,
+    Channel as Channel,
+)
 from tileir.semtree.node import Node, Whole
 from tileir.semtree.works import (
     Branch as Branch,
@@ -251,7 +256,17 @@ class Turn(Collective, Hint):
 
 
 Instruction: TypeAlias = (
-    AssignLanes | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Vote | Channel | BulkCopy
+    AssignLanes
+    | AsyncCopy
+    | AsyncCommit
+    | AsyncWait
+    | MatrixMultiply
+    | Exchange
+    | Vote
+    | Channel
+    | BulkCopy
+    | BulkStore
+    | BulkWait
 )
 """What few devices have; :func:`tileir.semtree.matrices.without_instructions` does without."""
 

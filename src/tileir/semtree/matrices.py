@@ -9,17 +9,16 @@ the elements that the fragment's layout says. Operands in f32 may be rounded to 
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import reduce
-from math import lcm, prod
-from typing import Any, Final
+from math import prod
+from typing import Final
 
 import attrs
-import numpy as np
 
 from tileir.core.errors import BackendError
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
+from tileir.semtree.boxes import copied_in_turn, thread_number
 from tileir.semtree.ir import (
     WARP,
     Apply,
@@ -30,6 +29,8 @@ from tileir.semtree.ir import (
     AsyncWait,
     Barrier,
     BulkCopy,
+    BulkStore,
+    BulkWait,
     Cast,
     Channel,
     ChannelStep,
@@ -39,9 +40,6 @@ from tileir.semtree.ir import (
     Exchange,
     Expr,
     For,
-    GridIndex,
-    GridLevel,
-    If,
     Instruction,
     KernelFunction,
     MatrixMultiply,
@@ -58,9 +56,7 @@ from tileir.semtree.ir import (
     WarpRole,
 )
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
-
-PLAIN: Final = (0, 0, 0)
-"""The fold of arrays that lie row by row."""
+from tileir.semtree.swizzles import PLAIN, swizzled
 
 COPIED_BYTES: Final = (4, 8, 16)
 """What one asynchronous copy can move."""
@@ -139,10 +135,10 @@ def without_instructions(
                 return (Assign(target, source),)
             case AsyncCommit() | AsyncWait() if copies:
                 return ()
-            case Channel(step=step) if channels:
-                return (Barrier(),) if step in (ChannelStep.ACQUIRE, ChannelStep.RECEIVE) else ()
-            case BulkCopy() if channels:
-                return (_copied(stmt, kernel, names),)
+            case Channel() | BulkWait() if channels:
+                return (Barrier(),) if waits(stmt) else ()
+            case BulkCopy() | BulkStore() if channels:
+                return (copied_in_turn(stmt, kernel, names),)
             case Barrier(scope=Scope.CLUSTER) if channels:
                 return (Barrier(),)
             case Exchange() | Vote() if exchanges:
@@ -190,7 +186,7 @@ def _lane_by_lane(stmt: AssignLanes, names: NameScope) -> tuple[Stmt, ...]:
 
 def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, ...]:
     """Return what puts the elements of each thread into local memory, and takes those of the other one."""
-    source, lanes, number = stmt.source, stmt.source.type.lanes, _number(kernel)
+    source, lanes, number = stmt.source, stmt.source.type.lanes, thread_number(kernel)
     array = DeclareArray(names.fresh("exchanged"), source.type.dtype, prod(kernel.group) * lanes, Region.LOCAL)
     other = Apply(Op.BIT_XOR, (number, Const(stmt.mask, number.type)))
     own, there = (
@@ -202,50 +198,12 @@ def _exchanged(stmt: Exchange, kernel: KernelFunction, names: NameScope) -> tupl
 
 def _voted(stmt: Vote, kernel: KernelFunction, names: NameScope) -> tuple[Stmt, ...]:
     """Return what puts the value of each thread into local memory, and merges those of its warp."""
-    kind, number, lane = stmt.value.type, _number(kernel), Var(names.fresh("lane"), Type(kernel.index))
+    kind, number, lane = stmt.value.type, thread_number(kernel), Var(names.fresh("lane"), Type(kernel.index))
     array = DeclareArray(names.fresh("votes"), kind.dtype, prod(kernel.group), Region.LOCAL)
     own, one = (Subscript(array.name, place, kind) for place in (number, Apply(Op.BIT_XOR, (number, lane))))
     merge = Assign(stmt.target, Apply(Op.BIT_OR if stmt.kind is VoteKind.ANY else Op.BIT_AND, (stmt.target, one)))
     loop = For(lane, Const(0, lane.type), Const(WARP, lane.type), 1, (merge,))
     return array, Assign(own, stmt.value), Barrier(), Assign(stmt.target, own), loop, Barrier()
-
-
-def _copied(stmt: BulkCopy, kernel: KernelFunction, names: NameScope) -> Stmt:
-    """Return a loop in which threads copy the elements of a box in turn, or write zeros for those outside."""
-    index = Type(kernel.index)
-    element, stride = Var(names.fresh("element"), index), prod(stmt.box)
-    read: Expr = stmt.source.offset
-    inside: list[Expr] = []
-
-    def apply(op: Op, left: Expr, right: Expr | int) -> Expr:
-        return Apply(op, (left, Const(right, left.type) if isinstance(right, int) else right))
-
-    axes = zip(stmt.at, stmt.box, stmt.every, stmt.extents, stmt.strides, strict=True)
-    for at, size, every, extent, step in axes:
-        stride //= size
-        digit = apply(Op.MOD, apply(Op.DIV, element, stride), size)
-        digit = digit if every == 1 else apply(Op.MUL, digit, every)
-        place = apply(Op.ADD, at, digit if at.type == index else Cast(digit, at.type))
-        inside += [apply(Op.CMP_GE, place, 0), apply(Op.CMP_LT, place, extent)]
-        moved = apply(Op.MUL, place, step)
-        read = apply(Op.ADD, read, moved if moved.type == read.type else Cast(moved, read.type))
-    own = element if stmt.target.offset.type == index else Cast(element, stmt.target.offset.type)
-    there = swizzled(apply(Op.ADD, stmt.target.offset, own), stmt.shift, stmt.mask, stmt.fold)
-    target, kind = Subscript(stmt.target.array, there, stmt.target.type), stmt.source.type
-    copy = Assign(target, Subscript(stmt.source.array, read, kind))
-    condition = reduce(lambda left, right: Apply(Op.BIT_AND, (left, right)), inside)
-    body = If(condition, (copy,), (Assign(target, Const.of(0, kind)),))
-    return For(element, _number(kernel), Const(prod(stmt.box), index), prod(kernel.group), (body,))
-
-
-def _number(kernel: KernelFunction) -> Expr:
-    """Return the number of a thread in its group, axis 0 fastest."""
-    index = Type(kernel.index)
-    number: Expr = GridIndex(GridLevel.LOCAL, len(kernel.group) - 1, index)
-    for axis in reversed(range(len(kernel.group) - 1)):
-        scaled = Apply(Op.MUL, (number, Const(kernel.group[axis], index)))
-        number = Apply(Op.ADD, (GridIndex(GridLevel.LOCAL, axis, index), scaled))
-    return number
 
 
 class _Product:
@@ -255,7 +213,7 @@ class _Product:
         self.stmt, self.names, self.index = stmt, names, Type(kernel.index)
         self.fragment = FRAGMENTS[stmt.fragment]
         self.group = prod(kernel.group)
-        number = _number(kernel)
+        number = thread_number(kernel)
         self.lane = Apply(Op.MOD, (number, self._constant(self.fragment.threads)))
         self.team = Apply(Op.DIV, (number, self._constant(self.fragment.threads)))
 
@@ -349,52 +307,3 @@ class _Product:
 
     def _times(self, value: Expr, factor: int) -> Expr:
         return value if factor == 1 else Apply(Op.MUL, (value, Const(factor, value.type)))
-
-
-def swizzled(place: Expr, shift: int, mask: int, fold: tuple[int, int, int] = PLAIN) -> Expr:
-    """Return the offset at which a folded and swizzled array has what a plain one has at ``place``."""
-    place = folded(place, fold)
-    if not mask:
-        return place
-    high = Apply(Op.BIT_RIGHT, (place, Const(shift, place.type)))
-    return Apply(Op.BIT_XOR, (place, Apply(Op.BIT_AND, (high, Const(mask, place.type)))))
-
-
-def folded(place: Expr, fold: tuple[int, int, int]) -> Expr:
-    """Return the offset at which an array that is folded has what a plain one has at ``place``."""
-    if fold == PLAIN:
-        return place
-    piece, row, rows = fold
-
-    def part(op: Op, value: Expr, number: int) -> Expr:
-        return Apply(op, (value, Const(number, place.type)))
-
-    if row & row - 1:
-        within = part(Op.MOD, place, row * rows)
-        column = part(Op.DIV, part(Op.MOD, within, row), piece)
-        above = part(Op.MUL, part(Op.DIV, place, row * rows), row * rows)
-        moved = (part(Op.MUL, column, piece * rows), part(Op.MUL, part(Op.DIV, within, row), piece))
-        return reduce(lambda a, b: Apply(Op.ADD, (a, b)), (above, *moved, part(Op.MOD, place, piece)))
-
-    def field(unit: int, count: int, distance: int) -> Expr:
-        number = part(Op.BIT_AND, part(Op.BIT_RIGHT, place, unit.bit_length() - 1), count - 1)
-        return part(Op.MUL, number, distance)
-
-    kept = Apply(Op.BIT_AND, (place, Const(piece - 1 - row * rows, place.type)))  # below the pieces, and above the rows
-    return Apply(Op.ADD, (Apply(Op.ADD, (kept, field(row, rows, piece))), field(piece, row // piece, piece * rows)))
-
-
-def folded_place(place: np.ndarray[Any, Any], fold: tuple[int, int, int]) -> np.ndarray[Any, Any]:
-    """Return what :func:`folded` says, for places that are known."""
-    if fold == PLAIN:
-        return place
-    piece, row, rows = fold
-    within = place % (row * rows)
-    moved: np.ndarray[Any, Any] = within % row // piece * (piece * rows) + within // row * piece + within % piece
-    moved += place - within
-    return moved
-
-
-def period(shift: int, mask: int, fold: tuple[int, int, int] = PLAIN) -> int:
-    """Return what moves no element within its row: adding a multiple of it, folding and swizzling commute."""
-    return lcm(1 << (mask << shift).bit_length(), max(1, fold[1] * fold[2]))

@@ -71,3 +71,64 @@ class BulkCopy(Collective, Deferred):
     def every(self) -> tuple[int, ...]:
         """The steps along all axes."""
         return self.steps or (1,) * len(self.box)
+
+    @property
+    def tensor(self) -> Subscript:
+        """The first element of the tensor."""
+        return self.source
+
+    @property
+    def local(self) -> Subscript:
+        """The first element of the box in the local array."""
+        return self.target
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class BulkStore(Collective, Deferred):
+    """Begin to copy a box of a local array to a tensor; the group does so once.
+
+    The tensor, the box, and how this lies in the local array from ``source`` on are said as in a :class:`BulkCopy`. The
+    tensor lies in a parameter from ``target`` on, to which a kernel writes by nothing else. What is not in the tensor
+    is not written. The local array may be written again behind a :class:`BulkWait` and a barrier, and the tensor is
+    there when the kernel ends.
+    """
+
+    form: ClassVar[str] = (
+        "bulk_store {target} = {source} box({box}) of({extents}) by({strides}) at({at})"
+        "[ swizzle({shift}, {mask})][ fold({fold})]"
+    )
+    target: Subscript = attrs.field(metadata=_WRITTEN)
+    source: Subscript = attrs.field(metadata=_READ)
+    box: tuple[int, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    at: tuple[Expr, ...] = attrs.field(metadata=OPERANDS)
+    shift: int = 0
+    mask: int = 0
+    fold: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """The steps along all axes: none is left out."""
+        return (1,) * len(self.box)
+
+    @property
+    def tensor(self) -> Subscript:
+        """The first element of the tensor."""
+        return self.target
+
+    @property
+    def local(self) -> Subscript:
+        """The first element of the box in the local array."""
+        return self.source
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class BulkWait(Collective):
+    """Wait until all but the last ``pending`` bulk stores of the group have read their local arrays.
+
+    One of its threads does so, and the others know of it behind the next barrier.
+    """
+
+    form: ClassVar[str] = "bulk_wait({pending})"
+    pending: int = 0

@@ -17,6 +17,8 @@ from tileir.semtree.ir import (
     AsyncWait,
     Barrier,
     BulkCopy,
+    BulkStore,
+    BulkWait,
     Channel,
     Const,
     Declare,
@@ -109,6 +111,8 @@ class Statements:
                 | Vote()
                 | Channel()
                 | BulkCopy()
+                | BulkStore()
+                | BulkWait()
                 | WarpRole()
             ):
                 pass  # groups have one thread, and what it does is spelt out, or refused

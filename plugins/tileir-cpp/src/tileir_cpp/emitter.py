@@ -166,6 +166,8 @@ class _Emitter:
                 | sem.Vote()
                 | sem.Channel()
                 | sem.BulkCopy()
+                | sem.BulkStore()
+                | sem.BulkWait()
                 | sem.WarpRole()
             ):
                 pass  # groups have one thread, and what it does is spelt out, or refused

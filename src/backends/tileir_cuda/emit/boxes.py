@@ -21,6 +21,7 @@ from tileir.semtree.clusters import channels_of_clusters
 from tileir.semtree.ir import (
     WARP,
     BulkCopy,
+    BulkStore,
     Channel,
     ChannelStep,
     DeclareArray,
@@ -28,9 +29,9 @@ from tileir.semtree.ir import (
     KernelFunction,
     Scope,
 )
-from tileir.semtree.matrices import PLAIN, folded
 from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import releasing
+from tileir.semtree.swizzles import PLAIN, folded
 from tileir_llvm.emit.conversions import cast
 from tileir_llvm.emit.expressions import Environment, evaluate
 
@@ -84,13 +85,14 @@ class TensorMap:
     steps: tuple[int, ...]
 
     @classmethod
-    def of(cls, stmt: BulkCopy) -> TensorMap | None:
+    def of(cls, stmt: BulkCopy | BulkStore) -> TensorMap | None:
         """Return the map by which a box is copied, column of pieces by column; None where no map can say it."""
-        size, width = stmt.source.type.dtype.itemsize, stmt.box[-1]
+        size, width = stmt.tensor.type.dtype.itemsize, stmt.box[-1]
+        joint = isinstance(stmt, BulkCopy) and stmt.scope is Scope.CLUSTER
         piece, row, rows = stmt.fold
         if stmt.fold != PLAIN:
             parts = rows * row // math.prod(stmt.box)
-            if row != width or parts * math.prod(stmt.box) != rows * row or (parts > 1 and stmt.scope is Scope.GROUP):
+            if row != width or parts * math.prod(stmt.box) != rows * row or (parts > 1 and not joint):
                 return None
             width = piece
         swizzle = width * size if stmt.mask else 0
@@ -100,31 +102,37 @@ class TensorMap:
         extents, steps = stmt.extents[::-1], stmt.every[::-1]
         box = tuple(side * step for side, step in zip((width, *stmt.box[-2::-1]), steps, strict=True))
         strides = tuple(stride * size for stride in stmt.strides[-2::-1])
-        first = getattr(stmt.source.offset, "value", None)
+        first = getattr(stmt.tensor.offset, "value", None)
         fits = all(stride % _UNIT == 0 for stride in strides) and max(box) <= _SIDE and width * size % _UNIT == 0
         fits = fits and steps[0] == 1 and max(steps) <= _STEP
         if not fits or (stmt.mask and not swizzled) or not isinstance(first, int) or first * size % _UNIT:
             return None
-        return cls(stmt.source.array, first, size, extents, strides, box, swizzle, steps)
+        return cls(stmt.tensor.array, first, size, extents, strides, box, swizzle, steps)
 
 
 def copies_boxes(kernel: KernelFunction) -> bool:
     """Return whether a kernel has copies of boxes, all of which the instructions can make."""
     alignments = {param.name: param.alignment for param in kernel.params}
-    found = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy)]
-    mapped = all(TensorMap.of(stmt) is not None and alignments[stmt.source.array] % _UNIT == 0 for stmt in found)
+    found = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore)]
+    mapped = all(TensorMap.of(stmt) is not None and alignments[stmt.tensor.array] % _UNIT == 0 for stmt in found)
     return bool(found) and mapped and math.prod(kernel.group) % WARP == 0
+
+
+def stores_boxes(kernel: KernelFunction) -> bool:
+    """Return whether a kernel has stores of boxes."""
+    return any(isinstance(stmt, BulkStore) for stmt in statements(kernel.body))
 
 
 def tensor_maps(kernel: KernelFunction) -> tuple[TensorMap, ...]:
     """Return the maps that a kernel takes behind its parameters, where it copies boxes."""
-    maps = (TensorMap.of(stmt) for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy))
+    maps = (TensorMap.of(stmt) for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore))
     return tuple(dict.fromkeys(each for each in maps if each is not None))
 
 
 def operands_of_boxes(kernel: KernelFunction) -> frozenset[str]:
-    """Return the arrays that boxes are copied to."""
-    return frozenset(stmt.target.array for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy))
+    """Return the local arrays that boxes are copied to, or from."""
+    found = (stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore))
+    return frozenset(stmt.local.array for stmt in found)
 
 
 def channels(kernel: KernelFunction) -> frozenset[str]:
@@ -248,6 +256,34 @@ class Channels:
         tensor = out.pure(f"ptrtoint ptr {self.maps[found]} to i64")
         operands = (("r", self._thread()), ("r", address), ("l", tensor), ("r", barrier), *(("r", each) for each in at))
         self._asm(lines, operands)
+
+    def store(self, stmt: BulkStore, shared: Mapping[str, Shared]) -> None:
+        """Write the copy of a box to its tensor: one instruction for each column of pieces, which are a group."""
+        env, out, found = self.env, self.env.out, TensorMap.of(stmt)
+        assert found is not None  # others are spelt out
+        start = cast(out, evaluate(env, folded(stmt.source.offset, stmt.fold), index=True), DType.I32)
+        address = out.pure(f"mul nuw nsw i32 {start.text}, {found.itemsize}")
+        address = out.pure(f"add i32 {address}, {shared[stmt.source.array].address}")
+        at = [cast(out, evaluate(env, each), DType.I32).text for each in reversed(stmt.at)]
+        size, axes = (stmt.fold[2] or 1) * found.box[0] * found.itemsize, len(at)
+        lines = ["{", ".reg .pred p;", ".reg .b32 c, d;", "setp.eq.u32 p, $0, 0;"]
+        rest = "".join(f", ${number}" for number in range(4, 3 + axes))
+        for piece in range(stmt.box[-1] // found.box[0]):
+            lines.append(f"add.u32 c, $3, {piece * found.box[0]};")
+            lines.append(f"add.u32 d, $1, {piece * size};")
+            lines.append(f"@p cp.async.bulk.tensor.{axes}d.global.shared::cta.tile.bulk_group [$2, {{c{rest}}}], [d];")
+        lines += ["@p cp.async.bulk.commit_group;", "}"]
+        tensor = out.pure(f"ptrtoint ptr {self.maps[found]} to i64")
+        thread = self.roles.place(out, self._thread())
+        self._asm(lines, (("r", thread), ("r", address), ("l", tensor), *(("r", each) for each in at)))
+
+    def wait(self, pending: int) -> None:
+        """Wait until all stores but the last ones have read shared memory: at once where a thread has begun none."""
+        self._asm([f"cp.async.bulk.wait_group.read {pending};"], ())
+
+    def end(self) -> None:
+        """Wait until all stores are done."""
+        self._asm(["cp.async.bulk.wait_group 0;"], ())
 
     def _barrier(self, name: str, step: ChannelStep, shared: Mapping[str, Shared]) -> str:
         """Return the address of the barrier that is full, of the message that a thread comes to next."""

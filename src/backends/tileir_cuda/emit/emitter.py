@@ -25,7 +25,7 @@ from tileir.semtree.rewrite import statements
 from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
 from tileir_cuda.architectures import BULK_COPIES, MOST_OF_CLUSTER, Architecture
-from tileir_cuda.emit.boxes import Channels, copies_boxes, promised, tensor_maps
+from tileir_cuda.emit.boxes import Channels, copies_boxes, promised, stores_boxes, tensor_maps
 from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
 from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.quotients import by_reciprocals
@@ -164,15 +164,17 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, roles: Roles)
     room, nothing = SharedMemory.of(kernel, name), Layout({}, 0)
     module.globals.extend(room.definitions())
     products = (stmt.fragment for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
-    whole = any(fragment in OF_WARPGROUPS for fragment in products)
+    whole = stores_boxes(kernel) or any(fragment in OF_WARPGROUPS for fragment in products)
     assigned = assigned_variables(kernel.body)
     maps = {each: f"%m{number}" for number, each in enumerate(tensor_maps(kernel))}
     steps = Channels.of(env, kernel, maps, roles)
     writer = CudaStatements(
-        env, nothing, assigned, room=room, group=kernel.group, warpgroups=whole, channels=steps, roles=roles
+        env, nothing, assigned, room=room, group=kernel.group, unseen=whole, channels=steps, roles=roles
     )
     writer.begin_turns(kernel)
     writer.write(kernel.body)
+    if stores_boxes(kernel):
+        steps.end()
     out.effect("ret void")
     pointers = (f"ptr {promises(param)}%a{number}" for number, param in enumerate(kernel.params))
     params = ", ".join((*pointers, *promised(maps)))

@@ -6,7 +6,7 @@ from typing import Final
 
 from tileir.core import attrs
 from tileir.semtree.ir import MatrixOperand
-from tileir.semtree.matrices import PLAIN
+from tileir.semtree.swizzles import PLAIN
 
 CODES: Final = {128: 1, 64: 2, 32: 3}
 """What descriptors call a swizzle of rows of so many bytes."""

@@ -13,8 +13,8 @@ from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.core.ops import Op
 from tileir.semtree.ir import GridLevel, MatrixMultiply, MatrixOperand, Type
-from tileir.semtree.matrices import period
 from tileir.semtree.rewrite import summands
+from tileir.semtree.swizzles import period
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.expressions import Environment, evaluate, offset_of
 from tileir_llvm.emit.integers import apply_integer

@@ -57,6 +57,13 @@ class Roles:
         """The number of the first thread that does what is being written."""
         return 0 if self._now is None else threads_of(self._now).start
 
+    def place(self, out: FunctionText, thread: str) -> str:
+        """Return the place of a thread among those that do what is being written together."""
+        if self._now is None:
+            return thread
+        own = out.pure(f"sub i32 {thread}, {self.first}")
+        return own if self._now.teams == 1 else out.pure(f"urem i32 {own}, {self._now.warps * WARP}")
+
     def meet(self, out: FunctionText) -> None:
         """Let all threads meet that do what is being written."""
         if self._now is None:

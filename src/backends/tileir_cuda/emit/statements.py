@@ -17,6 +17,8 @@ from tileir.semtree.ir import (
     Barrier,
     Broadcast,
     BulkCopy,
+    BulkStore,
+    BulkWait,
     Channel,
     ChannelStep,
     Const,
@@ -77,7 +79,8 @@ class CudaStatements(Statements):
     Attributes:
         room: Where its shared arrays are.
         group: The threads of a group along each axis.
-        warpgroups: Whether it has products of four warps, which read shared memory past the threads' own view of it.
+        unseen: Whether instructions read shared memory past the threads' own view of it: products of four warps, and
+            stores of boxes.
         channels: Its channels.
         roles: The roles of its warps.
 
@@ -85,7 +88,7 @@ class CudaStatements(Statements):
 
     room: SharedMemory = attrs.field(kw_only=True)
     group: tuple[int, ...] = attrs.field(kw_only=True)
-    warpgroups: bool = attrs.field(kw_only=True)
+    unseen: bool = attrs.field(kw_only=True)
     channels: Channels = attrs.field(kw_only=True)
     roles: Roles = attrs.field(kw_only=True)
     _shared: dict[str, Shared] = attrs.field(factory=dict, init=False)
@@ -129,7 +132,7 @@ class CudaStatements(Statements):
         out = self.env.out
         match stmt:
             case Barrier(scope=scope):
-                if self.warpgroups:
+                if self.unseen:
                     out.effect('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
                 if scope is Scope.CLUSTER:
                     meet_cluster(out)
@@ -153,6 +156,10 @@ class CudaStatements(Statements):
                 self.channels.step(stmt, self._shared)
             case BulkCopy():
                 self.channels.copy(stmt, self._shared)
+            case BulkStore():
+                self.channels.store(stmt, self._shared)
+            case BulkWait(pending=pending):
+                self.channels.wait(pending)
             case MatrixMultiply():  # those of four warps are begun and waited for by write()
                 products.multiply(self.env, stmt, self.group, self._shared)
             case WarpRole():

@@ -18,7 +18,8 @@ from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
 from tileir.semtree.ir import MatrixMultiply, MatrixOperand, Type
-from tileir.semtree.matrices import folded, held
+from tileir.semtree.matrices import held
+from tileir.semtree.swizzles import folded
 from tileir_cuda.emit.operands import CODES, Matrix
 from tileir_cuda.emit.products import Held, Shared, accumulators, keep, rounded, thread_number
 from tileir_llvm.emit.conversions import cast, integer

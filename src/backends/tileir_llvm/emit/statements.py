@@ -20,6 +20,8 @@ from tileir.semtree.ir import (
     AsyncWait,
     Barrier,
     BulkCopy,
+    BulkStore,
+    BulkWait,
     Cast,
     Channel,
     Const,
@@ -53,7 +55,18 @@ from tileir_llvm.emit.spelling import memory_element, register
 from tileir_llvm.emit.text import Value
 
 Together: TypeAlias = (
-    Barrier | AsyncCopy | AsyncCommit | AsyncWait | MatrixMultiply | Exchange | Vote | Channel | BulkCopy | WarpRole
+    Barrier
+    | AsyncCopy
+    | AsyncCommit
+    | AsyncWait
+    | MatrixMultiply
+    | Exchange
+    | Vote
+    | Channel
+    | BulkCopy
+    | BulkStore
+    | BulkWait
+    | WarpRole
 )
 """What the threads of a group do together."""
 
@@ -124,6 +137,8 @@ class Statements:
                 | Vote()
                 | Channel()
                 | BulkCopy()
+                | BulkStore()
+                | BulkWait()
                 | WarpRole()
             ):
                 self.together(stmt)

@@ -13,8 +13,8 @@ from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.ir import AsyncCopy, MatrixMultiply, MatrixOperand
-from tileir.semtree.matrices import period
 from tileir.semtree.rewrite import summands
+from tileir.semtree.swizzles import period
 from tileir_opencl.emit.expressions import Environment, evaluate
 from tileir_opencl.emit.memory import Place, is_aligned, load, store
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM

@@ -17,6 +17,8 @@ from tileir.semtree.ir import (
     AsyncWait,
     Barrier,
     BulkCopy,
+    BulkStore,
+    BulkWait,
     Cast,
     Channel,
     Declare,
@@ -106,7 +108,9 @@ class Statements:
             case MatrixMultiply():
                 with self._block():
                     multiply(self.env, stmt, self.group)
-            case AssignLanes() | Exchange() | Vote() | Channel() | BulkCopy() | Turn() | WarpRole():
+            case AssignLanes() | Exchange() | Vote() | Channel() | Turn() | WarpRole():
+                pass  # spelt out before, left out, or refused
+            case BulkCopy() | BulkStore() | BulkWait():
                 pass  # spelt out before, left out, or refused
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))

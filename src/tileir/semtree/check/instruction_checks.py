@@ -14,6 +14,8 @@ from tileir.semtree.ir import (
     AsyncCopy,
     AsyncWait,
     BulkCopy,
+    BulkStore,
+    BulkWait,
     Channel,
     Const,
     DeclareArray,
@@ -24,11 +26,13 @@ from tileir.semtree.ir import (
     ParamAccess,
     Prefetch,
     Region,
+    Subscript,
     Turn,
     Type,
     Vote,
 )
-from tileir.semtree.matrices import COPIED_BYTES, PLAIN, held, held_of_left
+from tileir.semtree.matrices import COPIED_BYTES, held, held_of_left
+from tileir.semtree.swizzles import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,37 +130,62 @@ def check_channels(survey: Survey) -> Iterator[Diagnostic]:
                 yield Diagnostic("TIL554", f"nothing but its steps and copies may touch the channel {node}")
 
 
-def _box_faults(stmt: BulkCopy, place: Scoped) -> Iterator[Diagnostic]:
-    target, source, axes = stmt.target, stmt.source, len(stmt.box)
+def check_stores_of_boxes(survey: Survey) -> Iterator[Diagnostic]:
+    """Boxes are stored from local arrays to parameters that nothing else touches."""
+    stored: list[Param] = []
+    for place in _of_kinds(survey, BulkStore, BulkWait):
+        stmt = place.stmt
+        if isinstance(stmt, BulkWait):
+            if stmt.pending < 0:
+                yield Diagnostic("TIL551", f"so many stores of boxes cannot be pending: {stmt.pending}")
+            continue
+        assert isinstance(stmt, BulkStore)
+        yield from _box_faults(stmt, place)
+        tensor = place.meaning(stmt.target)
+        if isinstance(tensor, Param):
+            stored.append(tensor)
+    for place in survey.scoped if stored else ():
+        own = place.stmt.target if isinstance(place.stmt, BulkStore) else None
+        for node, known in place.uses:
+            if node is not own and isinstance(node, Subscript) and any(known is each for each in stored):
+                yield Diagnostic("TIL554", f"boxes are stored to {node.array!r}, which nothing else may touch")
+
+
+def _box_faults(stmt: BulkCopy | BulkStore, place: Scoped) -> Iterator[Diagnostic]:
+    own, there, axes = stmt.local, stmt.tensor, len(stmt.box)
     if not axes == len(stmt.extents) == len(stmt.strides) == len(stmt.at) == len(stmt.every) <= _MOST_AXES:
-        yield Diagnostic("TIL551", f"the box of {target.array!r} has as many axes as its tensor, {_MOST_AXES} at most")
+        yield Diagnostic("TIL551", f"the box of {own.array!r} has as many axes as its tensor, {_MOST_AXES} at most")
         return
-    if target.type != source.type or {target.type.lanes, target.offset.type.lanes} != {1}:
-        yield Diagnostic("TIL552", f"a copy of a box cannot turn {source.type} into {target.type}")
+    if own.type != there.type or {own.type.lanes, own.offset.type.lanes} != {1}:
+        yield Diagnostic("TIL552", f"a copy of a box cannot turn {stmt.source.type} into {stmt.target.type}")
     if any(each.type.lanes != 1 or not each.type.dtype.is_integer for each in stmt.at):
-        yield Diagnostic("TIL552", f"the box of {target.array!r} begins at integers")
+        yield Diagnostic("TIL552", f"the box of {own.array!r} begins at integers")
     if min(*stmt.box, *stmt.extents, *stmt.strides, *stmt.every) < 1 or stmt.strides[-1] != 1:
-        message = f"the box of {target.array!r} and its tensor have elements, which are neighbours along the last axis"
+        message = f"the box of {own.array!r} and its tensor have elements, which are neighbours along the last axis"
         yield Diagnostic("TIL551", message)
-    local, tensor = place.meaning(target), place.meaning(source)
+    local, tensor = place.meaning(own), place.meaning(there)
+    way, access = ("from", ParamAccess.READ) if isinstance(stmt, BulkCopy) else ("to", ParamAccess.WRITE)
     if not isinstance(local, DeclareArray) or local.region is not Region.LOCAL:
-        yield Diagnostic("TIL554", f"boxes are copied to local arrays, and {target.array!r} is none")
+        yield Diagnostic("TIL554", f"boxes of local arrays are copied, and {own.array!r} is none")
     elif math.prod(stmt.box) > local.size:
-        yield Diagnostic("TIL553", f"a box of {math.prod(stmt.box)} elements does not fit {target.array!r}")
-    if not isinstance(tensor, Param) or tensor.access is not ParamAccess.READ:
-        yield Diagnostic("TIL554", f"boxes are copied from parameters that are only read, and {source.array!r} is none")
-    elif not isinstance(source.offset, Const) or _last(stmt) >= tensor.size or int(source.offset.value) < 0:
-        yield Diagnostic("TIL553", f"the tensor that boxes of {target.array!r} are copied from is not in the parameter")
-    yield from _swizzle_faults(stmt.shift, stmt.mask, target.array)
+        yield Diagnostic("TIL553", f"a box of {math.prod(stmt.box)} elements does not fit {own.array!r}")
+    if not isinstance(tensor, Param) or tensor.access is not access:
+        only = "read" if isinstance(stmt, BulkCopy) else "written"
+        yield Diagnostic(
+            "TIL554", f"boxes are copied {way} parameters that are only {only}, and {there.array!r} is none"
+        )
+    elif not isinstance(there.offset, Const) or _last(stmt) >= tensor.size or int(there.offset.value) < 0:
+        yield Diagnostic("TIL553", f"the tensor that boxes of {own.array!r} are copied {way} is not in the parameter")
+    yield from _swizzle_faults(stmt.shift, stmt.mask, own.array)
     if stmt.fold != PLAIN:
-        yield from _fold_faults(stmt.fold, target.array, local)
+        yield from _fold_faults(stmt.fold, own.array, local)
 
 
-def _last(stmt: BulkCopy) -> int:
+def _last(stmt: BulkCopy | BulkStore) -> int:
     """Return where the last element of the tensor lies whose boxes are copied."""
-    assert isinstance(stmt.source.offset, Const)
+    assert isinstance(stmt.tensor.offset, Const)
     last = sum((extent - 1) * stride for extent, stride in zip(stmt.extents, stmt.strides, strict=True))
-    return int(stmt.source.offset.value) + last
+    return int(stmt.tensor.offset.value) + last
 
 
 def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:

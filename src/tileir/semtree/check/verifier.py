@@ -21,6 +21,7 @@ from tileir.semtree.check.instruction_checks import (
     check_masked,
     check_prefetches,
     check_products,
+    check_stores_of_boxes,
     check_turns,
     check_votes,
 )
@@ -171,6 +172,7 @@ _STAGES: Final[tuple[tuple[Callable[[Survey], Iterable[Diagnostic]], ...], ...]]
         check_loops,
         check_stores,
         check_channels,
+        check_stores_of_boxes,
         check_copies,
         check_exchanges,
         check_votes,

@@ -19,7 +19,7 @@ from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, SHARED, STEPS, E
 from tileir.semtree.interpret.instructions import Action, Step, Steps, Waiting
 from tileir.semtree.interpret.memory import COPIER, Agent, Array, Memory, poisoned
 from tileir.semtree.ir import Barrier, BulkCopy, Channel, ChannelStep, KernelFunction, Scope
-from tileir.semtree.matrices import folded_place
+from tileir.semtree.swizzles import folded_place
 
 
 @attrs.define(eq=False)
@@ -184,7 +184,7 @@ def bulk_copying(
         points = steps + np.array([each(frame) for each in coordinates])
         inside = np.all((points >= 0) & (points < np.array(stmt.extents)), axis=1)
         read = (points @ np.array(stmt.strides) + first(frame))[inside]
-        _check_inside(origin, read, kernel.name)
+        origin.check_inside(kernel.name, read)
         there = folded_place(np.arange(len(points)) + start(frame), own_part.fold)
         there = there ^ ((there >> stmt.shift) & stmt.mask)
         if expressions.watched:
@@ -200,7 +200,7 @@ def bulk_copying(
                 other.others.setdefault(message, []).append(copy)
 
     def put(memory: Memory, there: Array, values: Array, agent: Agent, channel: _Copies) -> tuple[Memory, Array, Array]:
-        _check_inside(memory, there, kernel.name)
+        memory.check_inside(kernel.name, there)
         memory.copied(there, agent, channel.copier, len(channel.sent))
         memory.data[there] = poisoned(stmt.target.type.dtype, len(there), expressions.numbers)
         return memory, there, values
@@ -239,12 +239,6 @@ def check_received(frame: Frame, kernel: str) -> None:
     for channel in frame[SHARED].get(STEPS, {}).values():
         if channel.fresh or any(channel.sent):
             raise fail("TIL555", f"kernel {kernel!r} ends while boxes are being copied: receive the last messages")
-
-
-def _check_inside(memory: Memory, places: Array, kernel: str) -> None:
-    outside = places[(places < 0) | (places >= len(memory.data))]
-    if len(outside):
-        raise memory.outside(kernel, int(outside.min()), int(outside.max()))
 
 
 def _endless(kernel: str, what: str) -> TileError:

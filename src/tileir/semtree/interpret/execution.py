@@ -26,6 +26,7 @@ from tileir.semtree.interpret.instructions import (
     waiting,
 )
 from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
+from tileir.semtree.interpret.stores import storing
 from tileir.semtree.ir import (
     Assign,
     AssignLanes,
@@ -34,6 +35,8 @@ from tileir.semtree.ir import (
     AsyncWait,
     Barrier,
     BulkCopy,
+    BulkStore,
+    BulkWait,
     Channel,
     ChannelStep,
     Declare,
@@ -108,16 +111,22 @@ class StatementCompiler:
                 return lambda frame: frame[COPIES].append([])
             case AsyncWait(pending=pending):
                 return waiting(pending)
-            case Channel():
-                return stepping(self.expressions, stmt, self._channel(stmt))
-            case BulkCopy():
-                return bulk_copying(self.expressions, stmt, self._channel(stmt), self.kernel)
+            case Channel() | BulkCopy():
+                return self._message(stmt)
+            case BulkStore() | BulkWait():
+                return storing(self.expressions, stmt)
             case MatrixMultiply():
                 return multiplying(self.expressions, stmt, self.kernel)
             case Hint() | WarpRole():  # roles are run by themselves, behind all other statements
                 return self.body(())
             case _:
                 assert_never(stmt)
+
+    def _message(self, stmt: Channel | BulkCopy) -> Action:
+        channel = self._channel(stmt)
+        if isinstance(stmt, Channel):
+            return stepping(self.expressions, stmt, channel)
+        return bulk_copying(self.expressions, stmt, channel, self.kernel)
 
     def _channel(self, stmt: Channel | BulkCopy) -> ChannelState:
         name = stmt.channel.array

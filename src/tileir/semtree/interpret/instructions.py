@@ -28,7 +28,8 @@ from tileir.semtree.ir import (
     Vote,
     VoteKind,
 )
-from tileir.semtree.matrices import folded_place, held, held_of_left
+from tileir.semtree.matrices import held, held_of_left
+from tileir.semtree.swizzles import folded_place
 
 Action: TypeAlias = "Callable[[Frame], None]"
 

@@ -90,6 +90,28 @@ class Agent:
         self.known = list(map(max, known, self.known))
 
 
+@attrs.define(eq=False)
+class Stores:
+    """The stores of boxes that the threads of a party have begun together.
+
+    Attributes:
+        party: The number of the party.
+        begun: How many there are.
+        waited: How many of them had read local memory where threads waited, by the stretch of statements.
+
+    """
+
+    party: int
+    begun: int = 0
+    waited: dict[int, int] = attrs.field(factory=dict)
+
+    def known(self, agent: Agent) -> int:
+        """Return how many of them have read local memory, as a thread knows."""
+        if agent.party != self.party:
+            return 0
+        return max((count for stretch, count in self.waited.items() if stretch < agent.clock.stretch), default=0)
+
+
 @attrs.define(eq=False, repr=False)
 class Memory:
     """The elements of one array."""
@@ -105,6 +127,12 @@ class Memory:
             "TIL553", f"kernel {kernel!r} touches element {place} of {self.name!r}, which has {size}: bound the offset"
         )
 
+    def check_inside(self, kernel: str, places: Array) -> None:
+        """Check that all of some elements exist."""
+        outside = places[(places < 0) | (places >= len(self.data))]
+        if len(outside):
+            raise self.outside(kernel, int(outside.min()), int(outside.max()))
+
     def reads(self, place: Place, agent: Agent) -> None:
         """Note that a thread reads; only watched memory does."""
 
@@ -119,6 +147,9 @@ class Memory:
 
     def arrived(self, place: Place) -> None:
         """Note that what was copied is there; only watched memory does."""
+
+    def stored(self, place: Place, stores: Stores) -> None:
+        """Note that the last of some stores reads elements until it is waited for; only watched memory does."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -141,6 +172,7 @@ class WatchedMemory(Memory):
     parties: int = 1
     _among_groups: _Watch = attrs.field(init=False)
     _among_threads: tuple[_Watch, ...] = attrs.field(init=False)
+    _stored: dict[Stores, Array] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         size = len(self.data)
@@ -157,6 +189,7 @@ class WatchedMemory(Memory):
     def writes(self, place: Place, agent: Agent, new: Array) -> None:
         """Check that no other thread reads, or writes to another value, what a thread writes, and no copy either."""
         self._check_received(place, agent, "writes")
+        self._check_stored(place, agent)
         if self.defined is not None:
             self.defined[place] = True
         old = self.data[place]
@@ -169,6 +202,7 @@ class WatchedMemory(Memory):
 
     def copied(self, place: Place, agent: Agent, copier: int, message: int) -> None:
         """Check that no thread may still touch what a copy writes, and take it as undefined."""
+        self._check_stored(place, agent)
         if self.threads > 1:
             clashes = [
                 watch.copied(place, known, copier)
@@ -185,6 +219,19 @@ class WatchedMemory(Memory):
         """Take what was copied as defined."""
         if self.defined is not None:
             self.defined[place] = True
+
+    def stored(self, place: Place, stores: Stores) -> None:
+        """Take elements as being read."""
+        if stores not in self._stored:
+            self._stored[stores] = np.zeros(len(self.data), np.int64)
+        self._stored[stores][place] = stores.begun
+
+    def _check_stored(self, place: Place, agent: Agent) -> None:
+        for stores, last in self._stored.items():
+            if np.any(last[place] > stores.known(agent)):
+                who = f"thread {agent.thread} of a group of kernel {self.kernel!r}"
+                message = f"{who} writes elements of {self.name!r} that are being stored as a box"
+                raise fail("TIL558", f"{message}: wait for the store, and meet at a barrier behind")
 
     def _check_received(self, place: Place, agent: Agent, touches: str) -> None:
         early = self._among_threads[0].unreceived(place, agent.received) if self.threads > 1 else None

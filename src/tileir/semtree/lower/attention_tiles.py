@@ -16,7 +16,7 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.views import View
-from tileir.semtree.matrices import PLAIN
+from tileir.semtree.swizzles import PLAIN
 from tileir.stripe.attending import PANEL, QUAD, Attending, panels
 
 _COPIED: Final = 16

@@ -35,7 +35,7 @@ from tileir.semtree.lower.views import (
     widened,
     zero,
 )
-from tileir.semtree.matrices import swizzled
+from tileir.semtree.swizzles import swizzled
 from tileir.stripe import ir as stripe
 from tileir.stripe.tags import PADDED
 

@@ -14,7 +14,7 @@ from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.matrices import PLAIN, period, swizzled
+from tileir.semtree.swizzles import PLAIN, period, swizzled
 from tileir.stripe.tags import FOLD, SWIZZLE_MASK, SWIZZLE_SHIFT
 
 if TYPE_CHECKING:
