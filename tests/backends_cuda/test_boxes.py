@@ -115,7 +115,7 @@ def test_large_products_copy_boxes(inputs: str, terms: str, size: int) -> None:
     executable = tileir.compile(text, [f"f16[{size}, {size}]"] * 2, device="cuda.sm_90a")
     *copies, kernel = executable.sem.kernels
     assert bool(copies) == (size * 2 % 128 > 0)  # rows that do not lie on whole lines of the cache are copied before
-    assert {each.array for each in tensor_maps(kernel)} == ({"A_laid", "B_laid"} if copies else {"A", "B"})
+    assert {each.array for each in tensor_maps(kernel)} == ({"A_laid", "B_laid"} if copies else {"A", "B", "C"})
     listing = executable.listing("ptx")
     assert "wgmma.mma_async" in listing
     assert "cp.async.bulk.tensor.2d" in listing

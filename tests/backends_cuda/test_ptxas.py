@@ -105,6 +105,17 @@ def test_products_of_which_one_warp_copies_spill_nothing(dtype: str, size: int, 
     assert not re.search("serialized|ignored", said)
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("f16", 4096), ("bf16", 5120), ("f8e4m3fn", 4096)])
+def test_products_whose_results_are_stored_as_boxes_spill_nothing(dtype: str, size: int, tmp_path: Path) -> None:
+    text = "function (A[M, K], B[N, K]) -> (R) { C[i, j : M, N] = +(A[i, k] * B[j, k]); R = as_bf16(C); }"
+    listing = tileir.compile(text, [f"{dtype}[{size}, {size}]"] * 2, device="cuda.sm_90a").listing("ptx")
+    assert "cp.async.bulk.commit_group" in listing
+    assert listing.count("setmaxnreg") == 2 * (dtype != "f8e4m3fn")  # which needs three teams for its sums
+    said = assembled(listing, "sm_90a", tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", said)) == {("0", "0")}
+    assert not re.search("serialized|ignored", said)
+
+
 @pytest.mark.parametrize("target", ["gpu:CLUSTER=2", "gpu:CLUSTER=2,ROLES=1"])
 @pytest.mark.parametrize(("dtype", "size"), [("f16", 4096), ("bf16", 1536), ("f8e4m3fn", 4096)])
 def test_products_of_clusters_spill_nothing(dtype: str, size: int, target: str, tmp_path: Path) -> None:

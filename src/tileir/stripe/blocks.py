@@ -39,6 +39,7 @@ from tileir.stripe import instructions
 from tileir.stripe.bindings import SERIAL, Binding as Binding, bindings_of, of_older_json
 from tileir.stripe.instructions import (
     Copy as Copy,
+    CopyBack as CopyBack,
     Instruction as Instruction,
     Pipeline as Pipeline,
     Product as Product,

@@ -114,6 +114,14 @@ class Copy(Node):
 
 
 @attrs.frozen(cache_hash=True, repr=False)
+class CopyBack(Copy):
+    """Copies a box of local memory to a dense tensor, of which sizes say what those of a :class:`Copy` say.
+
+    Its tests are that a place is in the tensor. One thread can ask for all of it on some devices, and go on meanwhile.
+    """
+
+
+@attrs.frozen(cache_hash=True, repr=False)
 class Repair(Node):
     """A block that writes again what is there, unless an instruction before took terms in that constraints leave out.
 
@@ -122,14 +130,15 @@ class Repair(Node):
     """
 
 
-Instruction: TypeAlias = Product | Pipeline | Copy | Repair
+Instruction: TypeAlias = Product | Pipeline | Copy | CopyBack | Repair
 
 PRODUCT: Final = "multiply"
 PIPELINE: Final = "pipeline"
 COPY: Final = "copy"
+COPY_BACK: Final = "copy_back"
 REPAIR: Final = "repair"
 
-INSTRUCTIONS: Final = (PRODUCT, PIPELINE, REPAIR)
+INSTRUCTIONS: Final = (PRODUCT, PIPELINE, COPY_BACK, REPAIR)
 """Words by which text says what instruction a block is; blocks have none of them as tags.
 
 In a pipeline there is :data:`COPY`, too; elsewhere that is a tag.
@@ -191,7 +200,8 @@ def instruction_words(instruction: Instruction) -> dict[str, TagValue]:
             return {REPAIR: None}
         case Copy(box=box, extents=extents, strides=strides, steps=steps, axes=axes):
             parts = {_OF: extents, _AT: strides, _EVERY: steps, _ALONG: axes}
-            return {COPY: " ".join((_by(box), *(f"{word} {_by(sizes)}" for word, sizes in parts.items() if sizes)))}
+            word = COPY_BACK if isinstance(instruction, CopyBack) else COPY
+            return {word: " ".join((_by(box), *(f"{word} {_by(sizes)}" for word, sizes in parts.items() if sizes)))}
 
 
 def _by(sizes: tuple[int, ...]) -> str:
@@ -237,6 +247,8 @@ def instruction_of(tags: Tags) -> tuple[Instruction | None, Tags]:
             return Pipeline(stages), tags.remove(PIPELINE)
         case {"pipeline": str(value)} if (found := _pipeline_of(value)) is not None:
             return found, tags.remove(PIPELINE)
+        case {"copy_back": str(value)} if (box := copy_of(value)) is not None:
+            return CopyBack(box.box, box.extents, box.strides, box.steps, box.axes), tags.remove(COPY_BACK)
         case {"repair": None}:
             return Repair(), tags.remove(REPAIR)
         case _:
@@ -299,7 +311,7 @@ def instruction_faults(block: Block, around: Block | None) -> Iterator[str]:
             yield f"a pipeline says registers of threads that copy and of others, and not {len(registers)} numbers"
         case Pipeline(cluster=cluster) if cluster < 1:
             yield f"a cluster has one group at least, not {cluster}"
-        case Copy() if not copies:
+        case Copy() if not copies and not isinstance(block.instruction, CopyBack):
             yield "a block that copies ahead stands in a block with a pipeline"
         case Copy(box=box, extents=extents, strides=strides) as copy:
             sizes = (box, extents, strides, copy.every)
@@ -320,7 +332,13 @@ def _role_faults(indices: Sequence[Index]) -> Iterator[str]:
             yield f"index {index.name!r} of a product must not have the tag {word}: say role=Role(…) instead"
 
 
-_CLASSES: Final = {PRODUCT: "Product(…)", PIPELINE: "Pipeline(…)", COPY: "Copy()", REPAIR: "Repair()"}
+_CLASSES: Final = {
+    PRODUCT: "Product(…)",
+    PIPELINE: "Pipeline(…)",
+    COPY: "Copy()",
+    COPY_BACK: "CopyBack(…)",
+    REPAIR: "Repair()",
+}
 
 
 def of_older_json(data: dict[str, object]) -> dict[str, object]:

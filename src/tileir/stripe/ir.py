@@ -15,6 +15,7 @@ from tileir.stripe.blocks import (
     Constant as Constant,
     Convert as Convert,
     Copy as Copy,
+    CopyBack as CopyBack,
     Device as Device,
     Dim as Dim,
     Direction as Direction,

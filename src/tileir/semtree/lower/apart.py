@@ -24,6 +24,12 @@ def is_apart(pipeline: stripe.Block, target: Target) -> bool:
     return bool(asked) and target.bulk_copies and all(copy.box for copy in copies)
 
 
+def teams_of(kernel: stripe.Block, target: Target) -> int:
+    """Return how many teams multiply while a warp of its own copies; 1 where none does."""
+    found = [each for each in kernel.nested() if is_apart(each, target)]
+    return max((asked.teams for each in found for asked in _pipelines(each)), default=1)
+
+
 def in_roles(kernel: stripe.Block, body: list[sem.Stmt], copies: list[sem.Stmt], threads: int) -> list[sem.Stmt]:
     """Return the body of a kernel of so many threads, or roles where copies are apart.
 

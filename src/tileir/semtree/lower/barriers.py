@@ -31,6 +31,7 @@ class Touch:
             :data:`THREAD` and other variables. Equal ones are the same elements for the same thread.
         fixed: Whether the other variables of ``own`` never change.
         local: Whether the array is in local memory.
+        waits: Whether the access goes on until a wait for it: it is a store of a box.
 
     """
 
@@ -41,6 +42,7 @@ class Touch:
     own: Affine | None
     fixed: bool
     local: bool
+    waits: bool = False
 
     def earlier(self) -> Touch:
         """Return the touch as an iteration of a loop around sees that of the one before."""
@@ -100,11 +102,24 @@ def _placed(step: Step, pending: tuple[Touch, ...]) -> _Placed:
     """Put barriers into a step; ``pending`` has been touched since the last one."""
     if isinstance(step, Phase):
         if _meet(pending, step.touches):
-            return _Placed([sem.Barrier(), *step.statements], (), step.touches, meets=True)
+            wait, left = _waited(pending, step.touches)
+            after = _joined(left, step.touches)
+            return _Placed([*wait, sem.Barrier(), *step.statements], (), after, meets=True)
         return _Placed(list(step.statements), step.touches, _joined(pending, step.touches), meets=False)
     body = _in_order(step.steps, pending)
+    ahead = tuple(touch for touch in body.after if touch.waits and touch not in pending)
+    if step.repeats and ahead:  # an iteration waits for stores of the one before where it needs their memory
+        body = _in_order(step.steps, _joined(pending, ahead))
     if step.repeats and _meet(_from_last_iteration(body.after), body.before):
-        body = attrs.evolve(body, statements=[*body.statements, sem.Barrier()], after=(), meets=True)
+        body = attrs.evolve(
+            body,
+            statements=[*body.statements, sem.Barrier()],
+            after=tuple(touch for touch in body.after if touch.waits),
+            meets=True,
+        )
+    if step.skips and any(touch.waits for touch in body.after):  # nobody knows how many there were
+        done = tuple(attrs.evolve(touch, waits=False) for touch in body.after)
+        body = attrs.evolve(body, statements=[*body.statements, sem.BulkWait(0)], after=done)
     after = _joined(pending, body.after) if step.skips else body.after
     return _Placed(step.wrap(body.statements), body.before, after, meets=body.meets and not step.skips)
 
@@ -131,7 +146,17 @@ def _in_order(steps: Iterable[Step], pending: tuple[Touch, ...]) -> _Placed:
 
 
 def _joined(first: Iterable[Touch], second: Iterable[Touch]) -> tuple[Touch, ...]:
-    return tuple(dict.fromkeys((*first, *second)))
+    """Return both, each touch once: the last one where their order counts, as it does for stores of boxes."""
+    second = tuple(second)
+    return tuple(dict.fromkeys((*(touch for touch in first if not touch.waits or touch not in second), *second)))
+
+
+def _waited(before: tuple[Touch, ...], after: tuple[Touch, ...]) -> tuple[list[sem.Stmt], tuple[Touch, ...]]:
+    """Return the wait that a phase needs for stores before it, if it does, and the stores that go on all the same."""
+    stores = [touch for touch in before if touch.waits]
+    count = max((n for n, touch in enumerate(stores, 1) if _meet((touch,), after)), default=0)
+    wait: list[sem.Stmt] = [sem.BulkWait(len(stores) - count)] if count else []
+    return wait, tuple(stores[count:])
 
 
 def _meet(before: Iterable[Touch], after: Iterable[Touch]) -> bool:

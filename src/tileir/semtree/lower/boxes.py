@@ -40,15 +40,7 @@ def box_copy(
     """
     copy = block.instruction
     assert isinstance(copy, stripe.Copy)
-    found = _Walk(blocks)
-    source, target = found.leaf(block, dict(views), dict(outer))
-    own = dict.fromkeys(found.ranges, Affine())
-    places = _places(source, copy, block)
-    ends = [end for place, extent in zip(places, copy.extents, strict=True) for end in (place, extent - 1 - place)]
-    if not all(any(_is_end(test, end, found.ranges) for end in ends) for test in found.tests):
-        raise _unlike(block, "tests something else than the ends of the tensor")
-    if not _is_box(copy, found.ranges, source.offset, target.offset):
-        raise _unlike(block, "copies other elements, or to other places")
+    source, target, places, own = _found(blocks, block, copy, views, outer)
     offsets = blocks.offsets
     kind = sem.Type(target.shape.dtype)
     joint = ranks is not None and all(name not in ranks for place in places for name in place.indices)
@@ -64,6 +56,50 @@ def box_copy(
         copy.steps,
         sem.Scope.CLUSTER if joint else sem.Scope.GROUP,
     )
+
+
+def box_store(
+    blocks: BlockLowering, block: stripe.Block, views: Mapping[str, View], outer: Mapping[str, Affine]
+) -> sem.BulkStore:
+    """Return the store of a box that a block with such an instruction is; ``views`` and ``outer`` are what it sees.
+
+    Raises:
+        TileError: TIL502, the block does not do what its instruction says.
+    """
+    copy = block.instruction
+    assert isinstance(copy, stripe.CopyBack)
+    target, source, places, own = _found(blocks, block, copy, views, outer)
+    offsets = blocks.offsets
+    kind = sem.Type(source.shape.dtype)
+    return sem.BulkStore(
+        sem.Subscript(target.array, offsets.constant(0), kind),
+        sem.Subscript(source.array, offsets.scalar(source.offset.substitute(own)), kind),
+        copy.box,
+        copy.extents,
+        copy.strides,
+        tuple(offsets.scalar(place.substitute(own)) for place in places),
+        *source.swizzle,
+    )
+
+
+def _found(
+    blocks: BlockLowering,
+    block: stripe.Block,
+    copy: stripe.Copy,
+    views: Mapping[str, View],
+    outer: Mapping[str, Affine],
+) -> tuple[View, View, list[Affine], dict[str, Affine]]:
+    """Return the tensor and the local memory of a block's copy, where it begins in the tensor, and its first point."""
+    found = _Walk(blocks)
+    ends = found.leaf(block, dict(views), dict(outer))
+    tensor, local = ends[::-1] if isinstance(copy, stripe.CopyBack) else ends
+    places = _places(tensor, copy, block)
+    limits = [end for place, extent in zip(places, copy.extents, strict=True) for end in (place, extent - 1 - place)]
+    if not all(any(_is_end(test, end, found.ranges) for end in limits) for test in found.tests):
+        raise _unlike(block, "tests something else than the ends of the tensor")
+    if not _is_box(copy, found.ranges, tensor.offset, local.offset):
+        raise _unlike(block, "copies other elements, or to other places")
+    return tensor, local, places, dict.fromkeys(found.ranges, Affine())
 
 
 @attrs.define(eq=False)

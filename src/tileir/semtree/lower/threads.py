@@ -14,9 +14,10 @@ from tileir.core.errors import fail
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.apart import in_roles, is_apart
+from tileir.semtree.lower.apart import in_roles, is_apart, teams_of
 from tileir.semtree.lower.barriers import THREAD, Ordered, Phase, Step, Touch, with_barriers
 from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.lower.boxes import box_store
 from tileir.semtree.lower.loops import grid_indices, plan_loops, point_count, thread_indices
 from tileir.semtree.lower.pipeline import Pipeline, stages_of
 from tileir.semtree.lower.product import fragment_of, product
@@ -65,6 +66,7 @@ class GroupLowering:
     _turns: Turns | None = attrs.field(default=None, init=False)
     _copies: list[sem.Stmt] = attrs.field(factory=list, init=False)
     _cluster: int = attrs.field(default=1, init=False)
+    _teams: int = attrs.field(default=1, init=False)
     _ranks: frozenset[str] = attrs.field(default=frozenset(), init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -75,6 +77,7 @@ class GroupLowering:
         number = sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)
         turns = self._turns = Turns.of(self.blocks, block)
         self._cluster = cluster_of(block, self.blocks.target)
+        self._teams = teams_of(block, self.blocks.target)
         if turns is not None:
             self._tell_apart(block, turns.values)
             inner = self._step(block, buffers, {}, turns.values)
@@ -162,15 +165,33 @@ class GroupLowering:
         values = dict(bound)
         team, start = self._team(block, values)
         touches: list[Touch] = []
+        if isinstance(block.instruction, stripe.CopyBack) and self.blocks.target.bulk_copies:
+            return self._stored(block, parents, {**outer, **bound})
         found = self._product(block, parents, outer, values, team)
         if found is not None:
             return attrs.evolve(found, statements=(*start, *found.statements))
         with self.blocks.noting(team, touches):
             body = [*start, *self.blocks.block(block, parents, outer, values, team.number)]
+        if isinstance(block.instruction, stripe.CopyBack):  # nothing else touches the tensor, and it no element twice
+            touches = [touch for touch in touches if touch.local]
         if team.threads < self.threads:
             condition = sem.Apply(Op.CMP_LT, (self.thread, self.blocks.offsets.constant(team.threads)))
             body = [sem.If(condition, tuple(body))]
         return Phase(tuple(body), tuple(dict.fromkeys(touches)))
+
+    def _stored(self, block: stripe.Block, parents: dict[str, View], outer: dict[str, Affine]) -> Phase:
+        """Return the store of a box, which all threads run together."""
+        team = thread_indices(block)[0]
+        start: list[sem.Stmt] = []
+        if self._teams > 1:  # each stores a part of its own
+            variable = self.blocks.counter(team.name)
+            start.append(sem.Declare(variable, self._digit(self.threads // self._teams, None)))
+            own = attrs.evolve(team, range=1, affine=Affine.index(variable.name), binding=None)
+            outer = {**outer, variable.name: Affine.index(variable.name)}
+            block = attrs.evolve(block, indices=tuple(own if each is team else each for each in block.indices))
+        store = box_store(self.blocks, block, parents, outer)
+        touch = Touch(store.source.array, False, False, self.threads, None, False, True, waits=True)
+        return Phase((*start, store), (touch,))
 
     def _product(
         self,

@@ -336,12 +336,17 @@ class _MatrixKernel:
 
     def _finish(self, use: Use, sums: Use) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
-        if not self.plan.staged:
+        if not self.plan.staged and not self.plan.slots:
             return Node(sch.present(self.team), children=(self._point(use, sums, None),))
-        results = Results.of(self.nest, self.plan, self.names)
-        write = Node(sch.present(self.team), children=(self._point(use, sums, results),))
-        copied = results.copied(self.names, self.starts, self._inside)
-        return Node(sch.present((results.turn,)), (results.stage,), (write, copied))
+        turns, found = Results.in_turn(self.nest, self.plan, self.names)
+        steps, stages = list[Node](), tuple(dict.fromkeys(results.stage for results in found))
+        together = len(found) if len(stages) == len(found) else 1  # threads meet once where there is room for all
+        for number in range(0, len(found), together):
+            part = found[number : number + together]
+            points = tuple(self._point(use, sums, results) for results in part)
+            copies = (results.copied(self.names, self.starts, self._inside) for results in part)
+            steps += [Node(sch.present(self.team), children=points), *copies]
+        return Node(turns, stages, tuple(steps))
 
     def _point(self, use: Use, sums: Use, results: Results | None) -> Node:
         """Return what a thread does for its outputs; with ``results`` for those of some columns, in local memory."""

@@ -32,7 +32,10 @@ _ROWS: Final = (128, 64, 32)
 """Bytes of the rows that are swizzled as matrix instructions read them."""
 
 
-_REGISTERS: Final = {256: (40, 232), 384: (32, 160)}
+_OF_TWO: Final = 256
+"""Threads of two teams."""
+
+_REGISTERS: Final = {_OF_TWO: (40, 232), 384: (32, 160)}
 """Registers of threads that copy and of those that multiply, by how many of these there are: all that a group has."""
 
 
@@ -80,6 +83,15 @@ def with_copier(plan: MatrixTiling) -> MatrixTiling:
         return plan
     teams = plan.threads // plan.fragment.threads if plan.above is None and plan.columns == plan.wide else 1
     return attrs.evolve(plan, registers=registers, teams=teams)
+
+
+def copier_pays(plan: MatrixTiling) -> bool:
+    """Return whether a warp of its own should copy: where two teams take turns with tiles, and store results alone.
+
+    On an H200, squares of 4096, 5120 and 8192 in f16 took 0.988, 0.987 and 0.988 of the time with stores of boxes and
+    such a warp, and 0.997, 0.993 and 0.997 with these alone. Three teams that add up sums in parts took 1.15.
+    """
+    return bool(plan.groups and plan.slots) and not plan.promotes and plan.threads == _OF_TWO
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:

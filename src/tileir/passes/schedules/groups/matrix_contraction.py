@@ -16,7 +16,7 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix import build
-from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes, with_copier
+from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes, copier_pays, with_copier
 from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
 from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
@@ -29,7 +29,7 @@ from tileir.passes.schedules.groups.matrix_plan import (
     wastes,
 )
 from tileir.passes.schedules.groups.matrix_refusals import against_constraints, against_product
-from tileir.passes.schedules.groups.matrix_results import staged_columns
+from tileir.passes.schedules.groups.matrix_results import staged_columns, stored_boxes
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use, emit, product
 from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
@@ -53,11 +53,11 @@ class MatrixContraction:
         rows: Rows of the tile of outputs; 0 chooses.
         columns: Columns of the tile of outputs; 0 chooses.
         boxes: So many outputs, or more, make a tile whose inputs are copied as boxes of tensors, at the request of one
-            thread; 0 where the device does not copy so. The first box comes later than what threads copy themselves:
-            on an H200, products of 1024 x 1024 took 12.1 us instead of 10.8 with tiles of 128 x 64, but those of
-            4096 x 4096 took 207 instead of 223 with tiles of 128 x 256.
-        turns: Whether no more groups run than keep the device busy where tiles are copied as boxes, and take tiles in
-            turns: what a tile needs first is copied beside the end of the one before.
+            thread; 0 where the device does not copy so. The first box comes late: on an H200, products of 1024 took
+            12.1 us instead of 10.8 with tiles of 128 x 64, but those of 4096 207 instead of 223 with 128 x 256.
+        turns: Whether no more groups run than keep the device busy, and take tiles that are boxes in turns: what one
+            needs first is copied beside the end of the one before.
+        stores: Whether groups that take tiles in turns store their results as boxes, while they go on.
         roles: Whether a warp of its own copies boxes where eight or twelve warps multiply, which get its registers.
         cluster: So many groups along the rows are a cluster, and copy the boxes of the right input together.
         promote: Whether sums of instructions that keep too few digits are added to others on their way.
@@ -76,6 +76,7 @@ class MatrixContraction:
     columns: int = attrs.field(default=0, validator=at_least(0))
     boxes: int = attrs.field(default=0, validator=at_least(0))
     turns: bool = False
+    stores: bool = False
     roles: bool = False
     cluster: int = attrs.field(default=1, validator=at_least(1))
     promote: bool = True
@@ -153,7 +154,7 @@ class MatrixContraction:
         if best is None:
             return strongest(said)
         best = in_clusters(self._in_turns(nest, self._far_ahead(nest, best)), self.cluster)
-        return with_copier(best) if self.roles else best
+        return with_copier(best) if self.roles or copier_pays(best) else best
 
     def _cut(
         self, nest: Nest, pair: tuple[Panel, Panel], loop: stripe.Index, fragment: Fragment
@@ -176,13 +177,13 @@ class MatrixContraction:
     def _in_turns(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
         """Return the plan for as many groups as run at a time, if there are more that wait for their first boxes.
 
-        Pairs hide each other's waiting. Rows of boxes that lie in two lines of the cache are none for turns: on an
-        H100, a product at 3000 took 158 us so instead of 139.
+        Pairs hide that. Rows of boxes in two lines of the cache have none: on an H100, 3000 took 158 us, not 139.
         """
         waits = plan.boxes is not None and plan.beside == 1 and plan.steps >= plan.stages and are_whole_lines(plan)
         if not self.turns or not waits or groups_of(nest, plan) <= self.groups:
             return plan
-        return attrs.evolve(plan, groups=self.groups)
+        room = self.local_bytes - plan.stages * plan.stage_bytes - _BARRIERS if self.stores else 0
+        return attrs.evolve(plan, groups=self.groups, slots=stored_boxes(nest, plan, room))
 
     def _fitting(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling | Refused:
         """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
@@ -391,10 +392,6 @@ def _holds_for_all(constraint: Affine, index: str, lanes: int) -> bool:
 
 def _fitting_ones(plans: Iterable[MatrixTiling | Refused], said: list[Refused]) -> list[MatrixTiling]:
     """Return the plans among some; ``said`` gets why others are none."""
-    result: list[MatrixTiling] = []
-    for plan in plans:
-        if isinstance(plan, Refused):
-            said.append(plan)
-        else:
-            result.append(plan)
-    return result
+    found = list(plans)
+    said += [each for each in found if isinstance(each, Refused)]
+    return [each for each in found if not isinstance(each, Refused)]

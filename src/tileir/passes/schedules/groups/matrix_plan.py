@@ -48,14 +48,14 @@ class Panel:
 class MatrixTiling:
     """How a group multiplies: ``rows`` by ``columns`` outputs, the threads of a fragment ``tall`` by ``wide`` of them.
 
-    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other
-    reduction indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours
-    along it share the tile, each with ``least`` rows or more. ``constraints`` say which products are added. ``boxes``
-    tells how both inputs are copied where one thread asks for all of a tile, ``staged`` how many columns of results are
-    written at a time through local memory, and ``beside`` how many groups share a processor then. Where ``groups`` is
-    not 0, so many take the tiles in turns. With ``registers``, a warp of its own copies: so many have its threads, and
-    those that multiply, in ``teams`` that go on by themselves. ``cluster`` neighbours along the rows copy the right
-    input together.
+    ``depth`` steps of ``loop`` are copied at a time, to one of ``stages`` places in local memory. The other reduction
+    indices have ``repeats`` points. Where rows go on along another index, ``above``, ``high`` neighbours along it share
+    the tile, each with ``least`` rows or more. ``constraints`` say which products are added. ``boxes`` tells how both
+    inputs are copied where one thread asks for all of a tile, ``staged`` how many columns of results are written at a
+    time through local memory, ``slots`` for how many boxes of results there is such memory instead, and ``beside`` how
+    many groups share a processor then. Where ``groups`` is not 0, so many take the tiles in turns. With ``registers``,
+    a warp of its own copies: so many have its threads, and those that multiply, in ``teams`` that go on by themselves.
+    ``cluster`` neighbours along the rows copy the right input together.
     """
 
     left: Panel
@@ -75,6 +75,7 @@ class MatrixTiling:
     stages: int = 1
     boxes: tuple[Copy, Copy] | None = None
     staged: int = 0
+    slots: int = 0
     beside: int = 1
     groups: int = 0
     registers: tuple[int, ...] = ()
