@@ -9,7 +9,7 @@ from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.rewrites.localise import Localise
 from tileir.passes.rewrites.scalarise import Scalarise
-from tileir.passes.schedules.vectors.vectorise_reduction import pipelined
+from tileir.passes.schedules.vectors.pipelining import pipelined
 from tileir.schedule.nest import Nest
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse

@@ -1,14 +1,8 @@
-"""Loops inside kernels, such as those over a row, along vector lanes, which keep accumulators of their own.
-
-Rows that run side by side, each a loop behind the one before: while one computes, others wait for memory.
-
-This is software pipelining (Lam, "Software pipelining: an effective scheduling technique for VLIW machines", PLDI
-1988) of the loops of a kernel, over a few of its points.
-"""
+"""Loops inside kernels, such as those over a row, along vector lanes, which keep accumulators of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
 from tileir.core import attrs
@@ -17,11 +11,11 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.regions.inside import cut, span_inside
+from tileir.passes.schedules.vectors.pipelining import beside, pipelined, with_shared_reads
 from tileir.poly.affine import Affine
 from tileir.schedule.emitter import identity_of
-from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf
-from tileir.schedule.reindex import renamed, with_values
-from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, strongest
+from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf, product
+from tileir.schedule.remarks import Done, Fact, Refused, accepted, refused, refusing, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
@@ -37,6 +31,9 @@ class VectoriseReduction:
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         unroll: How many accumulator vectors a reduction keeps.
         rows: How many rows run side by side, each a loop behind the one before, in kernels with several loops.
+        registers: Number of vector registers: rows of a matrix that is multiplied by a vector share what they load of
+            that as far as these hold their sums.
+        threads: How many groups run at the same time: rows that share are not taken from others.
     """
 
     name: ClassVar[str] = "vectorise_reduction"
@@ -44,6 +41,8 @@ class VectoriseReduction:
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     unroll: int = attrs.field(default=4, validator=at_least(1))
     rows: int = attrs.field(default=1, validator=at_least(1))
+    registers: int = attrs.field(default=1, validator=at_least(1))
+    threads: int = attrs.field(default=1, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions vectorised."""
@@ -51,14 +50,38 @@ class VectoriseReduction:
 
     @refusing
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
-        nest = accepted(reduction_nest(kernel))
-        nest = self._cut(pipelined(nest, self.rows))
+        first, *others = [accepted(self._vectorised(nest)) for nest in self._parts(accepted(reduction_nest(kernel)))]
+        return Done(tuple(emit(node, kernel) for node, _ in (first, *others)), first[1])
+
+    def _parts(self, nest: Nest) -> Iterator[Nest]:
+        """Yield nests for all points of a nest: for rows beside each other, and for what is left of them."""
+        index = with_shared_reads(nest)
+        rows = 1 if index is None else self._sharing(nest)
+        if index is None or rows == 1:
+            yield pipelined(nest, self.rows)
+            return
+        whole = index.range // rows
+        yield beside(nest, index, rows, whole, lag=0)
+        if index.range % rows:
+            yield beside(nest, index, 1, index.range % rows, start=whole * rows)
+
+    def _sharing(self, nest: Nest) -> int:
+        """Return how many rows share what they load; 1 where they are short, or registers do not hold their sums."""
+        points = product(i.range for i in nest.indices)
+        steps = max(i.range for s in nest.segments for i in s.loops) // (self._lanes(nest) * self.unroll)
+        most = (self.registers - 1) // self.unroll - 1  # beside the sums of each row, vectors that they share
+        choices = (n for n in (4, 2) if n <= most and points >= 2 * n * self.threads)
+        return 1 if steps < _LEAST_STEPS else next(choices, 1)
+
+    @refusing
+    def _vectorised(self, nest: Nest) -> tuple[Node, tuple[Fact, ...]] | Refused:
+        nest = self._cut(nest)
         found = {n: self._index(nest, s) for n, s in enumerate(nest.segments) if s.loops}
         chosen = {n: i for n, i in found.items() if not isinstance(i, Refused)}
         if not chosen:
             return strongest([why for why in found.values() if isinstance(why, Refused)])
         facts = (("loops", len(found)), ("vectorised", len(chosen)), ("lanes", self._lanes(nest)))
-        return Done((emit(_ReductionKernel(self, nest).kernel(chosen), kernel),), facts)
+        return _ReductionKernel(self, nest).kernel(chosen), facts
 
     def _cut(self, nest: Nest) -> Nest:
         """Return a nest whose reductions are cut where constraints on the loop to vectorise begin to hold always."""
@@ -120,6 +143,9 @@ class VectoriseReduction:
         index = max(near, key=lambda i: i.range)
         return refused("TR306" if index.name in constrained else "TR202", index=index.name)
 
+
+_LEAST_STEPS: Final = 8
+"""Rows of fewer steps are unrolled whole, and what they share is in registers all the time."""
 
 _MOST_APART: Final = 4
 """Vectors of memory are loaded whole and shuffled where lanes are up to so many elements apart."""
@@ -262,83 +288,3 @@ def _run(
 def _at_vector(use: Use, vector: stripe.Index, lane: stripe.Index) -> Use:
     """Return the use of an accumulator at another number of vectors."""
     return attrs.evolve(use, access=(sch.part(vector, lane.range) + sch.part(lane),))
-
-
-def pipelined(nest: Nest, rows: int) -> Nest:
-    """Return a nest whose points are ``rows`` points of ``nest``, with loop number n of one beside n + 1 of the next.
-
-    The very same nest where it has no two loops over equal ranges, or no index that ``rows`` divides.
-    """
-    loops = [segment for segment in nest.segments if segment.loops]
-    index = next((i for i in reversed(nest.indices) if i.range % rows == 0 and i.range > rows), None)
-    if rows < 2 or index is None or len(loops) < 2 or any(len(s.loops) > 1 or s.constraints for s in nest.segments):
-        return nest
-    if len({segment.loops[0].range for segment in loops}) > 1:
-        return nest
-    names = nest.taken_names()
-    block = attrs.evolve(index, name=names.fresh(f"{index.name}_rows"), range=index.range // rows)
-    copies = [_Copy.of(nest, index, sch.part(block, rows) + number, f"_{number}", names) for number in range(rows)]
-    stages = _stages(nest.segments)
-    segments: list[Segment] = []
-    for step in range(len(stages) + rows - 1):
-        beside = [(copy, stages[step - n]) for n, copy in enumerate(copies) if 0 <= step - n < len(stages)]
-        segments.extend(copy.segment(own) for copy, stage in beside for own in stage if not own.loops)
-        together = [copy.segment(s) for copy, stage in beside for s in stage if s.loops]
-        if together:
-            loop = attrs.evolve(together[0].loops[0], name=names.fresh(together[0].loops[0].name))
-            segments.append(_together(together, loop))
-    allocations = tuple(r for copy in copies for r in copy.allocations)
-    views = tuple(r for r in nest.kernel.refinements if r.direction is not stripe.Direction.NONE)
-    kernel = attrs.evolve(nest.kernel, refinements=(*views, *allocations))
-    indices = tuple(block if i is index else i for i in nest.indices)
-    return Nest(kernel, indices, tuple(segments))
-
-
-def _stages(segments: Iterable[Segment]) -> list[list[Segment]]:
-    """Return runs of segments, each of which ends with a loop, but perhaps the last."""
-    stages: list[list[Segment]] = [[]]
-    for segment in segments:
-        stages[-1].append(segment)
-        if segment.loops:
-            stages.append([])
-    return stages if stages[-1] else stages[:-1]
-
-
-@attrs.frozen(repr=False)
-class _Copy:
-    """One of the points: the value of its index, and names for what is its own."""
-
-    values: Mapping[str, Affine]
-    roots: Mapping[str, str]
-    allocations: tuple[stripe.Refinement, ...]
-    suffix: str
-
-    @classmethod
-    def of(cls, nest: Nest, index: stripe.Index, value: Affine, suffix: str, names: NameScope) -> _Copy:
-        """Return the copy of a nest at ``value`` of ``index``; what it allocates gets names that nothing else has."""
-        roots = {r.name: names.fresh(f"{r.name}{suffix}") for r in nest.allocations}
-        allocations = tuple(attrs.evolve(r, name=roots[r.name]) for r in nest.allocations)
-        return cls({index.name: value}, roots, allocations, suffix)
-
-    def segment(self, segment: Segment) -> Segment:
-        """Return a segment for this point."""
-        views = {use.name: f"{use.name}{self.suffix}" for use in segment.uses}
-        outputs = filter(None, map(stripe.scalar_output, segment.statements))
-        scalars = {name: f"{name}{self.suffix}" for name in outputs}
-        uses = (
-            attrs.evolve(use.substitute(self.values), name=views[use.name], root=self.roots.get(use.root, use.root))
-            for use in segment.uses
-        )
-        statements = (renamed(with_values(s, self.values), scalars, views) for s in segment.statements)
-        return attrs.evolve(segment, uses=tuple(uses), statements=tuple(statements))
-
-
-def _together(segments: list[Segment], loop: stripe.Index) -> Segment:
-    """Return one loop that does what several do."""
-    uses: list[Use] = []
-    statements: list[stripe.Statement] = []
-    for segment in segments:
-        values = {segment.loops[0].name: Affine.index(loop.name)}
-        uses.extend(use.substitute(values) for use in segment.uses)
-        statements.extend(with_values(statement, values) for statement in segment.statements)
-    return Segment((loop,), (), tuple(uses), tuple(statements), segments[0].tags)
