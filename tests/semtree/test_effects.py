@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from strategies.observed import Touched
 
 INSTRUCTIONS: Final = """
-kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4], out f32 D[256]) grid(1) group(32) {
+kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4], out f32 D[256], inout u32 F[1])
+    grid(1) group(32) {
   local f32 left[256] align(64);
   local f32 right[256] align(1024);
   local u64 ready[2] align(64);
   private f32 sums[8] align(64);
   private bool seen[1] align(64);
+  private u32 before[1] align(64);
   for (i64 i = local_id(0); i < 256; i += 32) {
     async left[i] = A[i];
     prefetch A[P[i % 4] + 300];
@@ -50,6 +52,8 @@ kernel product(inout f32 C[256], in f32 A[256], in f32 B[256], in i64 P[4], out 
   bulk_store D[0] = left[0] box(8, 32) of(8, 32) by(32, 1) at(P[2], 0);
   exchange(4) sums[1] = sums[0];
   vote any seen[0] = sums[1] > kept;
+  arrive before[0] = F[0];
+  await F[0] until u32(1);
   masked(P[0], 3) sums[0 : 4] = A[0 : 4];
   kept = kept + sums[1];
   if (kept < 1.0) {
@@ -103,6 +107,8 @@ def test_kinds_of_statements() -> None:
         ir.MatrixMultiply,
         ir.Exchange,
         ir.Vote,
+        ir.Arrive,
+        ir.Await,
         ir.Channel,
         ir.BulkCopy,
         ir.BulkStore,
@@ -114,6 +120,8 @@ def test_kinds_of_statements() -> None:
         ir.MatrixMultiply,
         ir.Exchange,
         ir.Vote,
+        ir.Arrive,
+        ir.Await,
         ir.Channel,
         ir.BulkCopy,
         ir.BulkStore,

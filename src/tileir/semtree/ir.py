@@ -29,6 +29,7 @@ from tileir.semtree.expressions import (
     Subscript as Subscript,
     Var as Var,
 )
+from tileir.semtree.flags import Arrive as Arrive, Await as Await
 from tileir.semtree.kinds import (
     BufferRole as BufferRole,
     ChannelStep as ChannelStep,
@@ -263,6 +264,8 @@ Instruction: TypeAlias = (
     | MatrixMultiply
     | Exchange
     | Vote
+    | Arrive
+    | Await
     | Channel
     | BulkCopy
     | BulkStore

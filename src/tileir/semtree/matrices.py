@@ -22,11 +22,13 @@ from tileir.semtree.boxes import copied_in_turn, thread_number
 from tileir.semtree.ir import (
     WARP,
     Apply,
+    Arrive,
     Assign,
     AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
+    Await,
     Barrier,
     BulkCopy,
     BulkStore,
@@ -86,7 +88,8 @@ def waits(stmt: Stmt) -> bool:
     """Return whether threads wait at a statement for others: at a barrier, for what these hold, or for messages."""
     if isinstance(stmt, Channel):
         return stmt.step in (ChannelStep.ACQUIRE, ChannelStep.RECEIVE)
-    return isinstance(stmt, Barrier | Exchange | Vote) or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
+    meets = isinstance(stmt, Barrier | Exchange | Vote | Arrive | Await)
+    return meets or (isinstance(stmt, MatrixMultiply) and stmt.left.held > 0)
 
 
 def without_instructions(
@@ -99,6 +102,7 @@ def without_instructions(
     exchanges: bool = True,
     channels: bool = True,
     roles: bool = True,
+    flags: bool = True,
 ) -> KernelFunction:
     """Return an equal kernel without the instructions that few devices have; itself where it has none.
 
@@ -114,14 +118,12 @@ def without_instructions(
         exchanges: Whether exchanges and votes go.
         channels: Whether channels and their copies go, and clusters with them.
         roles: Whether the back end lacks roles.
+        flags: Whether it lacks flags.
 
     Raises:
-        BackendError: TIL804, the kernel has roles, which wait for each other: nothing can take their place.
+        BackendError: TIL804, the kernel has roles, or flags, which wait for each other: nothing can take their place.
     """
-    found = [stmt for stmt in kernel.body if isinstance(stmt, WarpRole)]
-    if found and (roles or (channels and any(isinstance(s, Channel | BulkCopy) for s in statements(found)))):
-        message = f"kernel {kernel.name!r} gives warps roles that wait for each other, which the device cannot do so"
-        raise BackendError.of("TIL804", message, None, "schedule it without roles")
+    _refuse_waits(kernel, roles=roles, channels=channels, flags=flags)
     kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
     if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
         return kernel
@@ -149,6 +151,17 @@ def without_instructions(
                 return (stmt,)
 
     return with_body(kernel, rewrite_stmts(plain, kernel.body))
+
+
+def _refuse_waits(kernel: KernelFunction, *, roles: bool, channels: bool, flags: bool) -> None:
+    """Refuse a kernel whose warps or groups wait for each other in a way that the back end lacks."""
+    found = [stmt for stmt in kernel.body if isinstance(stmt, WarpRole)]
+    if found and (roles or (channels and any(isinstance(s, Channel | BulkCopy) for s in statements(found)))):
+        message = f"kernel {kernel.name!r} gives warps roles that wait for each other, which the device cannot do so"
+        raise BackendError.of("TIL804", message, None, "schedule it without roles")
+    if flags and any(isinstance(stmt, Arrive | Await) for stmt in statements(kernel.body)):
+        message = f"groups of kernel {kernel.name!r} tell each other by flags how far they are, which the device cannot"
+        raise BackendError.of("TIL804", message, None, "schedule it without flags")
 
 
 def _lane_by_lane(stmt: AssignLanes, names: NameScope) -> tuple[Stmt, ...]:

@@ -10,11 +10,13 @@ import attrs
 from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import (
+    Arrive,
     Assign,
     AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
+    Await,
     Barrier,
     BulkCopy,
     BulkStore,
@@ -109,6 +111,8 @@ class Statements:
                 | MatrixMultiply()
                 | Exchange()
                 | Vote()
+                | Arrive()
+                | Await()
                 | Channel()
                 | BulkCopy()
                 | BulkStore()

@@ -164,6 +164,8 @@ class _Emitter:
                 | sem.MatrixMultiply()
                 | sem.Exchange()
                 | sem.Vote()
+                | sem.Arrive()
+                | sem.Await()
                 | sem.Channel()
                 | sem.BulkCopy()
                 | sem.BulkStore()

@@ -27,6 +27,7 @@ from tileir.semtree.transform.layout import Layout
 from tileir_cuda.architectures import BULK_COPIES, MOST_OF_CLUSTER, Architecture
 from tileir_cuda.emit.boxes import Channels, copies_boxes, promised, stores_boxes, tensor_maps
 from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
+from tileir_cuda.emit.flags import with_shared_arrivals
 from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.quotients import by_reciprocals
 from tileir_cuda.emit.remainders import remainders
@@ -88,10 +89,10 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
         exchanges=_exchanges_parts(kernel),
         channels=not has_maps(kernel, architecture),
         roles=False,
+        flags=False,
     )
-    ready = legalise(
-        stored_as_bits(in_base_two(expand_kernel(by_reciprocals(plain), NATIVE, rounded=ROUNDED))), CAPABILITIES
-    )
+    expanded = expand_kernel(by_reciprocals(with_shared_arrivals(plain)), NATIVE, rounded=ROUNDED)
+    ready = legalise(stored_as_bits(in_base_two(expanded)), CAPABILITIES)
     own = Roles(ready, reallocates=architecture.name in BULK_COPIES)
     module.functions.append(_kernel(module, ready, symbol(number, kernel), own))
     module.functions.extend(remainders("".join(module.functions), remainder))

@@ -10,10 +10,12 @@ import attrs
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     WARP,
+    Arrive,
     Assign,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
+    Await,
     Barrier,
     Broadcast,
     BulkCopy,
@@ -42,7 +44,7 @@ from tileir.semtree.ir import (
     WarpRole,
 )
 from tileir.semtree.rewrite import mentions, statements, walk
-from tileir_cuda.emit import products, warpgroups
+from tileir_cuda.emit import flags, products, warpgroups
 from tileir_cuda.emit.boxes import meet_cluster
 from tileir_cuda.emit.products import Shared, thread_number
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, Begun
@@ -152,6 +154,8 @@ class CudaStatements(Statements):
                 name, own = f"llvm.nvvm.vote.{kind.value}.sync", evaluate(self.env, value).text
                 found = Value(out.call("i1", name, ("i32", "-1"), ("i1", own)), value.type)
                 store(out, self.env.arrays[target.array], offset_of(self.env, target.offset), found)
+            case Arrive() | Await():
+                flags.write(self.env, stmt, thread_number(self.env, self.group).text, lambda: self.roles.meet(out))
             case Channel():
                 self.channels.step(stmt, self._shared)
             case BulkCopy():

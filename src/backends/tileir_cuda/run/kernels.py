@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver
 
 from tileir.core import attrs
-from tileir.core.errors import Diagnostic, GroupLimitError
+from tileir.core.errors import BackendError, Diagnostic, GroupLimitError
 from tileir.runtime.checks import check_buffers
+from tileir.semtree.ir import Await
+from tileir.semtree.rewrite import statements
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emit.emitter import blocks, has_maps, settled, threads
 from tileir_cuda.emit.shared_memory import SharedMemory
@@ -72,6 +74,7 @@ class CudaKernel:
         if shared:
             which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             checked(f"kernel {kernel.name}", driver.cuFuncSetAttribute(function, which, shared))
+        _check_room(executor, kernel, function, shared)
         sizes = tuple(param.size * param.dtype.itemsize for param in kernel.params)
         shape = (*blocks(kernel), *threads(kernel), shared)
         maps = Maps.of(kernel) if has_maps(kernel, architecture) else None
@@ -122,6 +125,20 @@ class CudaKernel:
         first_pointer = addressof(pointers)
         kept = (self, held, addresses, pointers, maps)
         return BoundCudaKernel(self.kernel, self._function, self.shape, self._executor.stream, kept, first_pointer)
+
+
+def _check_room(executor: CudaExecutor, kernel: KernelFunction, function: Any, shared: int) -> None:
+    """Refuse a kernel whose groups wait for each other, and for all of which the card has no room at a time."""
+    if not any(isinstance(stmt, Await) for stmt in statements(kernel.body)):
+        return
+    found = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, math.prod(kernel.group), shared)
+    room = int(checked(f"kernel {kernel.name}", found)) * executor.device.target.threads
+    if math.prod(kernel.grid) > room:
+        message = (
+            f"kernel {kernel.name} has {math.prod(kernel.grid)} groups that await flags, and the device runs {room} of "
+            "them at a time; compile with fewer groups"
+        )
+        raise BackendError((Diagnostic("TIL804", message),))
 
 
 @attrs.frozen(eq=False)

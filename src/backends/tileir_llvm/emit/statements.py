@@ -13,11 +13,13 @@ from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Apply,
+    Arrive,
     Assign,
     AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
+    Await,
     Barrier,
     BulkCopy,
     BulkStore,
@@ -62,6 +64,8 @@ Together: TypeAlias = (
     | MatrixMultiply
     | Exchange
     | Vote
+    | Arrive
+    | Await
     | Channel
     | BulkCopy
     | BulkStore
@@ -135,6 +139,8 @@ class Statements:
                 | MatrixMultiply()
                 | Exchange()
                 | Vote()
+                | Arrive()
+                | Await()
                 | Channel()
                 | BulkCopy()
                 | BulkStore()

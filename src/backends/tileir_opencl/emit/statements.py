@@ -10,11 +10,13 @@ import attrs
 
 from tileir.core.dtype import DType
 from tileir.semtree.ir import (
+    Arrive,
     Assign,
     AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
+    Await,
     Barrier,
     BulkCopy,
     BulkStore,
@@ -110,7 +112,7 @@ class Statements:
                     multiply(self.env, stmt, self.group)
             case AssignLanes() | Exchange() | Vote() | Channel() | Turn() | WarpRole():
                 pass  # spelt out before, left out, or refused
-            case BulkCopy() | BulkStore() | BulkWait():
+            case Arrive() | Await() | BulkCopy() | BulkStore() | BulkWait():
                 pass  # spelt out before, left out, or refused
             case Prefetch(target=target):
                 self._line(prefetch(self.env.arrays[target.array], evaluate(self.env, target.offset)))

@@ -10,9 +10,11 @@ from tileir.core.errors import Diagnostic
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
 from tileir.semtree.ir import (
     WARP,
+    Arrive,
     AssignLanes,
     AsyncCopy,
     AsyncWait,
+    Await,
     BulkCopy,
     BulkStore,
     BulkWait,
@@ -30,6 +32,7 @@ from tileir.semtree.ir import (
     Turn,
     Type,
     Vote,
+    WarpRole,
 )
 from tileir.semtree.matrices import COPIED_BYTES, held, held_of_left
 from tileir.semtree.swizzles import PLAIN
@@ -105,6 +108,27 @@ def check_votes(survey: Survey) -> Iterator[Diagnostic]:
         array = place.meaning(stmt.target)
         if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
             yield Diagnostic("TIL554", f"votes set elements of private arrays, and {stmt.target.array!r} is none")
+
+
+def check_flags(survey: Survey) -> Iterator[Diagnostic]:
+    """Whole groups arrive at flags, which are elements of parameters of u32, and wait for them."""
+    number = Type(DType.U32)
+    for place in _of_kinds(survey, Arrive, Await):
+        stmt = place.stmt
+        assert isinstance(stmt, Arrive | Await)
+        flag, own = stmt.flag, stmt.count if isinstance(stmt, Await) else stmt.target
+        param = place.meaning(flag)
+        if not isinstance(param, Param) or param.access is not ParamAccess.READ_WRITE:
+            yield Diagnostic("TIL554", f"flags are elements of 'inout' parameters, and {flag.array!r} is none")
+        if not flag.type == own.type == number:
+            yield Diagnostic("TIL552", f"flags count in {number}, and not in {flag.type} and {own.type}")
+        if isinstance(stmt, Arrive):
+            array = place.meaning(stmt.target)
+            if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
+                message = f"arrivals set elements of private arrays, and {stmt.target.array!r} is none"
+                yield Diagnostic("TIL554", message)
+        if survey.kernel.cluster > 1 or WarpRole in survey.kinds:
+            yield Diagnostic("TIL551", "groups arrive as a whole: a kernel with flags has neither clusters nor roles")
 
 
 def check_channels(survey: Survey) -> Iterator[Diagnostic]:

@@ -13,6 +13,7 @@ from tileir.core.number_system import NumberSystem
 from tileir.semtree.clusters import channels_of_clusters
 from tileir.semtree.interpret.channels import ChannelState, acquiring, bulk_copying, meeting, receiving, stepping
 from tileir.semtree.interpret.evaluation import CLUSTER, COPIES, SHARED, ExpressionCompiler, Frame
+from tileir.semtree.interpret.flags import arriving, awaiting
 from tileir.semtree.interpret.instructions import (
     Action,
     Step,
@@ -28,11 +29,13 @@ from tileir.semtree.interpret.instructions import (
 from tileir.semtree.interpret.memory import NO_CHECKS, Checks, Memory, WatchedMemory, poisoned
 from tileir.semtree.interpret.stores import storing
 from tileir.semtree.ir import (
+    Arrive,
     Assign,
     AssignLanes,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
+    Await,
     Barrier,
     BulkCopy,
     BulkStore,
@@ -103,7 +106,7 @@ class StatementCompiler:
                 return self._loop(stmt)
             case If():
                 return self._branch(stmt)
-            case Barrier() | Exchange() | Vote():  # the steps below let threads meet
+            case Barrier() | Exchange() | Vote() | Arrive() | Await():  # the steps below let threads meet
                 return self.body(())
             case AsyncCopy():
                 return copying(self.expressions, stmt)
@@ -207,6 +210,10 @@ class StatementCompiler:
             return trading(self.expressions, stmt, self.kernel)
         if isinstance(stmt, Vote):
             return voting(self.expressions, stmt, self.kernel)
+        if isinstance(stmt, Arrive):
+            return arriving(self.expressions, stmt)
+        if isinstance(stmt, Await):
+            return awaiting(self.expressions, stmt)
         if isinstance(stmt, MatrixMultiply) and waits(stmt):
             return exchanging(self.expressions, stmt, self.kernel)
         if isinstance(stmt, For | If) and any(map(waits, statements((stmt,)))):

@@ -16,6 +16,7 @@ from tileir.semtree.ir import (
     WARP,
     AssignLanes,
     AsyncCopy,
+    Await,
     Barrier,
     Channel,
     Exchange,
@@ -36,9 +37,9 @@ Action: TypeAlias = "Callable[[Frame], None]"
 
 @attrs.frozen(eq=False)
 class Waiting:
-    """A step of a channel, or where a cluster meets, at which a thread waits until something holds."""
+    """A step of a channel or a flag, or where a cluster meets, at which a thread waits until something holds."""
 
-    stmt: Channel | Barrier
+    stmt: Channel | Barrier | Await
     is_over: Callable[[], bool]
 
 

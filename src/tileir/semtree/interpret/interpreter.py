@@ -8,7 +8,7 @@ which does so by itself as far as it gets without a message of others; so are th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -21,9 +21,21 @@ from tileir.semtree.interpret.channels import check_received
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, COPIES, SHARED, STEPS, Frame
 from tileir.semtree.interpret.execution import StatementCompiler
 from tileir.semtree.interpret.instructions import Action, Steps
-from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Clock, Memory, WatchedMemory, poisoned
+from tileir.semtree.interpret.memory import NO_CHECKS, Agent, Array, Checks, Memory, WatchedMemory, poisoned
+from tileir.semtree.interpret.orders import Clock, Order
 from tileir.semtree.interpret.parties import Party, run_in_turn
-from tileir.semtree.ir import WARP, Buffer, BufferRole, KernelFunction, Param, ParamAccess, Program, WarpRole
+from tileir.semtree.ir import (
+    WARP,
+    Arrive,
+    Await,
+    Buffer,
+    BufferRole,
+    KernelFunction,
+    Param,
+    ParamAccess,
+    Program,
+    WarpRole,
+)
 from tileir.semtree.launches import executed
 from tileir.semtree.matrices import waits
 from tileir.semtree.rewrite import statements
@@ -137,6 +149,8 @@ class CompiledKernel:
         start = 0
         with np.errstate(all="ignore"):
             groups = enumerate(_points(self.kernel.grid))
+            if any(isinstance(stmt, Arrive | Await) for stmt in statements(self.kernel.body)):
+                self._run_together(template, groups)
             while cluster := tuple(itertools.islice(groups, self.kernel.cluster)):
                 start = 1 + self._run_cluster(template, cluster, start)
 
@@ -173,6 +187,21 @@ class CompiledKernel:
         if self.own:
             self._run_roles(dict(zip((number for number, _ in points), groups, strict=True)), clocks)
         return max(int(frame[AGENT].time) for frame in itertools.chain(*groups))
+
+    def _run_together(self, template: Frame, groups: Iterable[tuple[int, tuple[int, int, int]]]) -> None:
+        """Run all groups of a kernel with flags in turn, each as far as it gets."""
+        assert self.steps is not None
+        parties = []
+        clocks: list[Clock] = []
+        for number, point in groups:
+            template[CLUSTER] = [{}]
+            clocks.append(Clock(1))
+            frames = self._frames(template, number, point, clocks[-1:])
+            order = Order(number, clocks[-1], clocks)
+            for frame in frames:
+                frame[AGENT].order = order
+            parties.append(Party(self.kernel, f"group {number}", frames, self.steps, {0: clocks[-1]}))
+        run_in_turn(parties)
 
     def _frames(self, template: Frame, group: int, point: tuple[int, int, int], clocks: list[Clock]) -> list[Frame]:
         """Return the states of the threads of a group that is about to begin."""

@@ -11,6 +11,7 @@ from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
 from tileir.core.number_system import REAL, NumberSystem
+from tileir.semtree.interpret.orders import Clock, Known, Order, Touched
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Place: TypeAlias = int | slice | Array
@@ -46,13 +47,6 @@ ALL_CHECKS: Final = Checks(races=True, undefined=True)
 
 
 @attrs.define(eq=False)
-class Clock:
-    """How many stretches of statements between barriers threads have run, those of earlier groups among them."""
-
-    stretch: int = 0
-
-
-@attrs.define(eq=False)
 class Agent:
     """Who accesses memory: a thread of a group, at a time that goes on at barriers, and where it releases messages.
 
@@ -64,6 +58,7 @@ class Agent:
         released: How many messages of channels it has released.
         received: How many messages of each channel it has received, by who copies them.
         party: The number of its party.
+        order: What its group knows of others, in kernels with flags.
 
     """
 
@@ -74,6 +69,7 @@ class Agent:
     released: int = 0
     received: dict[int, int] = attrs.field(factory=dict)
     party: int = 0
+    order: Order | None = None
 
     @property
     def time(self) -> int:
@@ -114,10 +110,11 @@ class Stores:
 
 @attrs.define(eq=False, repr=False)
 class Memory:
-    """The elements of one array."""
+    """The elements of one array, and what groups know that have arrived at those that are flags."""
 
     name: str
     data: Array
+    arrivals: dict[int, Known] = attrs.field(factory=dict, init=False)
 
     def outside(self, kernel: str, first: int, last: int) -> TileError:
         """Return the error of an access to elements that do not exist."""
@@ -171,6 +168,7 @@ class WatchedMemory(Memory):
     threads: int = 1
     parties: int = 1
     _among_groups: _Watch = attrs.field(init=False)
+    _touched: Touched = attrs.field(factory=Touched, init=False)
     _among_threads: tuple[_Watch, ...] = attrs.field(init=False)
     _stored: dict[Stores, Array] = attrs.field(factory=dict, init=False)
 
@@ -242,9 +240,13 @@ class WatchedMemory(Memory):
 
     def _note(self, place: Place, agent: Agent, changed: Array | bool | None) -> None:
         if self.groups:
-            clash = self._among_groups.clash(place, 0, 0, agent.group, changed)
+            if agent.order is None:
+                clash, advice = self._among_groups.clash(place, 0, 0, agent.group, changed), "groups are unordered"
+            else:
+                elements = np.atleast_1d(np.arange(len(self.data))[place]).tolist()
+                clash, advice = self._touched.clash(elements, agent.order, changed), "await a flag between"
             if clash is not None:
-                raise self._race(f"group {agent.group}", clash, "groups are unordered")
+                raise self._race(f"group {agent.group}", clash, advice)
         if self.threads > 1:
             own, known = agent.party, agent.known
             clash = self._among_threads[own].clash(place, agent.time, known[own], agent.thread, changed)

@@ -8,8 +8,8 @@ from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.semtree.interpret.evaluation import AGENT, Frame
 from tileir.semtree.interpret.instructions import Step, Steps, Waiting
-from tileir.semtree.interpret.memory import Clock
-from tileir.semtree.ir import Barrier, KernelFunction
+from tileir.semtree.interpret.orders import Clock
+from tileir.semtree.ir import Arrive, Await, Barrier, KernelFunction
 
 
 @attrs.define(eq=False)
@@ -47,6 +47,8 @@ class Party:
     def waits_for(self) -> str:
         """What the threads wait for, in words."""
         (step, *_) = (each.stmt for each in self._reached if isinstance(each, Waiting))
+        if isinstance(step, Await):
+            return f"await a flag of {step.flag.array!r}"
         return "meet" if isinstance(step, Barrier) else f"{step.step.value} the channel {step.channel.array!r}"
 
     def go_on(self) -> None:
@@ -60,7 +62,7 @@ class Party:
         self.runs = any(stmt is not None for stmt in stmts)
         if any(stmt is not stmts[0] for stmt in stmts):
             raise fail("TIL555", f"kernel {self.kernel.name!r}: {self.who} do not meet at the same barrier")
-        if isinstance(stmts[0], Barrier):  # those that exchange operands order nothing in memory
+        if isinstance(stmts[0], Barrier | Arrive | Await):  # those that exchange operands order nothing in memory
             for clock in self.clocks.values():
                 clock.stretch += 1
             for frame in self.frames:

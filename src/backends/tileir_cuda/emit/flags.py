@@ -1,0 +1,101 @@
+"""Flags by atomic operations of the whole card (NVIDIA, "PTX ISA", memory consistency model).
+
+One thread arrives or waits for its group, between barriers: what others of the group wrote before happens before what
+the flag lets happen, as release and acquire pass on all that a thread has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tileir.core.text.names import NameScope
+from tileir.semtree.ir import (
+    Arrive,
+    Assign,
+    Await,
+    Barrier,
+    Const,
+    DeclareArray,
+    KernelFunction,
+    Region,
+    Stmt,
+    Subscript,
+    Type,
+)
+from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
+from tileir_llvm.emit.expressions import Environment, evaluate, offset_of
+from tileir_llvm.emit.memory import Offset, pointer_to, store
+from tileir_llvm.emit.text import FunctionText, Value
+
+_FENCE: Final = 'fence syncscope("device") acq_rel'
+"""Stands around additions: LLVM 22 writes none for an addition that acquires and releases itself."""
+
+
+def with_shared_arrivals(kernel: KernelFunction) -> KernelFunction:
+    """Return a kernel in which one thread sets an element of a shared array to what a flag was, and all read that."""
+    if not any(isinstance(stmt, Arrive) for stmt in statements(kernel.body)):
+        return kernel
+    names = NameScope.of(kernel_names(kernel))
+
+    def shared(stmt: Stmt) -> tuple[Stmt, ...]:
+        if not isinstance(stmt, Arrive):
+            return (stmt,)
+        array = DeclareArray(names.fresh("arrived"), stmt.target.type.dtype, 1, Region.LOCAL)
+        before = Subscript(array.name, Const(0, Type(kernel.index)), stmt.target.type)
+        return array, Arrive(before, stmt.flag), Barrier(), Assign(stmt.target, before)
+
+    return with_body(kernel, rewrite_stmts(shared, kernel.body))
+
+
+def write(env: Environment, stmt: Arrive | Await, thread: str, meet: Callable[[], None]) -> None:
+    """Write what a group does with a flag; ``thread`` is the number of a thread, and at ``meet`` all of them meet."""
+    if isinstance(stmt, Arrive):
+        _arrive(env, stmt, thread, meet)
+    else:
+        _wait(env, stmt, thread, meet)
+
+
+def _arrive(env: Environment, stmt: Arrive, thread: str, meet: Callable[[], None]) -> None:
+    """Let the first thread add one to a flag, and set an element of a shared array, when all threads have come."""
+    out = env.out
+    flag = _pointer(env, stmt.flag)
+    meet()
+    with _alone(out, thread):
+        out.effect(_FENCE)
+        before = out.result(f'atomicrmw add ptr {flag}, i32 1 syncscope("device") monotonic')
+        out.effect(_FENCE)
+        store(out, env.arrays[stmt.target.array], offset_of(env, stmt.target.offset), Value(before, stmt.target.type))
+
+
+def _wait(env: Environment, stmt: Await, thread: str, meet: Callable[[], None]) -> None:
+    """Let the first thread read a flag until it is large enough, and the others wait for that."""
+    out = env.out
+    flag, least = _pointer(env, stmt.flag), evaluate(env, stmt.count)
+    with _alone(out, thread):
+        again, over = out.fresh_label("await"), out.fresh_label("over")
+        out.branch(again)
+        out.start(again)
+        found = out.result(f'load atomic i32, ptr {flag} syncscope("device") acquire, align 4')
+        out.branch_if(out.result(f"icmp uge i32 {found}, {least.text}"), over, again)
+        out.start(over)
+    meet()
+
+
+def _pointer(env: Environment, flag: Subscript) -> str:
+    offset = offset_of(env, flag.offset)
+    assert isinstance(offset, Offset)
+    return pointer_to(env.out, env.arrays[flag.array], offset)[0]
+
+
+@contextmanager
+def _alone(out: FunctionText, thread: str) -> Iterator[None]:
+    """Write what the thread with the number 0 does alone."""
+    first, done = out.fresh_label("alone"), out.fresh_label("together")
+    out.branch_if(out.pure(f"icmp eq i32 {thread}, 0"), first, done)
+    out.start(first)
+    with out.scope():
+        yield
+    out.branch(done)
+    out.start(done)

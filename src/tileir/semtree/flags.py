@@ -1,0 +1,36 @@
+"""Flags: elements of global memory by which groups of one launch wait for each other."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tileir.core import attrs
+from tileir.core.schema import OPERAND, Role, role
+from tileir.semtree.expressions import Expr, Subscript
+from tileir.semtree.kinds import Collective
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Arrive(Collective):
+    """Add one to a flag once for the group, and set an element of a private array to what the flag was before.
+
+    A flag is an element of a parameter of u32. All threads of the group come here first; what they wrote to parameters
+    before is seen by groups that arrive at the flag later, or await it (release). From here on the group sees what
+    those wrote before that have arrived earlier (acquire): the last one to arrive can go on with the work of all.
+    """
+
+    form: ClassVar[str] = "arrive {target} = {flag}"
+    target: Subscript = attrs.field(metadata=role(Role.TARGET, Subscript))
+    flag: Subscript = attrs.field(metadata=role(Role.UPDATED, Subscript))
+
+
+@attrs.frozen(cache_hash=True, repr=False)
+class Await(Collective):
+    """Wait until a flag is at least ``count``; from here on the group sees what those wrote before that have arrived.
+
+    All groups of a kernel that awaits flags run at the same time: a device that has no room for them refuses it.
+    """
+
+    form: ClassVar[str] = "await {flag} until {count}"
+    flag: Subscript = attrs.field(metadata=role(Role.OPERAND, Subscript))
+    count: Expr = attrs.field(metadata=OPERAND)
