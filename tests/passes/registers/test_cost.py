@@ -126,6 +126,22 @@ def test_rows_share_weights_where_channels_are_apart() -> None:
     assert columns == 4
 
 
+@pytest.mark.parametrize(
+    ("channels", "stride", "width", "height"), [(64, 1, 114, 14), (64, 2, 114, 8), (64, 2, 226, 6), (16, 2, 226, 14)]
+)
+def test_tiles_in_many_pages_move_on_by_about_the_line_that_is_fetched_ahead(
+    channels: int, stride: int, width: int, height: int
+) -> None:
+    """Few pages are followed further than to the next line."""
+    step = "" if stride == 1 else f"{stride}*"
+    text = (
+        f"function (X[C, H, W], F[D, C, I, J]) -> (O) {{ O[d, y, x : D, (H - I) / {stride} + 1, (W - J) / {stride} + 1]"
+        f" = +(X[c, {step}y + i, {step}x + j] * F[d, c, i, j]); }}"
+    )
+    rows, _ = tile(text, {"X": (channels, width, width), "F": (64, channels, 3, 3)})
+    assert rows == {"x": height}
+
+
 def test_a_pool_reads_memory_in_its_order() -> None:
     assert tile(POOL, {"X": (32, 32, 64)}) == ({}, 4)
 

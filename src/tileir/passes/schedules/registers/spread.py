@@ -28,9 +28,6 @@ _MOST_TURNED: Final = 8
 _APART: Final = 6.0
 """What it costs to store or load a lane after a reduction, where lanes are apart: a cache line for each."""
 
-_SQUARES: Final = 1.0
-"""The same where squares are turned: to load, turn and store as many vectors as lanes."""
-
 
 def apart(uses: Sequence[Use], vector: str, lanes: int, rows: Mapping[str, int], *, overlaps: bool) -> float:
     """Return what accesses of a point cost, in multiply-adds of vectors, of which lanes are no neighbours in memory.
@@ -44,11 +41,13 @@ def apart(uses: Sequence[Use], vector: str, lanes: int, rows: Mapping[str, int],
 
     """
     count = sum(use.stride(vector) not in (0, 1) for use in uses)
-    turned = (
-        square(lanes, height, overlaps=overlaps) and all(use.stride(name) in (0, 1) for use in uses)
+    sizes = [
+        square(lanes, height, overlaps=overlaps)
         for name, height in rows.items()
-    )
-    return count and count * (_SQUARES if any(turned) else _APART)
+        if count and all(use.stride(name) in (0, 1) for use in uses)
+    ]
+    size = max(sizes, default=0)  # vectors of a square are loaded, shuffled for each bit of its size, and stored
+    return count * ((1 + size.bit_length()) / size if size else _APART)
 
 
 def square(lanes: int, height: int, *, overlaps: bool) -> int:

@@ -38,6 +38,9 @@ _TEST: Final = 1.5
 _ALL: Final = 1 << 30
 """Columns of which all panels are near: more than there are."""
 
+_STREAMS: Final = 32
+"""Pages that are read by turns, of which processors fetch more than the next line ahead."""
+
 _SHARED_COLUMNS: Final = 4
 """Columns of which the cache lines come with those of a narrower panel."""
 
@@ -92,6 +95,8 @@ class Step:
         elsewhere: For each of ``scalars`` that is far away, and in another page at some steps, the share of these, and
             what moves it by a line.
         lines: The same where it is in another cache line at some steps.
+        moving: For each of ``elsewhere`` that is in many pages by turns, their share, and by how many bytes, fewer than
+            a cache line, indices move it.
         is_fused: Whether it is one of a product of matrices that adds products of floats as it makes them: no register
             holds a product before it is added, nor, as in windows, what further steps load again.
 
@@ -107,6 +112,7 @@ class Step:
     cache_bytes: int
     elsewhere: tuple[tuple[float, frozenset[str]], ...]
     lines: tuple[tuple[float, frozenset[str]], ...]
+    moving: tuple[tuple[float, tuple[tuple[str, int], ...]], ...]
     is_fused: bool
 
     @classmethod
@@ -134,6 +140,11 @@ class Step:
             shares = ((_elsewhere(use, nest, segment, panel_bytes, apart), use) for use in apart_by_lines)
             return tuple((share, apart_by_lines[use]) for share, use in shares if share)
 
+        def within(use: Use) -> tuple[tuple[str, int], ...]:
+            strides = ((name, abs(use.stride(name)) * use.dtype.itemsize) for name in names)
+            return tuple((name, stride) for name, stride in strides if 0 < stride < _LINE)
+
+        pages = ((_elsewhere(use, nest, segment, panel_bytes, PAGE_BYTES), within(use)) for use in apart_by_lines)
         return cls(
             depth,
             max(1, stores),
@@ -147,6 +158,7 @@ class Step:
             cache_bytes,
             far(PAGE_BYTES),
             far(_LINE),
+            tuple((share, rows) for share, rows in pages if share * depth > _STREAMS),
             multiplied is not None and multiplied.is_float and not converts and len(segment.loops) == 1,
         )
 
@@ -160,6 +172,8 @@ class Step:
         scalars = sum([_moving(heights, moved) for moved in self.scalars])
         elsewhere = self.lines if beside else self.elsewhere
         pages = sum([share * _moving(heights, moved) for share, moved in elsewhere])
+        # The next line is fetched ahead; a tile that moves on by more waits for what is behind it.
+        moved = (share * max(0.0, heights.get(n, 1) * b / _LINE - 1) for share, rows in self.moving for n, b in rows)
         return Rate(
             depth=self.depth,
             tile=self.sums * product(heights.values()),
@@ -170,6 +184,7 @@ class Step:
             beside=max(1, beside),
             least=LATENCY * self.sums,
             tests=_TEST * sum([min(heights.get(name, 0), abs(rows)) for test in self.tests for name, rows in test]),
+            ahead=_ELSEWHERE * sum(moved),
         )
 
 
@@ -232,6 +247,7 @@ class Rate:
         beside: How many panels read the same, one after the other.
         least: What a step costs at least.
         tests: What tests cost.
+        ahead: What is not fetched ahead costs.
 
     """
 
@@ -244,6 +260,7 @@ class Rate:
     beside: int
     least: float
     tests: float
+    ahead: float
 
     def cost(self, columns: int) -> float:
         """Return the cost of all steps over a tile."""
@@ -252,7 +269,7 @@ class Rate:
         again = max(self.tile * columns, loads, self.least)
         beside = loads + self.elsewhere / self.beside
         step = (first + again * (self.beside - 1)) / self.beside
-        return self.depth * (step + beside * _LOADS_BESIDE + self.tests)
+        return self.depth * (step + beside * _LOADS_BESIDE + self.tests + self.ahead)
 
 
 class Rates(dict[tuple[tuple[tuple[str, int], ...], int, int], float]):
