@@ -93,6 +93,21 @@ def test_copies_run_ahead() -> None:
     assert "max(" not in text  # a test keeps what is behind the end from being copied
 
 
+@pytest.mark.parametrize(
+    ("merged", "tests"), [("+(A[i, k] * B[k, j])", 0), ("+(A[i, k] + B[k, j])", 1), (">(A[i, k] * B[k, j])", 1)]
+)
+def test_zeros_behind_the_end_are_added(merged: str, tests: int) -> None:
+    types = {"A": TensorType(DType.F32, (64, 60)), "B": TensorType(DType.F32, (60, 64))}
+    text = f"function (A[M, K], B[K, N]) -> (C) {{ C[i, j : M, N] = {merged}; }}"
+    step = GroupContraction(threads=64, rows=32, columns=32, stages=2)
+    stages = compile_stages(text, types, AHEAD, passes=(*fused(AHEAD), step))
+    assert to_text(stages.sem.kernels[0]).count("min(16, 60 - ") == tests
+    generator = np.random.default_rng(5)
+    values = {name: generator.integers(-4, 5, kind.shape).astype(np.float32) for name, kind in types.items()}
+    expected = interpret(stages.stripe, values)["C"]
+    np.testing.assert_array_equal(run_program(stages.sem, values, ALL_CHECKS)["C"], expected)
+
+
 def test_loads_past_the_end_are_moved_and_stores_are_left_out() -> None:
     text = to_text(kernel((50, 24, 36), GroupContraction(threads=64, rows=32, columns=32)))
     assert "A[min(max(place, 0), 299) * 4 : 4]" in text

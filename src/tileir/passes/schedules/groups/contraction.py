@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core import attrs
+from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import Staging
@@ -14,7 +15,7 @@ from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tileir.core.text.names import NameScope
     from tileir.passes.schedules.groups.tiles import Tiles
@@ -179,11 +180,11 @@ class _ContractionKernel:
         fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
         places = self._places()
         staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
-        fills.append(self._multiply(sums, staged, first))
+        fills.append(self._multiply(sums, staged, first, staging))
         ahead = stripe.Pipeline(self.tiles.stages) if staging.shape.ahead else None
         return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), instruction=ahead)
 
-    def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
+    def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine, staging: Staging) -> Node:
         """Return what a thread adds to its tile for one staged part of the reduction."""
         loop, depth, parts = self.tiles.loop, self.tiles.depth, self.tiles.parts
         place = self._places()[loop.name]
@@ -193,7 +194,7 @@ class _ContractionKernel:
         tests = list(inside.constraints)
         if depth % parts:
             tests.append(depth - 1 - place)
-        if loop.range % depth:
+        if loop.range % depth and not self._adds_zeros(staging, staged):
             tests.append(loop.range - 1 - first - place)
         direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in staged]
         if any(u.stride(index.name) for u in direct for index, _ in self._axes):
@@ -204,6 +205,21 @@ class _ContractionKernel:
             sch.present((self.inner, *unrolled)), children=(body,), constraints=tuple(tests), tags=self.segment.tags
         )
         return self._threads([around])
+
+    def _adds_zeros(self, staging: Staging, staged: Collection[Use]) -> bool:
+        """Return whether steps behind the end of the reduction add products of zeros, so that nothing has to skip them.
+
+        A loop with as many steps for each tile is unrolled whole.
+        """
+        reads = sch.reads_of(self.nest, self.segment)
+        computed = [s.op for s in self.segment.statements if isinstance(s, stripe.Intrinsic)]
+        merged = {use.aggregation for use in self.segment.uses if use.direction.writes}
+        return (
+            computed == [Op.MUL]
+            and len(reads) == 2
+            and merged == {Aggregation.SUM}
+            and all(use in staged and use.stride(self.tiles.loop.name) and staging.pads(use) for use in reads)
+        )
 
     def _finish(self, results: Mapping[Use, Use]) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""

@@ -127,7 +127,7 @@ class Staging:
             places[name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
             if vectors % size:
                 tests.append(self.shape.extents[name] - 1 - places[name])
-            if self._is_tested_for(use):
+            if self.pads(use):
                 ends.extend(self._inside(name, starts[name] + places[name]))
             team.insert(0, thread)
             loops.insert(0, more)
@@ -146,8 +146,8 @@ class Staging:
             return 1
         lanes = sch.vector_lanes(self.load_bytes, use.dtype.itemsize, self.max_lanes)
         lanes = sch.aligned_lanes((use,), axis, sch.power_of_two_below(lanes))
-        moved = self._may_miss(use) and not self._is_tested_for(use)
-        wholes = [i.range for i in self.indices if i.name == axis] if moved or self._is_tested_for(use) else []
+        moved = self._may_miss(use) and not self.pads(use)
+        wholes = [i.range for i in self.indices if i.name == axis] if moved or self.pads(use) else []
         wholes += [self.elements[use.root]] if moved else []  # then a vector is in the tensor, or beside it
         tile = product(self.shape.extents[name] for name in self.shape.axes(use))
         lanes = min(lanes, sch.power_of_two_below(max(1, tile // self.threads))) if moved else lanes  # no thread idles
@@ -158,7 +158,7 @@ class Staging:
     def _load(self, use: Use, target: Use, values: Mapping[str, Affine], lanes: tuple[stripe.Index, ...]) -> Node:
         """Return the load of an element; its place is moved into the tensor where it may be outside."""
         moved = use.substitute(values)
-        if not self._may_miss(use) or self._is_tested_for(use):
+        if not self._may_miss(use) or self.pads(use):
             plain = (stripe.Load(use.name, "value"), stripe.Store("value", target.name))
             return Node(lanes, statements=plain, uses=(moved, target))
         size, width = self.elements[use.root], product(i.range for i in lanes)
@@ -173,8 +173,8 @@ class Staging:
         )
         return Node(lanes, statements=statements, uses=(whole, target))
 
-    def _is_tested_for(self, use: Use) -> bool:
-        """Return whether copies of an input that are behind its end are left out, not moved: a test is enough."""
+    def pads(self, use: Use) -> bool:
+        """Return whether zeros stand for what is behind the end of an input: a test is enough, no copy is moved."""
         moving = [i for i in self.indices if use.stride(i.name)]
         return self.shape.ahead and not any(i.name in self.tested for i in moving)
 
