@@ -20,7 +20,7 @@ from tileir.passes.schedules.groups.group_contraction import GroupContraction
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import Barrier, DeclareArray, KernelFunction, Region
+from tileir.semtree.ir import AsyncCopy, Barrier, DeclareArray, KernelFunction, Region
 from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import statements
 from tileir.semtree.text.printer import to_text
@@ -87,7 +87,7 @@ def test_copies_run_ahead() -> None:
     }
     step = GroupContraction(threads=64, rows=32, columns=32, stages=2)
     (found,) = compile_stages(PRODUCT, types, AHEAD, passes=(*fused(AHEAD), step)).sem.kernels
-    assert arrays_of(found, Region.LOCAL) == {"A_stage": 2 * 16 * 36, "B_stage": 2 * 16 * 32}
+    assert arrays_of(found, Region.LOCAL) == {"A_stage": 2 * 32 * 20, "B_stage": 2 * 16 * 32}
     text = to_text(found)
     assert text.count("async A_stage") == text.count("async B_stage") == 2  # before the loop, and in it
     assert "max(" not in text  # a test keeps what is behind the end from being copied
@@ -106,6 +106,20 @@ def test_zeros_behind_the_end_are_added(merged: str, tests: int) -> None:
     values = {name: generator.integers(-4, 5, kind.shape).astype(np.float32) for name, kind in types.items()}
     expected = interpret(stages.stripe, values)["C"]
     np.testing.assert_array_equal(run_program(stages.sem, values, ALL_CHECKS)["C"], expected)
+
+
+@pytest.mark.parametrize(("rows", "depth", "width"), [(44, 64, 4), (64, 60, 4), (44, 62, 1), (64, 64, 1)])
+def test_rows_lie_along_the_sum_where_tested_copies_are_wide(rows: int, depth: int, width: int) -> None:
+    types = {"A": TensorType(DType.F32, (rows, depth)), "B": TensorType(DType.F32, (depth, 64))}
+    text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    step = GroupContraction(threads=64, rows=32, columns=32, stages=2)
+    stages = compile_stages(text, types, AHEAD, passes=(*fused(AHEAD), step))
+    (found,) = stages.sem.kernels
+    copies = [stmt for stmt in statements(found.body) if isinstance(stmt, AsyncCopy) and stmt.source.array == "A"]
+    assert {stmt.source.type.lanes for stmt in copies} == {width}
+    generator = np.random.default_rng(5)
+    values = {name: generator.integers(-4, 5, kind.shape).astype(np.float32) for name, kind in types.items()}
+    np.testing.assert_array_equal(run_program(stages.sem, values, ALL_CHECKS)["C"], values["A"] @ values["B"])
 
 
 def test_loads_past_the_end_are_moved_and_stores_are_left_out() -> None:

@@ -8,14 +8,14 @@ from tileir.core import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
-from tileir.passes.schedules.groups.staging import Staging
+from tileir.passes.schedules.groups.staging import RUN, Staging
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tileir.core.text.names import NameScope
     from tileir.passes.schedules.groups.tiles import Tiles
@@ -35,12 +35,15 @@ class _ContractionKernel:
     elements: Mapping[str, int]
     names: NameScope
     segment: Segment
+    staging: Staging
+    zeros: bool  # whether steps behind the end of the reduction change nothing
     grid: tuple[stripe.Index, ...]
     team: tuple[stripe.Index, stripe.Index, stripe.Index, stripe.Index]  # part of the reduction, above, row, column
     own: tuple[stripe.Index, stripe.Index, stripe.Index]  # row, vector, lane of a thread
     starts: dict[str, Affine]  # of the tile along the output indices
     step: stripe.Index  # number of the staged part of the reduction
-    inner: stripe.Index  # step of a thread within it
+    inner: stripe.Index  # run of steps of a thread within it
+    run: stripe.Index  # step within a run
 
     @classmethod
     def of(cls, nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> _ContractionKernel:
@@ -61,9 +64,25 @@ class _ContractionKernel:
             sch.index(names.fresh(f"{column}_lane"), tiles.lanes, Binding.LANE),
         )
         step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
-        inner = sch.index(names.fresh(f"{tiles.loop.name}_step"), -(-tiles.depth // tiles.parts))
         segment = sch.the_reduction(nest)
-        return cls(nest, tiles, elements, names, segment, sch.present(grid), team, own, starts, step, inner)
+        staging = Staging(
+            tiles.shape,
+            (*nest.indices, *segment.loops),
+            frozenset(name for constraint in segment.constraints for name in constraint.indices),
+            product(i.range for i in team),
+            tiles.load_bytes,
+            tiles.max_lanes,
+            elements,
+            names,
+        )
+        zeros = _adds_zeros(sch.reads_of(nest, segment), segment, tiles, staging)
+        whole = (zeros or tiles.loop.range % tiles.depth == 0) and tiles.depth % (RUN * tiles.parts) == 0
+        runs = tiles.staged and any(tiles.shape.in_runs(use) for use in sch.reads_of(nest, segment))
+        width = RUN if runs and whole else 1
+        inner = sch.index(names.fresh(f"{tiles.loop.name}_step"), -(-tiles.depth // (tiles.parts * width)))
+        run = sch.index(names.fresh(f"{tiles.loop.name}_run"), width, Binding.UNROLL)
+        axes = sch.present(grid)
+        return cls(nest, tiles, elements, names, segment, staging, zeros, axes, team, own, starts, step, inner, run)
 
     def kernel(self) -> Node:
         """Return the tree."""
@@ -105,7 +124,11 @@ class _ContractionKernel:
 
     @property
     def _row(self) -> Affine:
-        """The row in its tile."""
+        """The row in its tile: those of a thread are neighbours, or neighbouring threads have neighbouring runs."""
+        row = self.tiles.row
+        rows = [u for u in sch.reads_of(self.nest, self.segment) if row is not None and u.stride(row.name)]
+        if any(map(self.tiles.shape.in_runs, rows)):
+            return sch.part(self.team[2]) + sch.part(self.own[0], self.tiles.down)
         return sch.part(self.team[2], self.tiles.rows) + sch.part(self.own[0])
 
     @property
@@ -118,7 +141,9 @@ class _ContractionKernel:
     def _places(self) -> dict[str, Affine]:
         """Return where in its tile a thread is along each index."""
         return {
-            self.tiles.loop.name: sch.part(self.inner, self.tiles.parts) + sch.part(self.team[0]),
+            self.tiles.loop.name: sch.part(self.inner, self.tiles.parts * self.run.range)
+            + sch.part(self.team[0], self.run.range)
+            + sch.part(self.run),
             **{index.name: place for index, place in self._axes},
         }
 
@@ -163,16 +188,7 @@ class _ContractionKernel:
     def _steps(self, sums: Mapping[Use, Use]) -> Node:
         """Return the loop over the staged parts of the reduction."""
         others = tuple(i for i in self.segment.loops if i.name != self.tiles.loop.name)
-        staging = Staging(
-            self.tiles.shape,
-            (*self.nest.indices, *self.segment.loops),
-            frozenset(name for constraint in self.segment.constraints for name in constraint.indices),
-            product(i.range for i in self.team),
-            self.tiles.load_bytes,
-            self.tiles.max_lanes,
-            self.elements,
-            self.names,
-        )
+        staging = self.staging
         reads = sch.reads_of(self.nest, self.segment)
         stages = {u: staging.memory(u) for u in reads if self.tiles.staged and staging.shape.axes(u)}
         first = sch.part(self.step, self.tiles.depth)
@@ -180,11 +196,11 @@ class _ContractionKernel:
         fills = [staging.fill(use, stage, starts) for use, stage in stages.items()]
         places = self._places()
         staged = {use: staging.staged(use, stage, places) for use, stage in stages.items()}
-        fills.append(self._multiply(sums, staged, first, staging))
+        fills.append(self._multiply(sums, staged, first))
         ahead = stripe.Pipeline(self.tiles.stages) if staging.shape.ahead else None
         return Node((*others, *sch.present((self.step,))), tuple(stages.values()), tuple(fills), instruction=ahead)
 
-    def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine, staging: Staging) -> Node:
+    def _multiply(self, sums: Mapping[Use, Use], staged: Mapping[Use, Use], first: Affine) -> Node:
         """Return what a thread adds to its tile for one staged part of the reduction."""
         loop, depth, parts = self.tiles.loop, self.tiles.depth, self.tiles.parts
         place = self._places()[loop.name]
@@ -194,7 +210,7 @@ class _ContractionKernel:
         tests = list(inside.constraints)
         if depth % parts:
             tests.append(depth - 1 - place)
-        if loop.range % depth and not self._adds_zeros(staging, staged):
+        if loop.range % depth and not self.zeros:
             tests.append(loop.range - 1 - first - place)
         direct = [u for u in sch.reads_of(self.nest, self.segment) if u not in staged]
         if any(u.stride(index.name) for u in direct for index, _ in self._axes):
@@ -202,24 +218,12 @@ class _ContractionKernel:
         *unrolled, lane = self.own
         body = attrs.evolve(inside, indices=sch.present((lane,)), uses=uses, constraints=())
         around = Node(
-            sch.present((self.inner, *unrolled)), children=(body,), constraints=tuple(tests), tags=self.segment.tags
+            sch.present((self.inner, self.run, *unrolled)),
+            children=(body,),
+            constraints=tuple(tests),
+            tags=self.segment.tags,
         )
         return self._threads([around])
-
-    def _adds_zeros(self, staging: Staging, staged: Collection[Use]) -> bool:
-        """Return whether steps behind the end of the reduction add products of zeros, so that nothing has to skip them.
-
-        A loop with as many steps for each tile is unrolled whole.
-        """
-        reads = sch.reads_of(self.nest, self.segment)
-        computed = [s.op for s in self.segment.statements if isinstance(s, stripe.Intrinsic)]
-        merged = {use.aggregation for use in self.segment.uses if use.direction.writes}
-        return (
-            computed == [Op.MUL]
-            and len(reads) == 2
-            and merged == {Aggregation.SUM}
-            and all(use in staged and use.stride(self.tiles.loop.name) and staging.pads(use) for use in reads)
-        )
 
     def _finish(self, results: Mapping[Use, Use]) -> Node:
         """Return what follows the reduction, once for each output: with what was before it, which nothing waits for."""
@@ -245,6 +249,22 @@ class _ContractionKernel:
 
     def _in_registers(self, use: Use) -> Use:
         return attrs.evolve(use, access=(sch.part(self.own[2]),), strides=(1,), sizes=())
+
+
+def _adds_zeros(reads: Sequence[Use], segment: Segment, tiles: Tiles, staging: Staging) -> bool:
+    """Return whether steps behind the end of a reduction add products of zeros, so that nothing has to skip them.
+
+    A loop with as many steps for each tile is unrolled whole.
+    """
+    computed = [s.op for s in segment.statements if isinstance(s, stripe.Intrinsic)]
+    merged = {use.aggregation for use in segment.uses if use.direction.writes}
+    return (
+        tiles.staged
+        and computed == [Op.MUL]
+        and len(reads) == 2
+        and merged == {Aggregation.SUM}
+        and all(tiles.loop.name in tiles.shape.axes(use) and staging.pads(use) for use in reads)
+    )
 
 
 @attrs.frozen(eq=False, repr=False)

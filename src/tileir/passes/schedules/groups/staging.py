@@ -7,6 +7,7 @@ for: what they bring must take part in nothing that is kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
@@ -24,6 +25,7 @@ class TileShape:
     """How far a tile reaches along its indices, slowest first in local memory.
 
     It is read in vectors of ``lanes`` along the index ``vector``. With ``ahead`` it is filled by asynchronous copies.
+    With ``runs`` tiles of tensors that lie along the reduction do, too, if they can (:meth:`in_runs`).
     The indices ``together``, one after the other, share an axis of local memory where both move an input.
     """
 
@@ -31,11 +33,29 @@ class TileShape:
     vector: str | None = None
     lanes: int = 1
     ahead: bool = False
+    runs: bool = False
     together: tuple[str, ...] = ()
 
     def axes(self, use: Use) -> tuple[str, ...]:
-        """Return the indices of the tile that move a use."""
-        return tuple(name for name, extent in self.extents.items() if extent > 1 and use.stride(name))
+        """Return the indices of the tile that move a use, slowest first in local memory."""
+        found = tuple(name for name, extent in self.extents.items() if extent > 1 and use.stride(name))
+        return (*found[1:], found[0]) if self.in_runs(use) else found
+
+    def in_runs(self, use: Use) -> bool:
+        """Return whether a tile lies along the reduction in local memory, as its tensor does.
+
+        Then copies that run ahead are wide, and threads read several steps of a row at once.
+        """
+        loop, *others = self.extents
+        moving = [name for name in others if self.extents[name] > 1 and use.stride(name)]
+        return (
+            self.runs
+            and bool(moving)
+            and self.vector not in moving
+            and use.stride(loop) == 1
+            and self.extents[loop] % RUN == 0
+            and sch.aligned_lanes((use,), loop, RUN) == RUN
+        )
 
     def access(self, use: Use, places: Mapping[str, Affine]) -> tuple[Affine, ...]:
         """Return where in the tile of an input each index is, by axes of local memory."""
@@ -53,7 +73,7 @@ class TileShape:
 
         Where the loads of neighbouring threads go down a column, the distance of rows is odd, so that these are in
         different banks; but for vectors, which want to be aligned, and for copies of single elements, beside which the
-        loads of neighbours along a row count more.
+        loads of neighbours along a row count more. Runs of neighbouring rows are in different banks, too.
         """
         axes = self.axes(use)
         if not axes:
@@ -63,6 +83,8 @@ class TileShape:
             above, below = self.together
             sizes[below] *= sizes.pop(above)
         *rows, width = sizes.values()
+        if self.in_runs(use):
+            return (*rows, width + RUN)
         if rows and min(axes, key=lambda name: abs(use.stride(name))) != axes[-1]:
             aligned = self.ahead or (axes[-1] == self.vector and self.lanes > 1)
             width += self.lanes if aligned else 1 - width % 2
@@ -193,3 +215,7 @@ class Staging:
         steps = zip(use.access, use.strides, strict=True)
         low, high = total(affine * stride for affine, stride in steps).bounds({i.name: i.range for i in self.indices})
         return low < 0 or high >= self.elements.get(use.root, 0)
+
+
+RUN: Final = 4
+"""Neighbours along a reduction that are copied, and read, at once."""

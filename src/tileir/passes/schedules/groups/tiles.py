@@ -29,6 +29,7 @@ class Tiles:
         load_bytes: Width of a load that stages neighbouring elements.
         max_lanes: Most lanes of it; 0 for as many as fit.
         stages: How many steps of the reduction are in local memory at a time; copies run ahead where it is not 1.
+        runs: Whether tiles of inputs that lie along the reduction do, too, where copies run ahead.
 
     """
 
@@ -46,6 +47,7 @@ class Tiles:
     load_bytes: int = 1
     max_lanes: int = 0
     stages: int = 1
+    runs: bool = False
     above: stripe.Index | None = None
     high: int = 1
 
@@ -71,7 +73,7 @@ class Tiles:
             extents[self.column.name] = self.width
         column = None if self.column is None else self.column.name
         together = () if self.above is None or self.row is None else (self.above.name, self.row.name)
-        return TileShape(extents, column, self.lanes, self.stages > 1, together)
+        return TileShape(extents, column, self.lanes, self.stages > 1, self.stages > 1 and self.runs, together)
 
 
 def local_bytes(nest: Nest, tiles: Tiles, *, staged: bool) -> int:
