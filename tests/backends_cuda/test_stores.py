@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import tileir
 from tileir.semtree.text.parser import parse_kernel
 from tileir_cuda.architectures import ARCHITECTURES
 from tileir_cuda.emit.boxes import TensorMap, copies_boxes, tensor_maps
@@ -87,3 +88,22 @@ def test_what_no_map_can_say_is_stored_by_threads(old: str, new: str, boxes: boo
 def test_other_architectures_store_by_threads(name: str) -> None:
     assert has_maps(parse_kernel(STORE), ARCHITECTURES[name]) == (name == "sm_90a")
     assert ("cp.async.bulk" in code(STORE, name)) == (name == "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "stores"),
+    [
+        ("f16", 4096, True),
+        ("bf16", 5120, True),
+        ("f8e4m3fn", 4096, True),
+        ("f16", 2048, False),  # each group has one tile
+        ("f16", 3000, False),  # rows do not begin where lines of the cache do
+    ],
+)
+def test_products_store_boxes_beside_a_warp_that_copies(dtype: str, size: int, stores: bool) -> None:
+    text = "function (A[M, K], B[N, K]) -> (R) { C[i, j : M, N] = +(A[i, k] * B[j, k]); R = as_bf16(C); }"
+    shapes = [f"{dtype}[{size}, {size}]"] * 2
+    listing = tileir.compile(text, shapes, device="cuda.sm_90a").listing("ptx")
+    assert ("cp.async.bulk.commit_group" in listing) == stores
+    assert ("setmaxnreg" in listing) == stores
+    assert "cp.async.bulk.tensor" in listing

@@ -32,10 +32,10 @@ _ROWS: Final = (128, 64, 32)
 """Bytes of the rows that are swizzled as matrix instructions read them."""
 
 
-_OF_TWO: Final = 256
+OF_TWO: Final = 256
 """Threads of two teams."""
 
-_REGISTERS: Final = {_OF_TWO: (40, 232), 384: (32, 160)}
+_REGISTERS: Final = {OF_TWO: (40, 232), 384: (32, 160)}
 """Registers of threads that copy and of those that multiply, by how many of these there are: all that a group has."""
 
 
@@ -91,7 +91,7 @@ def copier_pays(plan: MatrixTiling) -> bool:
     On an H200, squares of 4096, 5120 and 8192 in f16 took 0.988, 0.987 and 0.988 of the time with stores of boxes and
     such a warp, and 0.997, 0.993 and 0.997 with these alone. Three teams that add up sums in parts took 1.15.
     """
-    return bool(plan.groups and plan.slots) and not plan.promotes and plan.threads == _OF_TWO
+    return bool(plan.groups and plan.slots) and plan.threads == OF_TWO
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:

@@ -16,7 +16,7 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.matrix import build
-from tileir.passes.schedules.groups.matrix_boxes import are_whole_lines, boxes, copier_pays, with_copier
+from tileir.passes.schedules.groups.matrix_boxes import OF_TWO, are_whole_lines, boxes, copier_pays, with_copier
 from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
 from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
@@ -264,12 +264,15 @@ class MatrixContraction:
 
         What a step reads costs as much as so many products of each row and column: on an H200, tiles of 64 columns
         reached 415 TFLOP/s where those of 256 reached 607. Two warpgroups hide less of what they add to other sums than
-        three: on an H100 8-bit floats at 4096 took 125 us in tiles of 128 x 128, and 119 in those of 192 x 128.
+        three, but more than these where a warp copies for them: on an H200 8-bit floats at 4096 took 111 us so in tiles
+        of 128 x 128, and 117 in those of 192 x 128, without 125 and 119 on an H100.
         """
         waves = -(-groups_of(nest, plan) // (self.groups * plan.beside)) * plan.beside
         read = _PARTED_COST if self.boxes and not are_whole_lines(plan) else _READ_COST
         cost = waves * (plan.rows * plan.columns + read * (plan.extent(plan.left) + plan.extent(plan.right)))
-        return cost * 9 // 8 if plan.promotes and reads_local(plan) and plan.threads < _HIDING else cost
+        copied = self.stores and self.turns and groups_of(nest, plan) > self.groups
+        hides = plan.threads == OF_TWO if copied else plan.threads > OF_TWO
+        return cost * 9 // 8 if plan.promotes and reads_local(plan) and not hides else cost
 
     def _deep(self, plan: MatrixTiling) -> MatrixTiling | None:
         """Return the plan with the deepest steps of which enough fit local memory; None where none do."""
@@ -319,9 +322,6 @@ _READ_COST: Final = 64
 
 _PARTED_COST: Final = 112
 """The same where rows of boxes lie in two lines of the cache: at 3000, 430 with 256 columns and 347 with 128."""
-
-_HIDING: Final = 384
-"""Threads that hide each other's additions of sums with few digits to others."""
 
 _PAIRED: Final = 128 * 128
 """Outputs of tiles of which two share a processor, so that one multiplies while the other one begins or ends."""
