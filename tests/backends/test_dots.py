@@ -28,6 +28,7 @@ def test_the_intrinsic_fits_the_fragment(name: str) -> None:
     (_, lanes, terms), (first, second, total) = FRAGMENTS[name].mnk, FRAGMENTS[name].dtypes
     call = {
         DType.U8: "@llvm.x86.avx512.vpdpbusd.",
+        DType.I8: "@llvm.x86.avx512.vpdpbusd.",
         DType.I16: "@llvm.x86.avx512.vpdpwssd.",
         DType.BF16: "@llvm.x86.avx512bf16.dpbf16ps.",
     }[first]
@@ -35,13 +36,18 @@ def test_the_intrinsic_fits_the_fragment(name: str) -> None:
     left, right = Value("%a", Type(first, lanes * terms)), Value("%b", Type(second, lanes * terms))
     result = apply_dot(out, left, right, Value("%c", Type(total, lanes)))
     assert result.type == Type(total, lanes)
-    (line,) = (line for line in out.lines if "call" in line)
-    assert f"{call}{32 * lanes}(" in line
+    lines = [line for line in out.lines if "call" in line]
+    assert len(lines) == (2 if first is second and terms == 4 else 1)
+    assert all(f"{call}{32 * lanes}(" in line for line in lines)
     assert len(out.module.declarations) == 1
 
 
 @pytest.mark.parametrize("terms", [1, 2, 4, 8])
-@pytest.mark.parametrize("factors", [(DType.U8, DType.I8), (DType.I16, DType.I16)], ids=str)
+@pytest.mark.parametrize(
+    "factors",
+    [(DType.U8, DType.I8), (DType.I8, DType.I8), (DType.U8, DType.U8), (DType.I16, DType.I16)],
+    ids=str,
+)
 def test_other_numbers_of_terms_than_the_instruction_adds(factors: tuple[DType, DType], terms: int) -> None:
     """Four pairs of bytes fill a lane, and two pairs of shorts; the others are spelt out."""
     lanes, index = 8, Type(DType.I64)

@@ -386,7 +386,7 @@ def _rows() -> Iterator[Fragment]:
     yield from (_mfma(16, 4, f32), _mfma(32, 2, f32), _mfma(16, 32, i8), _mfma(32, 16, i8), _mfma(16, 4, f64))
     yield from (_xmx(*pair) for pair in ((f16, f16), (bf16, bf16), (f32, f32), *_BYTES))
     yield from (_amx(*pair) for pair in ((bf16, bf16), *_BYTES))
-    for pair in ((DType.I16, DType.I16), (DType.U8, i8), (bf16, bf16)):
+    for pair in ((DType.I16, DType.I16), (DType.U8, i8), (i8, i8), (DType.U8, DType.U8), (bf16, bf16)):
         yield from (_dot(lanes, *pair) for lanes in (16, 8, 4))
 
 

@@ -15,6 +15,7 @@ _INSTRUCTIONS: Final[Mapping[DType, tuple[str, str]]] = MappingProxyType(
     {
         DType.I16: ("llvm.x86.avx512.vpdpwssd", "i16"),
         DType.U8: ("llvm.x86.avx512.vpdpbusd", "i8"),
+        DType.I8: ("llvm.x86.avx512.vpdpbusd", "i8"),
         DType.BF16: ("llvm.x86.avx512bf16.dpbf16ps", "bfloat"),
     }
 )
@@ -32,15 +33,31 @@ def native_dots(features: Collection[str], *, fast_math: bool = False) -> frozen
 
 
 def apply_dot(out: FunctionText, left: Value, right: Value, total: Value) -> Value:
-    """Return the dot product by an instruction that the processor has for these types."""
+    """Return the dot product by an instruction that the processor has for these types.
+
+    That for bytes takes unsigned ones and signed ones. Of two that are alike the left ones get the other sign: to turn
+    the highest bit round adds 128, or subtracts it. What is too much is a dot product of the right ones, which tiles
+    share whose rows differ in the left ones alone.
+    """
     name, element = _INSTRUCTIONS[left.type.dtype]
     factor = f"<{left.type.lanes} x {element}>"
     result = register(total.type)
     name = f"{name}.{total.type.lanes * total.type.dtype.bits}"
     out.module.declarations[f"declare {result} @{name}({result}, {factor}, {factor})"] = None
-    operands = [_factor(out, value, factor) for value in (left, right)]
-    text = out.pure(f"call {result} @{name}({result} {total.text}, {', '.join(operands)})")
-    return Value(text, total.type)
+
+    def dot(start: str, first: str, second: str) -> str:
+        return out.pure(f"call {result} @{name}({result} {start}, {first}, {second})")
+
+    first, second = (_factor(out, value, factor) for value in (left, right))
+    dtype = left.type.dtype
+    if dtype is not right.type.dtype or element != "i8":
+        return Value(dot(total.text, first, second), total.type)
+    high = f"<{', '.join(['i8 -128'] * left.type.lanes)}>"
+    turned = f"{factor} {out.pure(f'xor {first}, {high}')}"
+    signed = dtype is DType.I8
+    much = dot("zeroinitializer", *((f"{factor} {high}", second) if signed else (second, f"{factor} {high}")))
+    whole = dot(total.text, *((turned, second) if signed else (second, turned)))
+    return Value(out.pure(f"sub {result} {whole}, {much}"), total.type)
 
 
 def _factor(out: FunctionText, value: Value, kind: str) -> str:

@@ -246,7 +246,8 @@ def dot_product(
     left, right = (_factor(r.name, views[r.name], lanes, terms, offsets) for r in factors)
     rows = {row.dtypes for row in usable(target.fragments, rounded=target.approximate) if row.is_dot}
     a, b, c = (part.type.dtype for part in (left, right, total))
-    turned = (a, b, c) not in rows and (b, a, c) in rows
+    # Of factors that are alike the left one is that which rows of a tile have for themselves.
+    turned = isinstance(right, sem.Shuffle) if a is b else (a, b, c) not in rows and (b, a, c) in rows
     return sem.Assign(total, sem.Dot(right, left, total) if turned else sem.Dot(left, right, total))
 
 
