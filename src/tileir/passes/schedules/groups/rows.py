@@ -28,6 +28,9 @@ _AT_A_TIME: Final = 64
 _ALONE: Final = 16
 """So many partial results every thread merges itself; more are first merged by fewer threads."""
 
+_AT_ONCE: Final = 8
+"""So many partial results a thread merges before: its reads are under way together, and more would wait in a chain."""
+
 
 def build(nest: Nest, plan: Plan) -> Node:
     """Return the tree of a kernel."""
@@ -289,8 +292,8 @@ class _Builder:
         found = {use: self._alone(use, wide[use], sch.part(self.part), self.plan.threads) for use in results}
         self._flush()
         count = self.plan.threads
-        if count > _ALONE:
-            fewer = sch.power_of_two_below(_ALONE)
+        while count > _ALONE:
+            fewer = max(sch.power_of_two_below(_ALONE), count // _AT_ONCE)
             some = sch.index(self.names.fresh(self.part.name), fewer, Binding.THREAD)
             more = sch.index(self.names.fresh("share"), count // fewer, Binding.UNROLL)
             for use, array in found.items():
