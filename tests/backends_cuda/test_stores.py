@@ -107,3 +107,11 @@ def test_products_store_boxes_beside_a_warp_that_copies(dtype: str, size: int, s
     assert ("cp.async.bulk.commit_group" in listing) == stores
     assert ("setmaxnreg" in listing) == stores
     assert "cp.async.bulk.tensor" in listing
+
+
+@pytest.mark.parametrize(("size", "columns"), [(1536, 160), (3072, 192), (5120, 224)])
+def test_bytes_have_instructions_as_wide_as_their_tiles(size: int, columns: int) -> None:
+    text = "function (A[M, K], B[N, K]) -> (R) { C[i, j : M, N] = +(A[i, k] * B[j, k]); R = as_bf16(C); }"
+    options = tileir.Options(fast_math=True)
+    executable = tileir.compile(text, [f"f8e4m3fn[{size}, {size}]"] * 2, device="cuda.sm_90a", options=options)
+    assert set(re.findall(r"m64n(\d+)k32", executable.listing("ptx"))) == {str(columns)}

@@ -142,7 +142,7 @@ def test_instructions_that_read_local_memory_find_rows_across_the_depth_in_piece
         (1024, (128, 64)),
         (1536, (128, 160)),
         (2048, (128, 256)),
-        (3072, (128, 224)),
+        (3072, (128, 192)),
         (5120, (128, 224)),
         (8192, (128, 256)),
     ],

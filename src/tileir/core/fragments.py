@@ -379,7 +379,7 @@ def _rows() -> Iterator[Fragment]:
     yield from (_mma(32, *pair) for pair in _FLOAT_BYTES)
     same = ((dtype, dtype) for dtype in (f16, bf16, f32, i8, DType.U8))
     for left, right in (*same, *_FLOAT_BYTES):
-        between = (224, 160) if left.itemsize == _WORD // 2 else ()
+        between = (224, 192, 160) if left.is_float and left.itemsize < _WORD else ()
         yield from (_wgmma(columns, left, right) for columns in (256, *between, 128, 64, 32))
     for dtype in (f16, bf16):
         yield from (_mfma(16, 16, dtype), _mfma(32, 8, dtype))
