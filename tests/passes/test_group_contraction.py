@@ -141,9 +141,15 @@ WAVES = GroupContraction(threads=256, groups=132, stages=2, vector_bytes=16)
     ("size", "grid", "threads"),
     [
         ((1536, 16, 1536), (24, 16), 128),  # 384 tiles of 96 x 64 are 2.9 waves, 144 of 128 x 128 are 1.1
-        ((2048, 16, 2048), (16, 16), 256),
-        ((4096, 16, 4096), (32, 32), 256),
+        ((2048, 16, 2048), (8, 32), 256),
+        ((4096, 16, 4096), (16, 64), 256),
         ((3000, 20, 3000), (24, 32), 256),
+        ((1024, 16, 1024), (8, 16), 256),
+        (
+            (2560, 16, 2560),
+            (40, 20),
+            128,
+        ),  # tiles of 64 x 128 by 256 threads are as many, and have fewer outputs for each
     ],
 )
 def test_tiles_fill_the_last_wave(size: tuple[int, int, int], grid: tuple[int, int], threads: int) -> None:

@@ -94,7 +94,7 @@ def test_what_is_lost_is_told_in_words() -> None:
     old, new = compiled(text, types, "nvidia-hopper"), compile_stages(text, types, plain).sem
     words = lost({name: (program_row(old), kernel_rows(old))}, {name: (program_row(new), kernel_rows(new))}, "hopper")
     assert "matmul f16 hopper: multiply fragments 32 -> 0" in words
-    assert "matmul f16 hopper: groups of the grid 8 x 16 x 2 -> 16 x 16" in words
+    assert "matmul f16 hopper: groups of the grid 8 x 16 x 2 -> 8 x 16" in words
     assert "matmul f16 hopper: loads of f16x8 6 -> 2" in words
 
 
