@@ -163,6 +163,17 @@ def test_groups_without_a_tile_take_parts_of_products(
     assert made == ([parts[dtype.itemsize]] if dtype.itemsize in parts else [])
 
 
+@pytest.mark.parametrize(
+    ("dtype", "depth", "parts"), [(DType.F32, 8192, [8]), (DType.F32, 1280, [4]), (DType.F16, 8192, [])]
+)
+def test_rows_that_lie_along_the_sum_are_cut_where_parts_of_them_are_long(
+    dtype: DType, depth: int, parts: list[int]
+) -> None:
+    types = {"A": TensorType(dtype, (512, depth)), "B": TensorType(dtype, (depth, 512))}
+    step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+    assert parts_of(run((step,), lower(infer(parse(MATMUL), types)))) == parts
+
+
 def test_products_that_wait_for_memory_are_left_whole() -> None:
     types = {"A": TensorType(DType.F16, (16, 8192)), "B": TensorType(DType.F16, (8192, 8192))}
     step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
@@ -205,6 +216,17 @@ def test_parts_of_products_over_channels_first() -> None:
     for batch, parts in ((32, [7]), (1, [])):
         types = {name: TensorType(DType.F32, (batch, 256, 14, 14)) for name in "XG"}
         assert parts_of(run((step,), lower(infer(parse(text), types)))) == parts
+
+
+@pytest.mark.parametrize("depth", [24, 30, 96])
+def test_parts_of_rows_keep_the_meaning(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (EAGER | {"_ROW": 2}).items():
+        monkeypatch.setattr(f"tileir.passes.algorithms.product_parts.{name}", value)
+    types = {"A": TensorType(DType.F32, (6, depth)), "B": TensorType(DType.F32, (depth, 5))}
+    program = lower(infer(parse(MATMUL), types))
+    split = run((SplitReduction(parts=2, operations=1, columns=64, groups=8, tile=10), Accumulate()), program)
+    assert parts_of(split)
+    assert_same_meaning(program, split)
 
 
 @given(

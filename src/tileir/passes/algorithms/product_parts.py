@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from tileir.core import attrs
+from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, always_reached
 from tileir.poly.affine import Affine
@@ -31,13 +32,19 @@ def product_parts(
     cost = _Cost(kernel, written, tiles, groups, points // outer)
     lies = all(any(abs(address(view).coefficient(name)) == 1 for name in written) for view in _inputs(kernel))
     near = {name for view in _inputs(kernel) for name, step in address(view).terms if abs(step) == 1}
+    of_f32 = all(view.shape.dtype is DType.F32 for view in _inputs(kernel))
+    row = _ROW if of_f32 and 2 * tiles <= groups else points
     ways = [
         (cost.of(index, parts), number, parts)
         for number, index in enumerate(kernel.indices)
         if index.name not in written
         for parts in _divisors(index.range, max(2, least // 2), _MOST * groups)
         if points // outer // parts >= _LONG
-        and (lies or parts == index.range or (points >= _COPIED and index.name not in near))
+        and (
+            lies
+            or parts == index.range
+            or (points >= _COPIED and (index.name not in near or index.range // parts >= row))
+        )
     ]
     most = cost.of(kernel.indices[0], 1) * _FASTER
     for each, number, parts in sorted(ways):
@@ -87,6 +94,9 @@ _MEETINGS: Final = 64
 
 _COPIED: Final = 1 << 28
 """Products from which on factors that lie along the sum are copied to lie along outputs: parts are no shorter rows."""
+
+_ROW: Final = 256
+"""Neighbours along a sum in f32, at least, of which parts are made where every other group would have no tile."""
 
 _LONG: Final = 256
 """Terms of a part of a product, at least: its sums are written, and read again."""
