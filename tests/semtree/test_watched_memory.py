@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from tileir.core.errors import TileError
-from tileir.semtree.interpret.memory import COPIER, Agent, Clock, WatchedMemory
+from tileir.semtree.interpret.memory import COPIER, Agent, WatchedMemory
+from tileir.semtree.interpret.orders import Clock
 
 if TYPE_CHECKING:
     from tileir.semtree.interpret.memory import Place
