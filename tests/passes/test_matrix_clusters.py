@@ -146,3 +146,23 @@ def test_products_of_any_size(text: str, sizes: tuple[int, int, int], columns: i
     same(found, text, shapes)
     values = arrays(shapes)
     assert np.isfinite(expected(text, values)).all()
+
+
+@given(
+    text=st.sampled_from((PRODUCT, RIGHT_TURNED)),
+    sizes=st.tuples(st.integers(17, 31), st.integers(9, 20), st.integers(12, 22)),
+    columns=st.sampled_from((160, 192)),
+    turns=st.booleans(),
+)
+@examples(3)
+def test_rows_in_two_lines_are_copied_by_pairs_of_groups(
+    text: str, sizes: tuple[int, int, int], columns: int, turns: bool
+) -> None:
+    m, k, n = (8 * size + 8 * (size % 8 == 0) for size in sizes)
+    step = attrs.evolve(IN_ROLES, cluster=1, roles=False, pairs=True, turns=turns, groups=2, columns=columns)
+    shapes = {"A": (m, k), "B": (n, k) if text == RIGHT_TURNED else (k, n)}
+    found = stages(text, shapes, attrs.evolve(step, local_bytes=200 * 1024))
+    (kernel,) = found.sem.kernels
+    if any(isinstance(stmt, BulkCopy) for stmt in statements(kernel.body)):
+        assert (kernel.cluster, isinstance(kernel.body[-2], WarpRole)) == (2, True)
+    same(found, text, shapes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tileir.core import attrs
 from tileir.core.fragments import usable
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from tileir.core.dtype import DType
 
 
+_BOX: Final = 16
+_TILE: Final = 128
+"""Bytes of which the distances in a tensor are multiples whose boxes are copied, and rows of a tile."""
+
+
 @attrs.frozen
 class Transpose:
     """Choose the fastest axis of temporaries by how kernels walk, and copy operands that are read against their grain.
@@ -56,6 +61,7 @@ class Transpose:
         least_points: It pays where a kernel reads so many elements of a tensor at least: a launch takes its time, too.
         line_bytes: With ``factors``, those of two bytes an element that instructions take from local memory are copied
             as well where the rows of neither begin at multiples of so many bytes; 0 for no such copies.
+        pairs: Whether they are not where groups can copy them as they lie, in pairs.
         line_reuse: These pay where a kernel reads each element of the larger one so often at least.
         line_points: They pay where a kernel reads so many elements of a tensor at least.
     """
@@ -69,6 +75,7 @@ class Transpose:
     far_bytes: int = attrs.field(default=0, validator=at_least(0))
     least_reuse: int = attrs.field(default=16, validator=at_least(1))
     least_points: int = attrs.field(default=0, validator=at_least(0))
+    pairs: bool = False
     line_bytes: int = attrs.field(default=0, validator=at_least(0))
     line_reuse: int = attrs.field(default=2048, validator=at_least(1))
     line_points: int = attrs.field(default=12_000_000_000, validator=at_least(0))
@@ -233,7 +240,16 @@ class _Copier:
             return None
         fragments = usable(options.fragments, rounded=True)
         parted = have_parted_rows(walk, together, self._dtypes(together), fragments, options.line_bytes)
+        parted = parted and not (options.pairs and self._are_pairs(together))
         return _in_lines(source.shape, options.line_bytes // source.shape.dtype.itemsize) if parted else None
+
+    def _are_pairs(self, together: Sequence[Walk]) -> bool:
+        """Return whether boxes of a product's factors can be copied as they lie, and all groups are in pairs."""
+        read = [self._main.view(each.tensor).shape for each in together if not each.writes]
+        written = [self._main.view(each.tensor).shape for each in together if each.writes]
+        boxes = all(stride * each.dtype.itemsize % _BOX == 0 for each in read for stride in each.strides[:-1])
+        rows = {each.sizes[-2] if len(each.sizes) > 1 else 1 for each in written}
+        return boxes and all(-(-count // _TILE) % 2 == 0 for count in rows)
 
     def _dtypes(self, together: Sequence[Walk]) -> dict[str, DType]:
         return {each.tensor: self._main.view(each.tensor).shape.dtype for each in together}

@@ -9,7 +9,7 @@ from operator import mul
 from typing import Final
 
 from tileir.core import attrs
-from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, in_clusters, piece_of, swizzle_of
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.stripe.blocks import Index
@@ -34,6 +34,10 @@ _ROWS: Final = (128, 64, 32)
 
 OF_TWO: Final = 256
 """Threads of two teams."""
+
+_HALF: Final = 2
+_PAIR: Final = 2
+"""Bytes of an element of f16 and bf16, and groups that copy together."""
 
 _REGISTERS: Final = {OF_TWO: (40, 232), 384: (32, 160)}
 """Registers of threads that copy and of those that multiply, by how many of these there are: all that a group has."""
@@ -92,6 +96,12 @@ def copier_pays(plan: MatrixTiling) -> bool:
     such a warp, and 0.997, 0.993 and 0.997 with these alone. Three teams that add up sums in parts took 1.15.
     """
     return bool(plan.groups and plan.slots) and plan.threads == OF_TWO
+
+
+def fits_pairs(plan: MatrixTiling) -> bool:
+    """Return whether a plan is for two teams of products of halves, not of windows, and for whole pairs of groups."""
+    halves = plan.left.use.dtype.itemsize == _HALF and not plan.constraints and plan.repeats == 1
+    return halves and plan.threads == OF_TWO and plan.beside == 1 and in_clusters(plan, _PAIR).cluster == _PAIR
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from tileir.core import attrs
@@ -260,3 +260,21 @@ def in_clusters(plan: MatrixTiling, cluster: int) -> MatrixTiling:
 def wastes(loop: stripe.Index, depth: int) -> bool:
     """Return whether steps of a depth would be for a large part behind the end of the reduction."""
     return -loop.range % depth * _WASTE >= loop.range
+
+
+def deepest(loops: Iterable[stripe.Index], reads: Collection[Use], constrained: Collection[str]) -> stripe.Index:
+    """Return the index of the sum that steps go along: the longest, as the rest of a step lies behind its end.
+
+    Twice as long counts what copies take neighbours along, and of long ones that without constraints is best.
+    """
+
+    def worth(index: stripe.Index) -> tuple[int, bool, int]:
+        free = index.name not in constrained
+        wide = free and any(use.stride(index.name) == 1 for use in reads)
+        return min(index.range * (2 if wide else 1), _STEP), free, index.range
+
+    return max(loops, key=worth)
+
+
+_STEP: Final = 32
+"""Terms of a step beyond which it matters little how long an index is."""
