@@ -125,6 +125,11 @@ class AdoptedCudaBuffer(CudaBuffer):
         return self.address & -self.address or ALIGNMENT
 
 
+_POOLS: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
+_POOLS_LOCK: Final = threading.Lock()
+"""The pools of this process, of all cards."""
+
+
 @attrs.define(eq=False)
 class Pool:
     """Allocates memory of one card, and keeps what comes back, within a bound.
@@ -132,7 +137,8 @@ class Pool:
     A piece that comes back may still be used by work that is in the stream: whoever gets it next puts work behind that.
     The list of a size stays the same, as who takes that size often keeps it, and takes from it without a lock: so what
     is spare is counted when it seems to be too much. What was shared is given to nobody before the card was seen to
-    have nothing left to do, as nobody knows in which streams others used it.
+    have nothing left to do, as nobody knows in which streams others used it. What is kept goes back to the card with
+    the pool, and when any pool of it finds no more.
     """
 
     stream: Stream
@@ -142,6 +148,11 @@ class Pool:
     _returned_bytes: int = attrs.field(default=0, init=False)
     _spare: dict[int, list[int]] = attrs.field(factory=dict, init=False)
     _lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        weakref.finalize(self, _free_all, self._spare, self._returned, self.stream.card).atexit = False
+        with _POOLS_LOCK:
+            _POOLS.add(self)
 
     def take(self, nbytes: int) -> CudaBuffer:
         """Return memory of at least ``nbytes`` bytes, with undefined content.
@@ -198,7 +209,8 @@ class Pool:
     def _settle(self) -> None:
         """Wait for the card, and keep what was shared as other memory that came back."""
         with self._lock:
-            pieces, self._returned, self._returned_bytes = self._returned, [], 0
+            pieces, self._returned_bytes = tuple(self._returned), 0
+            self._returned.clear()
         if not pieces:
             return
         enter(self.stream.card)
@@ -234,12 +246,27 @@ class Pool:
         try:
             return int(checked(what, driver.cuMemAlloc(size)))
         except BackendError:
-            self.release()
+            with _POOLS_LOCK:
+                pools = [pool for pool in _POOLS if pool.stream.card == self.stream.card]
+            for pool in pools:  # other contexts of this process have spare memory as well
+                pool.release()
             return int(checked(what, driver.cuMemAlloc(size)))
 
     def _free(self, address: int) -> None:
         enter(self.stream.card)
         driver.cuMemFree(address)  # it waits for the card; where that has failed, there is nothing to give back
+
+
+def _free_all(spare: dict[int, list[int]], returned: list[tuple[int, int]], card: int) -> None:
+    """Free what a pool has kept that nobody refers to any more, and forget it: buffers may die after their pool."""
+    if inherited():
+        return
+    enter(card)
+    while returned:
+        driver.cuMemFree(returned.pop()[0])
+    for addresses in spare.values():
+        while addresses:
+            driver.cuMemFree(addresses.pop())
 
 
 def page_locked(card: int, nbytes: int) -> Bytes:

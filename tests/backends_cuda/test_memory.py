@@ -1,0 +1,98 @@
+"""Memory that pools of a card keep: it goes back with them, and where any pool finds no more."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+
+import tileir
+from strategies.card_driver import Result, without_a_card
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from strategies.card_driver import CardDriver
+
+    Card = tuple[CardDriver, tileir.Context, Callable[[int], Any]]
+
+SIZE: Final = 1 << 20
+
+
+@pytest.fixture
+def card() -> Iterator[Card]:
+    with without_a_card() as (driver, context):
+        from tileir_cuda.run.memory import Pool
+
+        def pool_of(number: int = 0) -> Any:
+            stream: Any = SimpleNamespace(card=number, drain=lambda: None)
+            return Pool(stream, 64 * SIZE)
+
+        yield driver, context, pool_of
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_a_pool_keeps_goes_back_with_it(card: Card, shared: bool) -> None:
+    driver, _, pool_of = card
+    pool = pool_of(0)
+    buffers = [pool.take(SIZE) for _ in range(2)]
+    for buffer in buffers:
+        buffer.shared = shared
+    del buffer, buffers
+    gc.collect()
+    assert len(driver.memory) == 2  # kept for the next ones
+    del pool
+    gc.collect()
+    assert not driver.memory
+
+
+def test_a_pool_lives_as_long_as_its_buffers(card: Card) -> None:
+    driver, _, pool_of = card
+    buffer = pool_of(0).take(SIZE)
+    gc.collect()
+    assert len(driver.memory) == 1
+    del buffer
+    gc.collect()
+    assert not driver.memory
+
+
+def test_a_pool_may_die_before_its_buffers(card: Card) -> None:
+    """The collector of Python calls back for the pool first where both are in a cycle."""
+    driver, _, pool_of = card
+    cycle: list[Any] = [pool_of(0)]
+    cycle += [cycle, *(cycle[0].take(SIZE) for _ in range(2))]
+    cycle[-1].shared = True
+    del cycle
+    gc.collect()
+    assert driver.calls.count("cuMemFree") == 2 - len(driver.memory)  # nothing twice
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_context_that_is_dropped_leaves_no_memory_behind(card: Card, closed: bool) -> None:
+    driver, context, _ = card
+    own = tileir.Context(device_id="cuda.0", registry=context.registry, disk_cache=None)
+    add = tileir.jit("function (A, B) -> (C) { C = A + B; }", context=own)
+    there = tileir.to_device(np.arange(12, dtype=np.float32), context=own)
+    kept = [add(there, there) for _ in range(3)]
+    np.testing.assert_array_equal(kept[2].numpy(), 2 * np.arange(12, dtype=np.float32))
+    assert driver.memory
+    if closed:
+        own.close()
+    del own, add, there, kept
+    gc.collect()
+    assert not driver.memory
+
+
+def test_what_others_keep_is_given_back_where_there_is_no_more(card: Card) -> None:
+    driver, _, pool_of = card
+    one, other, elsewhere = pool_of(0), pool_of(0), pool_of(1)
+    kept = [one.take(SIZE), elsewhere.take(SIZE)]
+    del kept
+    gc.collect()
+    assert one.spare_bytes == elsewhere.spare_bytes == SIZE
+    driver.refusals["cuMemAlloc"] = [Result.CUDA_ERROR_OUT_OF_MEMORY]
+    assert other.take(SIZE).nbytes == SIZE
+    assert (one.spare_bytes, elsewhere.spare_bytes) == (0, SIZE)
