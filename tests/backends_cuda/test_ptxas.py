@@ -17,6 +17,7 @@ from hypothesis import given
 
 import tileir
 from strategies.effort import examples
+from strategies.flags import CHAIN, LAST, PHASES
 from strategies.semtree import kernel_cases
 from strategies.warp_roles import ROWS
 from tileir.semtree.text.parser import parse_kernel
@@ -207,6 +208,16 @@ def test_roles_change_registers(registers: int, tmp_path: Path) -> None:
     said = assembled(text, "sm_90a", tmp_path)
     assert "ignored" not in said
     assert "Used 168 registers" in said  # what 384 threads begin with: those of the other warps are there for others
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("text", [LAST, PHASES, CHAIN], ids=["last", "phases", "chain"])
+def test_flags(text: str, architecture: str, tmp_path: Path) -> None:
+    assembled(
+        ptx([emit(parse_kernel(text), ARCHITECTURES[architecture])], ARCHITECTURES[architecture]),
+        architecture,
+        tmp_path,
+    )
 
 
 @examples(40)
