@@ -222,8 +222,12 @@ class Pool:
                 self._returned += pieces
 
     def release(self) -> None:
-        """Wait for the card, and give all spare memory back to it."""
+        """Wait for the stream, and give all spare memory back to the card."""
         self.stream.drain()
+        self._release_spare()
+
+    def _release_spare(self) -> None:
+        """Give it back without the lock of the stream; freeing waits for what still uses it."""
         self._settle()
         for addresses in tuple(self._spare.values()):
             while addresses:
@@ -246,10 +250,11 @@ class Pool:
         try:
             return int(checked(what, driver.cuMemAlloc(size)))
         except BackendError:
+            self.release()
             with _POOLS_LOCK:
-                pools = [pool for pool in _POOLS if pool.stream.card == self.stream.card]
-            for pool in pools:  # other contexts of this process have spare memory as well
-                pool.release()
+                others = [pool for pool in _POOLS if pool is not self and pool.stream.card == self.stream.card]
+            for pool in others:  # their streams may be locked by threads that wait for memory of this pool
+                pool._release_spare()
             return int(checked(what, driver.cuMemAlloc(size)))
 
     def _free(self, address: int) -> None:
