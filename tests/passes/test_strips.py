@@ -211,15 +211,28 @@ def test_what_is_not_finite_stays_in_its_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "height", "strips"), [(1, 256, False), (1, 1200, True), (2, 256, True), (2, 32, False)]
+    ("threads", "height", "width", "strips"),
+    [
+        (1, 256, 512, False),
+        (1, 1200, 512, True),
+        (2, 256, 512, True),
+        (2, 32, 512, False),
+        (2, 64, 24_000, True),
+        (2, 64, 40_000, False),
+    ],
 )
-def test_threads_share_strips_of_what_the_cache_of_one_could_hold(threads: int, height: int, strips: bool) -> None:
-    """What passes between the kernels is half, twice, half and a sixteenth of the second-level cache."""
+def test_threads_share_strips_of_what_the_cache_of_one_could_hold(
+    threads: int, height: int, width: int, strips: bool
+) -> None:
+    """What passes between the kernels is half, twice, half and a sixteenth of the second-level cache.
+
+    Of long rows, a strip of four is three quarters of it, and more than it holds.
+    """
     f = tileir.FunctionBuilder()
     x = f.input("I", "H", "W")
     function = f.build(O=window(f, window(f, x, 3, 1, "edge"), 1, 3, "edge"))
     target = Target(threads=threads)
     assert target.cache_bytes[1] == 512 * 1024
-    program = lower(infer(function, {"I": TensorType(DType.F32, (height, 512))}))
+    program = lower(infer(function, {"I": TensorType(DType.F32, (height, width))}))
     after = run(pipeline_for(target), program)
     assert any(index.name == "strip" for kernel in after.main.blocks for index in kernel.indices) == strips
