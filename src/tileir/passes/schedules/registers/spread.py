@@ -146,14 +146,22 @@ class Spread:
         return square(lanes, row.range, overlaps=self.overlaps)
 
     def _squares(self, segment: Segment, memories: frozenset[str], row: stripe.Index) -> Iterator[Node]:
-        """Yield the segment over squares with their lanes along a row; the last ones may overlap those before."""
-        size = self._size(row)
-        count, left = divmod(row.range, size)
-        yield self._square(segment, memories, row, count, 0)
-        if left:
-            yield self._square(segment, memories, row, 1, row.range - size)
+        """Yield the segment over squares with their lanes along a row, in one loop where equal steps reach its end.
 
-    def _square(self, segment: Segment, memories: frozenset[str], row: stripe.Index, count: int, start: int) -> Node:
+        Squares overlap where they must. A loop of its own for the last one takes as long to compile as all the others.
+        """
+        size = self._size(row)
+        count, rest = -(-row.range // size), row.range - size
+        step = rest // max(count - 1, 1)
+        if step * (count - 1) == rest:
+            yield self._square(segment, memories, row, count, step, 0)
+        else:
+            yield self._square(segment, memories, row, count - 1, size, 0)
+            yield self._square(segment, memories, row, 1, size, rest)
+
+    def _square(
+        self, segment: Segment, memories: frozenset[str], row: stripe.Index, count: int, step: int, start: int
+    ) -> Node:
         size = self._size(row)
         (lane,) = self.columns.lanes
         across, down = (
@@ -164,7 +172,7 @@ class Spread:
         moved = {
             **{vector.name: Affine() for vector in self.columns.vectors},
             lane.name: sch.part(across[0], size) + sch.part(column),
-            row.name: sch.part(down[0], size) + sch.part(inside) + start,
+            row.name: sch.part(down[0], step) + sch.part(inside) + start,
         }
         values = {**{name: value.substitute(moved) for name, value in self.values.items()}, **moved}
         allocations: list[stripe.Refinement] = []
