@@ -26,7 +26,7 @@ from tileir.semtree.transform.expansions import expand_kernel
 from tileir.semtree.transform.layout import Layout
 from tileir_cuda.architectures import BULK_COPIES, MOST_OF_CLUSTER, Architecture
 from tileir_cuda.emit.boxes import Channels, copies_boxes, promised, stores_boxes, tensor_maps
-from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, ROUNDED, exponentials, in_base_two
+from tileir_cuda.emit.exponentials import CAPABILITIES, EXPONENTIAL, OWN, ROUNDED, exponentials, in_base_two
 from tileir_cuda.emit.flags import with_shared_arrivals
 from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.quotients import by_reciprocals
@@ -91,7 +91,7 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
         roles=False,
         flags=False,
     )
-    expanded = expand_kernel(by_reciprocals(with_shared_arrivals(plain)), NATIVE, rounded=ROUNDED)
+    expanded = expand_kernel(by_reciprocals(with_shared_arrivals(plain)), NATIVE, rounded=ROUNDED, own=OWN)
     ready = legalise(stored_as_bits(in_base_two(expanded)), CAPABILITIES)
     own = Roles(ready, reallocates=architecture.name in BULK_COPIES)
     module.functions.append(_kernel(module, ready, symbol(number, kernel), own))

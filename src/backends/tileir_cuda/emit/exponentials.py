@@ -1,13 +1,14 @@
-"""Exponentials that are rounded to f16, by the instruction for powers of two.
+"""Exponentials by the instruction for powers of two.
 
-Its error is below 2^-22 of the result (NVIDIA, "PTX ISA", ex2.approx), and that of the exponent, 2^-24 of a number
-below 32, below 2^-19: f16 keeps 11 digits. What is below the normal numbers of f32 is 0 in f16.
+Its error is below 2^-22 of the result (NVIDIA, "PTX ISA", ex2.approx). Where a result is rounded to f16, that of the
+exponent may be 2^-24 of a number below 32, so 2^-19 of the result: f16 keeps 11 digits. What is below the normal
+numbers of f32 is 0 in f16. Elsewhere the whole part of the exponent is taken off before.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,8 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
+from tileir.semtree.functions.draft import Draft, Term, at_least, at_most, fma
+from tileir.semtree.functions.formats import LN_2, format_of
 from tileir.semtree.ir import Apply, Broadcast, Const, Expr, KernelFunction, Turn, Type
 from tileir.semtree.legalise.capabilities import Capabilities, Support
 from tileir.semtree.rewrite import distinct_nodes, map_expr, map_stmts, with_body
@@ -56,6 +59,29 @@ def exponentials(text: str) -> Iterator[str]:
     """Yield the definition of the function, if a module calls it."""
     if f"@{EXPONENTIAL}(" in text:
         yield _FUNCTION.format(name=EXPONENTIAL)
+
+
+def exp(draft: Draft, x: Term) -> Term:
+    """Return exp in f32, of all numbers: ten instructions.
+
+    The exponent ``x / ln 2`` is ``n + r`` with ``r`` from 0 to 1, as the error of a power of two is one unit in the
+    last place of a number from 1 to 2, and two of one below. Beside 1.5 · 2^23, which rounds ``n``, 127 is added, so
+    that shifting it up makes 2^n. ``n`` is no more than numbers have as their exponents; what is left for ``r``
+    overflows, or is rounded once.
+    """
+    form = format_of(x)
+    magic = form.magic + form.bias
+    high, low = form.parts(1 / LN_2, 2)
+    x = draft.let("exp_x", x)
+    whole = at_least(at_most(fma(x, high, -0.5), form.bias), 1 - form.bias)
+    power = draft.let("exp_power", whole + magic)
+    count = draft.let("exp_count", power - magic)
+    rest = draft.let("exp_r", fma(x, low, fma(x, high, -count)))
+    return (rest * LN2).apply(Op.EXP) * (power.bits << form.digits).real
+
+
+OWN: Final[Mapping[Op, Callable[..., Term]]] = MappingProxyType({Op.EXP: exp})
+"""How operations in f32 are written here."""
 
 
 def in_base_two(kernel: KernelFunction) -> KernelFunction:

@@ -7,7 +7,7 @@ bounds their errors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -48,6 +48,8 @@ _EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
     }
 )
 
+_NONE: Final[Mapping[Op, Callable[..., Term]]] = MappingProxyType({})
+
 EXPANDED: Final = frozenset(_EXPANSIONS)
 """The operations that have an expansion."""
 
@@ -64,13 +66,16 @@ tries them all.
 """
 
 
-def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt, ...], Expr]:
+def expand(
+    op: Op, args: tuple[Expr, ...], names: NameScope, own: Mapping[Op, Callable[..., Term]] = _NONE
+) -> tuple[tuple[Stmt, ...], Expr]:
     """Spell out one operation of :data:`EXPANDED`.
 
     Args:
         op: What to compute.
         args: Its operands: variables or constants, since they may be used several times.
         names: Names that the statements must not introduce; those that they do are added.
+        own: How a back end writes operations in f32.
 
     Returns:
         Statements that declare intermediate results, and the result as an expression of them. In f16 and bf16 it
@@ -84,7 +89,8 @@ def expand(op: Op, args: tuple[Expr, ...], names: NameScope) -> tuple[tuple[Stmt
         terms = [_widened(draft, term) for term in terms]
     expansion = _EXPANSIONS[op]
     short = expansion.write_narrow if dtype.is_narrow else None
-    result = (expansion.write if short is None else short)(draft, *terms)
+    plain = own.get(op, expansion.write) if terms[0].type.dtype is DType.F32 else expansion.write
+    result = (plain if short is None else short)(draft, *terms)
     return tuple(draft.statements), (result.cast(dtype) if dtype.is_narrow else result).expr
 
 
@@ -101,14 +107,16 @@ def expand_kernel(
     dots: frozenset[str] = frozenset(),
     *,
     rounded: frozenset[Op] = frozenset(),
+    own: Mapping[Op, Callable[..., Term]] = _NONE,
 ) -> KernelFunction:
     """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
 
     So are dot products, but for those by the fragments ``dots`` (:func:`tileir.semtree.dots.fragment_of`). Operations
-    of ``rounded`` stay, in f32, where the result is in f16: a back end has them with more digits than that keeps. The
-    declarations stand immediately before the statement that needs them.
+    of ``rounded`` stay, in f32, where the result is in f16: a back end has them with more digits than that keeps. Those
+    of ``own`` are written as a back end wants them in f32, and in what is computed in it. The declarations stand
+    immediately before the statement that needs them.
     """
-    wanted = _Wanted(EXPANDED - native, dots, rounded)
+    wanted = _Wanted(EXPANDED - native, dots, rounded, own)
     found = census(kernel)
     if found.dots <= dots and wanted.operations.isdisjoint({op for op, _, _ in found.operations}):
         return kernel
@@ -137,6 +145,7 @@ class _Wanted:
     operations: frozenset[Op]
     native_dots: frozenset[str]
     rounded: frozenset[Op] = frozenset()
+    own: Mapping[Op, Callable[..., Term]] = _NONE
 
     def leaves(self, expr: Expr) -> bool:
         """Return whether a node rounds an operation to f16 that the back end has with as many digits."""
@@ -167,16 +176,16 @@ def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], d
     if new not in done:
         draft = Draft(scope)
         args = tuple(arg if isinstance(arg, Var | Const) else draft.let("x", Term(arg)).expr for arg in children(new))
-        done[new] = draft.let(*_spelt_out(new, args, draft, scope)).expr
+        done[new] = draft.let(*_spelt_out(new, args, wanted, draft)).expr
         hoisted.extend(draft.statements)
     return done[new]
 
 
-def _spelt_out(expr: Expr, args: tuple[Expr, ...], draft: Draft, scope: NameScope) -> tuple[str, Term]:
+def _spelt_out(expr: Expr, args: tuple[Expr, ...], wanted: _Wanted, draft: Draft) -> tuple[str, Term]:
     """Return a name for the value of an operation on ``args``, and the value; statements for it go to the draft."""
     if isinstance(expr, Dot):
         return "dot", Term(plain_dot(Dot(*args)))
     assert isinstance(expr, Apply)
-    statements, result = expand(expr.op, args, scope)
+    statements, result = expand(expr.op, args, draft.names, wanted.own)
     draft.statements.extend(statements)
     return expr.op.value, Term(result)
