@@ -32,6 +32,7 @@ from tileir_cuda.emit.products import OF_WARPS
 from tileir_cuda.emit.quotients import by_reciprocals
 from tileir_cuda.emit.remainders import remainders
 from tileir_cuda.emit.roles import Roles, faults as role_faults
+from tileir_cuda.emit.shared_divisors import by_shared_reciprocals
 from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.emit.statements import CudaStatements
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, is_spelt
@@ -91,7 +92,8 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
         roles=False,
         flags=False,
     )
-    expanded = expand_kernel(by_reciprocals(with_shared_arrivals(plain)), NATIVE, rounded=ROUNDED, own=OWN)
+    divided = by_reciprocals(plain) if fast_math else by_shared_reciprocals(by_reciprocals(plain))
+    expanded = expand_kernel(with_shared_arrivals(divided), NATIVE, rounded=ROUNDED, own=OWN)
     ready = legalise(stored_as_bits(in_base_two(expanded)), CAPABILITIES)
     own = Roles(ready, reallocates=architecture.name in BULK_COPIES)
     module.functions.append(_kernel(module, ready, symbol(number, kernel), own))
