@@ -96,18 +96,19 @@ def wanted() -> np.ndarray:
     return np.tile(around[3:67, :64].reshape(-1), 4)
 
 
-@pytest.mark.parametrize("clusters", [True, False])
-def test_without_room_for_clusters_groups_run_alone(clusters: bool) -> None:
+@pytest.mark.parametrize(("clusters", "joint"), [(2, True), (1, False), (0, False), (None, False)])
+def test_without_room_for_all_clusters_groups_run_alone(clusters: int | None, joint: bool) -> None:
     kernel = parse_kernel(COPY)
     with without_a_card() as (driver, context):
-        if not clusters:
+        driver.clusters = clusters or 0
+        if clusters is None:
             driver.refusals["cuOccupancyMaxActiveClusters"] = [Result.CUDA_ERROR_INVALID_CLUSTER_SIZE]
         device = context.device()
         alone = without_clusters(kernel)
         driver.know(ptx([emit(alone, HOPPER)], HOPPER), [alone])
         executor = context.executor(device)
         ready: Any = executor.prepare(context.compiler(device).build([kernel]), 0)
-        assert ready.kernel.cluster == (2 if clusters else 1)
+        assert ready.kernel.cluster == (2 if joint else 1)
         arrays = [np.zeros(16384, np.float16), GIVEN]
         buffers = [executor.allocate(array.nbytes) for array in arrays]
         for array, buffer in zip(arrays, buffers, strict=True):

@@ -83,12 +83,14 @@ class CardDriver:
     Attributes:
         calls: Names of the functions that were called, those that native code calls among them.
         refusals: Statuses that functions answer next, by their names.
+        clusters: So many clusters run at a time.
         lost: What everything answers after an error of the card; success before.
 
     """
 
     calls: list[str] = attrs.field(factory=list)
     refusals: dict[str, list[Result]] = attrs.field(factory=dict)
+    clusters: int = 2
     lost: Result = OK
     streams: dict[int, Work] = attrs.field(factory=lambda: {1: Work()})
     events: dict[int, Mark | None] = attrs.field(factory=dict)
@@ -249,7 +251,7 @@ class CardDriver:
             self.functions[function].grid[0],
             self.functions[function].group[0],
         )
-        return self._answer("cuOccupancyMaxActiveClusters"), 1
+        return self._answer("cuOccupancyMaxActiveClusters"), self.clusters
 
     def cuTensorMapEncodeTiled(self, *_: object) -> tuple[Result, Any]:
         return OK, SimpleNamespace(opaque=[0] * 16)

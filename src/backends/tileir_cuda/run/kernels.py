@@ -82,14 +82,19 @@ class CudaKernel:
 
     @property
     def fits(self) -> bool:
-        """Whether the card has room for the groups of a cluster beside each other: not all parts of one need have."""
+        """Whether the card has room for the groups of a cluster beside each other: not all parts of one need have.
+
+        Where there are no more groups than multiprocessors it has to have room for all at a time: those that are left
+        over would take as long as all others, alone.
+        """
         if self.kernel.cluster == 1:
             return True
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = self.shape[:3]
         config.blockDimX, config.blockDimY, config.blockDimZ, config.sharedMemBytes = self.shape[3:]
         status, clusters = driver.cuOccupancyMaxActiveClusters(self._function, config)
-        return status is SUCCESS and clusters > 0
+        groups, room = math.prod(self.shape[:3]), clusters * self.kernel.cluster
+        return status is SUCCESS and room >= (groups if groups <= self._executor.device.target.threads else 1)
 
     @property
     def function(self) -> int:
