@@ -59,11 +59,13 @@ def clusters_of(found: Stages) -> int:
 
 
 @pytest.mark.parametrize("step", [PAIRS, IN_TURNS, attrs.evolve(IN_TURNS, groups=3), attrs.evolve(PAIRS, cluster=4)])
-def test_groups_of_a_cluster_copy_the_right_factor_together(step: object) -> None:
+@pytest.mark.parametrize("rows", [SHAPES["A"][0], 192, 130])
+def test_groups_of_a_cluster_copy_the_right_factor_together(step: object, rows: int) -> None:
     assert isinstance(step, type(STEP))
-    found = stages(PRODUCT, SHAPES, step)
+    shapes = SHAPES | {"A": (rows, 192)}  # three rows of tiles are filled up to four
+    found = stages(PRODUCT, shapes, step)
     assert clusters_of(found) == step.cluster
-    same(found, PRODUCT, SHAPES)
+    same(found, PRODUCT, shapes)
 
 
 @pytest.mark.parametrize("turns", [False, True])
@@ -82,9 +84,7 @@ def test_one_warp_of_each_group_copies_for_the_cluster(turns: bool) -> None:
     ("step", "shapes"),
     [
         (STEP, SHAPES),
-        (PAIRS, {"A": (130, 192), "B": (192, 64)}),
         (attrs.evolve(PAIRS, boxes=0), SHAPES),
-        (attrs.evolve(PAIRS, cluster=3), SHAPES),
     ],
 )
 def test_others_copy_by_themselves(step: object, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
 
 _BOX: Final = 16
-_TILE: Final = 128
-"""Bytes of which the distances in a tensor are multiples whose boxes are copied, and rows of a tile."""
+"""Bytes of which the distances in a tensor are multiples whose boxes are copied."""
 
 
 @attrs.frozen
@@ -244,12 +243,9 @@ class _Copier:
         return _in_lines(source.shape, options.line_bytes // source.shape.dtype.itemsize) if parted else None
 
     def _are_pairs(self, together: Sequence[Walk]) -> bool:
-        """Return whether boxes of a product's factors can be copied as they lie, and all groups are in pairs."""
+        """Return whether boxes of a product's factors can be copied as they lie, which pairs of groups do."""
         read = [self._main.view(each.tensor).shape for each in together if not each.writes]
-        written = [self._main.view(each.tensor).shape for each in together if each.writes]
-        boxes = all(stride * each.dtype.itemsize % _BOX == 0 for each in read for stride in each.strides[:-1])
-        rows = {each.sizes[-2] if len(each.sizes) > 1 else 1 for each in written}
-        return boxes and all(-(-count // _TILE) % 2 == 0 for count in rows)
+        return all(stride * each.dtype.itemsize % _BOX == 0 for each in read for stride in each.strides[:-1])
 
     def _dtypes(self, together: Sequence[Walk]) -> dict[str, DType]:
         return {each.tensor: self._main.view(each.tensor).shape.dtype for each in together}

@@ -18,6 +18,7 @@ from tileir.passes.schedules.groups.matrix_plan import (
     piece_of,
     runs_of,
     swizzle_of,
+    whole_clusters,
 )
 from tileir.passes.schedules.groups.matrix_results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
@@ -26,12 +27,7 @@ from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 from tileir.stripe.instructions import Role, RoleKind
-from tileir.stripe.tags import (
-    FOLD,
-    PADDED,
-    SWIZZLE_MASK,
-    SWIZZLE_SHIFT,
-)
+from tileir.stripe.tags import FOLD, PADDED, SWIZZLE_MASK, SWIZZLE_SHIFT
 
 _OUT: Final = stripe.Direction.OUT
 _SWATH: Final = 8
@@ -73,9 +69,10 @@ class _MatrixKernel:
         extents = {top: plan.high, row: plan.across, column: plan.columns}
         grid, starts = sch.tile_grid(nest.indices, extents)
         down = next(g for g in grid if g.name == top)
-        high = next(n for n in range(min(_SWATH, down.range), 0, -1) if down.range % n == n % plan.cluster == 0)
+        count = whole_clusters(down.range, plan)
+        high = next(n for n in range(min(_SWATH, count), 0, -1) if count % n == n % plan.cluster == 0)
         inner = sch.index(names.fresh(f"{top}_swath"), high, Binding.GRID)
-        outer = attrs.evolve(down, range=down.range // high)
+        outer = attrs.evolve(down, range=count // high)
         starts[top] = sch.part(outer, high * extents[top]) + sch.part(inner, extents[top])
         grid = [*(outer if g is down else g for g in grid), inner]
         thread, along, fragment = Binding.THREAD, min(plan.tall, plan.across), plan.fragment
@@ -169,7 +166,8 @@ class _MatrixKernel:
 
         ``extent`` is that of tiles that lie side by side, 0 where they overlap.
         """
-        behind = not extent or index.range % extent
+        whole = extent * (self.plan.cluster if index.name == self.plan.top.name else 1)
+        behind = not extent or index.range % whole
         return (index.range - 1 - self._firsts[index.name] - place,) if behind else ()
 
     @property

@@ -9,7 +9,7 @@ from operator import mul
 from typing import Final
 
 from tileir.core import attrs
-from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, in_clusters, piece_of, swizzle_of
+from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, piece_of, swizzle_of
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.stripe.blocks import Index
@@ -36,8 +36,7 @@ OF_TWO: Final = 256
 """Threads of two teams."""
 
 _HALF: Final = 2
-_PAIR: Final = 2
-"""Bytes of an element of f16 and bf16, and groups that copy together."""
+"""Bytes of an element of f16 and bf16."""
 
 _REGISTERS: Final = {OF_TWO: (40, 232), 384: (32, 160)}
 """Registers of threads that copy and of those that multiply, by how many of these there are: all that a group has."""
@@ -99,9 +98,9 @@ def copier_pays(plan: MatrixTiling) -> bool:
 
 
 def fits_pairs(plan: MatrixTiling) -> bool:
-    """Return whether a plan is for two teams of products of halves, not of windows, and for whole pairs of groups."""
+    """Return whether a plan is for two teams of products of halves, not of windows, which share no processor."""
     halves = plan.left.use.dtype.itemsize == _HALF and not plan.constraints and plan.repeats == 1
-    return halves and plan.threads == OF_TWO and plan.beside == 1 and in_clusters(plan, _PAIR).cluster == _PAIR
+    return halves and plan.threads == OF_TWO and plan.beside == 1
 
 
 def ends(copy: Copy, use: Use) -> Iterator[Affine]:

@@ -26,6 +26,9 @@ from tileir.passes.schedules.groups.matrix_boxes import (
 )
 from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
 from tileir.passes.schedules.groups.matrix_plan import (
+    OF_LOCAL,
+    SMALL,
+    TILES,
     MatrixTiling,
     Panel,
     deepest,
@@ -164,9 +167,8 @@ class MatrixContraction:
         best = min(fitting, key=lambda each: (self._cost(nest, each), each.boxes is None), default=None)
         if best is None:
             return strongest(said)
-        pair = max(self.cluster, 2) if self._is_paired(best) else self.cluster
-        best = in_clusters(self._in_turns(nest, self._far_ahead(nest, best)), pair)
-        return with_copier(best) if self.roles or pair > self.cluster or copier_pays(best) else best
+        best = self._in_turns(nest, self._far_ahead(nest, best))
+        return with_copier(best) if self.roles or best.cluster > self.cluster or copier_pays(best) else best
 
     def _cut(
         self, nest: Nest, pair: tuple[Panel, Panel], loop: stripe.Index, fragment: Fragment
@@ -192,15 +194,26 @@ class MatrixContraction:
         Pairs hide that. Rows of boxes in two lines of the cache have none: on an H100, 3000 took 158 us, not 139.
         """
         waits = plan.boxes is not None and plan.beside == 1 and plan.steps >= plan.stages
-        waits = waits and (are_whole_lines(plan) or self._is_paired(plan))
-        if not self.turns or not waits or groups_of(nest, plan) <= self.groups:
+        waits = waits and (are_whole_lines(plan) or plan.cluster > self.cluster)
+        groups = self._running(plan)
+        if not self.turns or not waits or groups_of(nest, plan) <= groups:
             return plan
         room = self.local_bytes - plan.stages * plan.stage_bytes - _BARRIERS if self.stores else 0
-        return attrs.evolve(plan, groups=self.groups, slots=stored_boxes(nest, plan, room))
+        return attrs.evolve(plan, groups=groups, slots=stored_boxes(nest, plan, room))
 
-    def _is_paired(self, plan: MatrixTiling) -> bool:
-        """Return whether two groups copy the right input together, as rows of boxes lie in two lines of the cache."""
-        return self.pairs and not are_whole_lines(plan) and fits_pairs(plan)
+    def _running(self, plan: MatrixTiling) -> int:
+        """Return how many groups that share no processor run at a time: whole clusters."""
+        return max(1, self.groups // plan.cluster) * plan.cluster
+
+    def _joined(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
+        """Return the plan in clusters: pairs where rows of boxes lie in two lines of the cache, if they cost less.
+
+        On an H200, clusters of four took up to twice as long at 2000 to 6000: not all of a launch found a place.
+        """
+        alone = in_clusters(plan, self.cluster)
+        if not self.pairs or are_whole_lines(plan) or not fits_pairs(plan):
+            return alone
+        return min(alone, in_clusters(plan, max(_PAIR, self.cluster)), key=lambda each: self._cost(nest, each))
 
     def _fitting(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling | Refused:
         """Return a plan with the sizes of tiles for its instruction; refused where it does not fit the product."""
@@ -230,7 +243,7 @@ class MatrixContraction:
         found = None
         (unit, side, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
         local = reads_local(plan)
-        for rows, columns, tall, wide in _OF_LOCAL if local else _TILES.get(plan.left.use.dtype.itemsize, _SMALL):
+        for rows, columns, tall, wide in OF_LOCAL if local else TILES.get(plan.left.use.dtype.itemsize, SMALL):
             held = tall * wide * word * (2 if plan.has_parts else 1)
             if tall % unit or wide % side or held > _SUM_BYTES * plan.fragment.threads:
                 continue
@@ -265,6 +278,7 @@ class MatrixContraction:
             half = half if groups_of(nest, plan) > self.groups else 0
             if plan.rows * plan.columns <= _PAIRED and not plan.has_parts and min(half, plan.stages) >= _OF_PAIRS:
                 plan = attrs.evolve(plan, stages=min(half, plan.stages), beside=2)
+            plan = self._joined(nest, plan)
         room = self.local_bytes // plan.beside - plan.stages * plan.stage_bytes - _BARRIERS
         return attrs.evolve(plan, staged=staged_columns(nest, plan, room))
 
@@ -284,9 +298,9 @@ class MatrixContraction:
         three, but more than these where a warp copies for them: on an H200 8-bit floats at 4096 took 111 us so in tiles
         of 128 x 128, and 117 in those of 192 x 128, without 125 and 119 on an H100.
         """
-        waves = -(-groups_of(nest, plan) // (self.groups * plan.beside)) * plan.beside
+        waves = -(-groups_of(nest, plan) // (self._running(plan) * plan.beside)) * plan.beside
         read = _PARTED_COST if self.boxes and not are_whole_lines(plan) else _READ_COST
-        right = plan.extent(plan.right) // (2 if self._is_paired(plan) else 1)
+        right = plan.extent(plan.right) // plan.cluster
         cost = waves * (plan.rows * plan.columns + read * (plan.extent(plan.left) + right))
         copied = self.stores and self.turns and groups_of(nest, plan) > self.groups
         hides = plan.threads == OF_TWO if copied else plan.threads > OF_TWO
@@ -311,36 +325,13 @@ class MatrixContraction:
         return found
 
 
-_SMALL: Final = (
-    (128, 64, 64, 32),
-    (64, 128, 32, 64),
-    (64, 64, 32, 32),
-    (32, 64, 16, 32),
-    (64, 32, 32, 16),
-    (32, 32, 16, 16),
-    (16, 32, 16, 16),
-)
-_TILES: Final = {2: ((128, 128, 64, 64), *_SMALL), 4: ((128, 128, 64, 32), *_SMALL)}
-"""Rows and columns of a group, then those of the threads of a fragment, by the bytes of an element."""
-
-_OF_LOCAL: Final = (
-    (128, 256, 64, 256),
-    (256, 64, 64, 64),
-    (128, 192, 64, 192),
-    (192, 128, 64, 128),
-    (128, 224, 64, 224),
-    (128, 160, 64, 160),
-    (128, 128, 64, 128),
-    (128, 64, 64, 64),
-    (64, 64, 64, 64),
-    (64, 32, 64, 32),
-)
-"""The same for fragments that read local memory, whose threads share a wide tile."""
-
 _READ_COST: Final = 64
 
 _PARTED_COST: Final = 112
 """The same where rows of boxes lie in two lines of the cache: at 3000, 430 with 256 columns and 347 with 128."""
+
+_PAIR: Final = 2
+"""Groups that copy a factor together where its rows lie in two lines of the cache."""
 
 _PAIRED: Final = 128 * 128
 """Outputs of tiles of which two share a processor, so that one multiplies while the other one begins or ends."""

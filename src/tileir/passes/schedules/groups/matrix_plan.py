@@ -25,6 +25,32 @@ _WASTE: Final = 3
 _BANKS: Final = (4, 8)
 """Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
 
+SMALL: Final = (
+    (128, 64, 64, 32),
+    (64, 128, 32, 64),
+    (64, 64, 32, 32),
+    (32, 64, 16, 32),
+    (64, 32, 32, 16),
+    (32, 32, 16, 16),
+    (16, 32, 16, 16),
+)
+TILES: Final = {2: ((128, 128, 64, 64), *SMALL), 4: ((128, 128, 64, 32), *SMALL)}
+"""Rows and columns of a group, then those of the threads of a fragment, by the bytes of an element."""
+
+OF_LOCAL: Final = (
+    (128, 256, 64, 256),
+    (256, 64, 64, 64),
+    (128, 192, 64, 192),
+    (192, 128, 64, 128),
+    (128, 224, 64, 224),
+    (128, 160, 64, 160),
+    (128, 128, 64, 128),
+    (128, 64, 64, 64),
+    (64, 64, 64, 64),
+    (64, 32, 64, 32),
+)
+"""The same for fragments that read local memory, whose threads share a wide tile."""
+
 
 @attrs.frozen(eq=False)
 class Panel:
@@ -86,6 +112,11 @@ class MatrixTiling:
     def threads(self) -> int:
         """Threads of a group."""
         return self.rows // self.tall * (self.columns // self.wide) * self.fragment.threads
+
+    @property
+    def top(self) -> stripe.Index:
+        """The index along which rows of tiles follow each other in the grid."""
+        return self.left.index if self.above is None else self.above
 
     @property
     def across(self) -> int:
@@ -246,13 +277,18 @@ def groups_of(nest: Nest, plan: MatrixTiling) -> int:
     extents = {plan.left.index.name: plan.across, plan.right.index.name: plan.columns}
     if plan.above is not None:
         extents[plan.above.name] = plan.high
-    return product(-(-i.range // extents.get(i.name, 1)) for i in nest.indices)
+    counts = ((i, -(-i.range // extents.get(i.name, 1))) for i in nest.indices)
+    return product(whole_clusters(count, plan) if i.name == plan.top.name else count for i, count in counts)
+
+
+def whole_clusters(count: int, plan: MatrixTiling) -> int:
+    """Return how many rows of tiles there are in whole clusters: those behind the end are in none of the results."""
+    return -(-count // plan.cluster) * plan.cluster
 
 
 def in_clusters(plan: MatrixTiling, cluster: int) -> MatrixTiling:
-    """Return the plan for clusters of so many groups, if rows of tiles are whole clusters, and all tiles boxes."""
-    along, extent = (plan.left.index, plan.across) if plan.above is None else (plan.above, plan.high)
-    if plan.boxes is None or -(-along.range // extent) % cluster:
+    """Return the plan for clusters of so many groups, if all tiles are boxes."""
+    if plan.boxes is None:
         return plan
     return attrs.evolve(plan, cluster=cluster, groups=plan.groups // cluster * cluster)
 
