@@ -18,6 +18,7 @@ from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import (
     Apply,
     Assign,
+    Broadcast,
     Cast,
     Const,
     Declare,
@@ -34,7 +35,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import expressions, statements, walk
-from tileir.semtree.transform.expansions import EXPANDED, ULP, expand_kernel
+from tileir.semtree.transform.expansions import EXPANDED, LEAST_EXPONENT, ULP, expand_kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -323,6 +324,23 @@ def test_rounded_operations_stay_in_f32_where_the_result_is_in_f16(dtype: DType)
     done = expand_kernel(kernel, frozenset(), rounded=frozenset({Op.EXP}))
     left = [n for s in statements(done.body) for root in expressions(s) for n in walk(root) if _is_exponential(n)]
     assert [node.type for node in left] == ([Type(DType.F32, 8)] if dtype is DType.F16 else [])
+
+
+@pytest.mark.parametrize(("limit", "stays"), [(LEAST_EXPONENT, True), (-80.0, False)])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_exponentials_stay_in_bf16_where_they_are_zero_below_the_normal_numbers(
+    limit: float, stays: bool, lanes: int
+) -> None:
+    wide, narrow = Type(DType.F32, lanes), Type(DType.BF16, lanes)
+    x = Var("v", wide)
+    constants = [Const.of(value, F32) for value in (limit, 0.0)]
+    least, none = (Broadcast(each, lanes) if lanes > 1 else each for each in constants)
+    flushed = Cast(Apply(Op.COND, (Apply(Op.CMP_LT, (x, least)), none, exp(x))), narrow)
+    body = (Declare(x, Subscript("p", Const(0, Type(DType.I64)), wide)), Declare(Var("w", narrow), flushed))
+    done = expand_kernel(kernel(*body), frozenset(), rounded=frozenset({Op.EXP}))
+    found = [n for s in statements(done.body) for root in expressions(s) for n in walk(root)]
+    assert (Cast(exp(x), narrow) in found) is stays
+    assert any(isinstance(node, Apply) and node.op is Op.COND for node in found) is not stays
 
 
 def _is_exponential(node: Expr) -> bool:

@@ -13,15 +13,16 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_tiles import Matrix, Panel, Threads, tile
 from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.transform.expansions import LEAST_EXPONENT
 from tileir.stripe.attending import QUAD, Attending
 
 _WIDE: Final = sem.Type(DType.F32)
 
-WORDS: Final = ("scores", "weights", "shared", "top", "seen", "total", "factor", "less", "one", "told", "keys_ready",
-         "values_ready")  # fmt: skip
-"""The arrays: scores, and weights made of them; what the threads of a row tell each other; and of each row of a thread
-the score that weights are relative to, the greatest one so far, the sums of weights, what these are to be scaled by,
-and what is added to scores before the exponential; the number 1; and channels of tiles.
+WORDS: Final = ("scores", "weights", "powers", "shared", "top", "seen", "total", "factor", "less", "one", "told",
+         "keys_ready", "values_ready")  # fmt: skip
+"""The arrays: scores, and weights made of them, also in f16 to be added up; what the threads of a row tell each other;
+and of each row of a thread the score that weights are relative to, the greatest one so far, the sums of weights, what
+these are to be scaled by, and what is added to scores before the exponential; the number 1; and channels of tiles.
 """
 
 SUMS: Final = 8
@@ -70,8 +71,8 @@ class Softmax(Threads):
             tuple(blocks.names.fresh("result") for _ in stages[2]), part,
         )  # fmt: skip
 
-    def added(self, number: Affine, weights: sem.Expr) -> tuple[sem.Stmt, ...]:  # noqa: ARG002  # products add them
-        """Return what adds two weights of a row, whose number it is in the thread, before they are rounded."""
+    def kept(self, place: sem.Expr, weights: sem.Expr) -> tuple[sem.Stmt, ...]:  # noqa: ARG002  # products add them
+        """Return what keeps two weights in f16 that are rounded further."""
         return ()
 
     def _zeros(self, name: str, size: int) -> sem.Stmt:
@@ -205,17 +206,20 @@ class Softmax(Threads):
         """Return what turns scores into weights."""
         dtype, scale = self.matrices[0].dtype, sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
         base = sem.Broadcast(sem.Const.of(math.log(2.0), _WIDE), 2)
-        wide, narrow = sem.Type(DType.F32, 2), sem.Type(dtype, 2)
+        least, none = (sem.Broadcast(sem.Const.of(value, _WIDE), 2) for value in (LEAST_EXPONENT, 0.0))
+        wide, narrow, half = sem.Type(DType.F32, 2), sem.Type(dtype, 2), sem.Type(DType.F16, 2)
 
         def weigh(_: Affine, number: Affine, __: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
             scores, slot = sem.Subscript(self.names["scores"], at, wide), self.blocks.offsets.scalar(number)
             less = sem.Subscript(self.names["less"], slot, _WIDE)
             exponents = self._op(Op.FMA, scores, sem.Broadcast(scale, 2), sem.Broadcast(less, 2))
-            powers: sem.Expr = sem.Cast(self._op(Op.EXP, self._op(Op.MUL, exponents, base)), sem.Type(DType.F16, 2))
+            exponents = self._op(Op.MUL, exponents, base)
+            powers = self._op(Op.EXP, exponents)
             target = sem.Subscript(self.names["weights"], at, narrow)
             if dtype is DType.F16:
-                return (sem.Assign(target, powers),)
-            return (sem.Assign(target, sem.Cast(powers, narrow)), *self.added(number, sem.Cast(powers, wide)))
+                return (sem.Assign(target, sem.Cast(powers, narrow)),)
+            normal = self._op(Op.COND, self._op(Op.CMP_LT, exponents, least), none, powers)
+            return (sem.Assign(target, sem.Cast(normal, narrow)), *self.kept(at, sem.Cast(powers, half)))
 
         return self._each(self.plan.keys, weigh, pairs=True)
 

@@ -71,6 +71,8 @@ class WarpGroups(Softmax):
         ]
         arrays.append(sem.DeclareArray(self.names["weights"], self.matrices[0].dtype, self.scores))
         arrays += [sem.DeclareArray(name, DType.F32, size) for name, size in self._sums()]
+        if self.matrices[0].dtype is not DType.F16:
+            arrays.append(sem.DeclareArray(self.names["powers"], DType.F16, self.scores))
         stages = [panel.declaration() for stage in self.stages for panel in stage]
         slot = self.blocks.counter("slot")
         start = self._unrolled(
@@ -238,17 +240,16 @@ class WarpGroups(Softmax):
         scaled = self._op(Op.MUL, total, sem.Broadcast(self._held("factor", slot), 2))
         return self._unrolled(slot, self.slots, sem.Assign(total, scaled))
 
-    def added(self, number: Affine, weights: sem.Expr) -> tuple[sem.Stmt, ...]:
-        """Return what adds two weights of a row to the sums of a thread."""
-        place = self.blocks.offsets.scalar(number * 2)
-        total = sem.Subscript(self.names["total"], place, weights.type)
-        return (sem.Assign(total, self._op(Op.ADD, total, weights)),)
+    def kept(self, place: sem.Expr, weights: sem.Expr) -> tuple[sem.Stmt, ...]:
+        """Return what keeps two weights in f16 until they are added up."""
+        return (sem.Assign(sem.Subscript(self.names["powers"], place, weights.type), weights),)
 
     def _in_f16(self) -> list[sem.Stmt]:
-        """Return what adds the weights of a tile to the sums of a thread, if they are f16: first pairs in f16."""
-        half, wide, name = sem.Type(DType.F16, 2), sem.Type(DType.F32, 2), self.names["weights"]
+        """Return what adds the weights of a tile to the sums of a thread: first pairs in f16."""
+        half, wide = sem.Type(DType.F16, 2), sem.Type(DType.F32, 2)
+        name = self.names["weights" if self.matrices[0].dtype is DType.F16 else "powers"]
         result: list[sem.Stmt] = []
-        for slot in range(self.slots if self.matrices[0].dtype is DType.F16 else 0):
+        for slot in range(self.slots):
             block, side = divmod(slot, 2)
             first = block * (self.plan.keys // 2) + 2 * side
             pairs: list[sem.Expr] = [

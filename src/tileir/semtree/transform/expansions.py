@@ -7,9 +7,12 @@ bounds their errors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
+
+import numpy as np
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
@@ -20,7 +23,7 @@ from tileir.semtree.analysis.effects import census
 from tileir.semtree.dots import fragment_of, plain_dot
 from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric
 from tileir.semtree.functions.draft import Draft, Expansion, Term
-from tileir.semtree.ir import Apply, Cast, Const, Dot, Expr, KernelFunction, Stmt, Var
+from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Dot, Expr, KernelFunction, Stmt, Var
 from tileir.semtree.rewrite import (
     children,
     expressions,
@@ -64,6 +67,10 @@ ULP: Final[Mapping[tuple[Op, DType], float]] = MappingProxyType(
 For functions of one f32 they hold at every argument of 2^-24 <= |x| < 2^8 and of many others: ``benchmarks/ulps.py``
 tries them all.
 """
+
+
+LEAST_EXPONENT: Final = float(np.float32(-126.0 * math.log(2.0)))
+"""Exponentials of what is below it are no normal numbers of f32."""
 
 
 def expand(
@@ -112,8 +119,9 @@ def expand_kernel(
     """Expand every operation that has an expansion and is not in ``native``; the kernel itself where there is none.
 
     So are dot products, but for those by the fragments ``dots`` (:func:`tileir.semtree.dots.fragment_of`). Operations
-    of ``rounded`` stay, in f32, where the result is in f16: a back end has them with more digits than that keeps. Those
-    of ``own`` are written as a back end wants them in f32, and in what is computed in it. The declarations stand
+    of ``rounded`` stay, in f32, where the result is in f16: a back end has them with more digits than that keeps. So
+    does ``x < LEAST_EXPONENT ? 0.0 : exp(x)`` in bf16, as ``exp(x)``, as back ends flush what is subnormal. Those of
+    ``own`` are written as a back end wants them in f32, and in what is computed in it. The declarations stand
     immediately before the statement that needs them.
     """
     wanted = _Wanted(EXPANDED - native, dots, rounded, own)
@@ -147,12 +155,17 @@ class _Wanted:
     rounded: frozenset[Op] = frozenset()
     own: Mapping[Op, Callable[..., Term]] = _NONE
 
-    def leaves(self, expr: Expr) -> bool:
-        """Return whether a node rounds an operation to f16 that the back end has with as many digits."""
+    def left(self, expr: Expr) -> Apply | None:
+        """Return the operation that a node rounds to f16 and that the back end has with as many digits.
+
+        In bf16, which has numbers as small as f32 has, it is 0 where it would be below the normal ones.
+        """
         inner = expr.operand if isinstance(expr, Cast) else None
-        if not isinstance(inner, Apply) or inner.op not in self.rounded:
-            return False
-        return (inner.type.dtype, expr.type.dtype) == (DType.F32, DType.F16)
+        if expr.type.dtype is DType.BF16:
+            inner = _not_subnormal(inner)
+        if not isinstance(inner, Apply) or inner.op not in self.rounded or inner.type.dtype is not DType.F32:
+            return None
+        return inner if expr.type.dtype in (DType.F16, DType.BF16) else None
 
     def includes(self, expr: Expr) -> bool:
         """Return whether a node is expanded, whatever is below it."""
@@ -161,12 +174,29 @@ class _Wanted:
         return isinstance(expr, Apply) and expr.op in self.operations
 
 
+def _not_subnormal(expr: Expr | None) -> Apply | None:
+    """Return the exponential in ``x < limit ? 0.0 : exp(x)`` that is below the normal numbers there, or nowhere."""
+    match expr:
+        case Apply(
+            op=Op.COND,
+            args=(Apply(op=Op.CMP_LT, args=(exponent, limit)), zero, Apply(op=Op.EXP, args=(power,)) as found),
+        ) if exponent == power and _value(zero) == 0.0 and _value(limit) == LEAST_EXPONENT:
+            return found
+        case _:
+            return None
+
+
+def _value(expr: Expr) -> object:
+    """Return the value of a constant, in however many lanes; None for anything else."""
+    inner = expr.operand if isinstance(expr, Broadcast) else expr
+    return inner.value if isinstance(inner, Const) else None
+
+
 def _hoist(expr: Expr, wanted: _Wanted, scope: NameScope, hoisted: list[Stmt], done: dict[Expr, Expr]) -> Expr:
     """Replace what is wanted inside ``expr``, operands first; equal operations are computed once."""
-    if wanted.leaves(expr):
-        (inner,) = children(expr)
-        args = tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(inner))
-        return with_children(expr, (with_children(inner, args),))
+    if (left := wanted.left(expr)) is not None:
+        args = tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(left))
+        return Cast(with_children(left, args), expr.type)
     new = with_children(expr, tuple(_hoist(child, wanted, scope, hoisted, done) for child in children(expr)))
     if not wanted.includes(new):
         return new
