@@ -156,6 +156,19 @@ def test_roles_are_of_warps_of_their_own(old: str, new: str, code: str) -> None:
     assert code in [fault.code for fault in caught.value.diagnostics]
 
 
+@pytest.mark.parametrize(("threads", "fits"), [(64, True), (32, False), (128, False)])
+def test_teams_of_a_role_take_turns(threads: int, fits: bool) -> None:
+    teams = ROWS.replace("role(0, 4)", "role(0, 2) teams(2)").replace("127 - t", "t / 64 * 64 + 63 - t % 64")
+    kernel = parse_kernel(teams.replace("    back[t]", f"    turn take {threads};\n    back[t]"))
+    if fits:
+        result = np.zeros(256, np.float32)
+        run(kernel, [result, GIVEN], ALL_CHECKS)
+        np.testing.assert_array_equal(result, wanted().reshape(2, 2, 64)[:, ::-1].reshape(-1))
+    else:
+        with pytest.raises(TileError, match=f"teams of 2 warps take turns, and not {threads} threads"):
+            verify(kernel)
+
+
 def test_products_are_of_all_threads_of_a_fragment() -> None:
     product = """kernel p(out f32 C[256], in f16 A[1024], in f16 B[4096]) grid(1) group(128) index(i32) {
       role(1, 2) {

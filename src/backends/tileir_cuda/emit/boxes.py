@@ -28,6 +28,7 @@ from tileir.semtree.ir import (
     GridLevel,
     KernelFunction,
     Scope,
+    Stmt,
 )
 from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import releasing
@@ -161,6 +162,7 @@ class Channels:
         releasing: How many threads release the messages of each channel.
         cluster: Groups of a cluster.
         joint: The channels of which all groups of a cluster release the messages.
+        targets: The local arrays to which the messages of each channel come.
 
     """
 
@@ -172,14 +174,17 @@ class Channels:
     releasing: Mapping[str, int]
     cluster: int
     joint: frozenset[str]
+    targets: Mapping[str, frozenset[str]]
     _places: dict[str, int] = attrs.field(factory=dict, init=False)
     _turns: dict[tuple[str, ChannelStep], _Turn] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def of(cls, env: Environment, kernel: KernelFunction, maps: Mapping[TensorMap, str], roles: Roles) -> Channels:
         """Return what writes the channels of a kernel."""
-        joint = channels_of_clusters(kernel)
-        return cls(env, kernel.group, maps, channels(kernel), roles, releasing(kernel), kernel.cluster, joint)
+        joint, names = channels_of_clusters(kernel), channels(kernel)
+        boxes = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy)]
+        targets = {name: frozenset(box.target.array for box in boxes if box.channel.array == name) for name in names}
+        return cls(env, kernel.group, maps, names, roles, releasing(kernel), kernel.cluster, joint, targets)
 
     def open(self, array: DeclareArray, shared: Shared) -> None:
         """Make the barriers of a channel, and let all threads see them."""
@@ -204,6 +209,12 @@ class Channels:
             return
         out.module.declarations["declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"] = None
         out.effect("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+
+    def released(self, stmt: Stmt) -> frozenset[str]:
+        """Return the local arrays to which messages came that a statement releases."""
+        steps = (each for each in statements((stmt,)) if isinstance(each, Channel))
+        names = {each.channel.array for each in steps if each.step is ChannelStep.RELEASE}
+        return frozenset().union(*(self.targets[name] for name in names))
 
     def step(self, stmt: Channel, shared: Mapping[str, Shared]) -> None:
         """Write a step."""

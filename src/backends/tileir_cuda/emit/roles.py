@@ -9,7 +9,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from tileir.core import attrs
-from tileir.semtree.ir import WARP, KernelFunction, WarpRole
+from tileir.semtree.ir import WARP, KernelFunction, Turn, WarpRole
+from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import roles, threads_of
 from tileir_cuda.emit.warpgroups import CONVERGENT
 
@@ -56,6 +57,16 @@ class Roles:
     def first(self) -> int:
         """The number of the first thread that does what is being written."""
         return 0 if self._now is None else threads_of(self._now).start
+
+    @property
+    def meeting(self) -> int:
+        """How many teams have barriers of their own, beside that of the group."""
+        return sum(role.teams for role in roles(self.kernel))
+
+    def taking(self, turn: Turn) -> range:
+        """Return the threads whose parts take turns: those of a role, or all of the group."""
+        found = (threads_of(role) for role in roles(self.kernel) if turn in statements(role.body))
+        return next(found, range(math.prod(self.kernel.group)))
 
     def place(self, out: FunctionText, thread: str) -> str:
         """Return the place of a thread among those that do what is being written together."""

@@ -22,7 +22,6 @@ from tileir.semtree.ir import (
     BulkStore,
     BulkWait,
     Channel,
-    ChannelStep,
     Const,
     DeclareArray,
     Exchange,
@@ -102,7 +101,7 @@ class CudaStatements(Statements):
         for number, stmt in enumerate(stmts):
             after = stmts[number + 1] if number + 1 < len(stmts) else None
             if makes_zeros(stmt, after):
-                self._finish(begun, changed, _needed(stmt, begun))
+                self._finish(begun, changed, self._needed(stmt, begun))
                 continue
             if isinstance(stmt, MatrixMultiply) and stmt.fragment in OF_WARPGROUPS:
                 if any(stmt.left.start.array == each.stmt.accumulators.array for each in begun):
@@ -110,9 +109,9 @@ class CudaStatements(Statements):
                 fresh = number > 0 and makes_zeros(stmts[number - 1], stmt)
                 begun.append(warpgroups.begin(self.env, stmt, self.group, self._shared, fresh=fresh))
                 continue
-            needed = _needed(stmt, begun)
+            needed = self._needed(stmt, begun)
             rest = (later for later in stmts[number + 1 :] if not isinstance(later, Channel))
-            last = isinstance(stmt, If) and not any(_needed(later, begun[:needed]) for later in rest)
+            last = isinstance(stmt, If) and not any(self._needed(later, begun[:needed]) for later in rest)
             self._finish(begun, changed, needed, apart=last)
             super().write((stmt,))
             if begun:
@@ -124,6 +123,25 @@ class CudaStatements(Statements):
         if count:
             warpgroups.finish(self.env, begun[:count], len(begun) - count, changed, apart=apart)
             del begun[:count]
+
+    def _needed(self, stmt: Stmt, begun: list[Begun]) -> int:
+        """Return how many of the products that were begun have to be done before a statement.
+
+        Whatever touches their sums needs them, or says that what they read may be written. Where threads meet, all are
+        done. Nothing else that a kernel without races does depends on them: all threads of a product read its operands,
+        so one writes there behind a barrier or a message only.
+        """
+        if not begun or _meets(stmt):
+            return len(begun)
+        touched = {node.array for each in statements((stmt,)) for node in _nodes(each) if isinstance(node, Subscript)}
+        released = self.channels.released(stmt)
+        needed = (
+            number
+            for number, product in enumerate((each.stmt for each in begun), 1)
+            if product.accumulators.array in touched
+            or not released.isdisjoint((product.left.start.array, product.right.start.array))
+        )
+        return max(needed, default=0)
 
     def is_abreast(self, loop: For) -> bool:  # noqa: ARG002
         """Return that no loop is written abreast: other warps run while one waits."""
@@ -175,28 +193,34 @@ class CudaStatements(Statements):
     def begin_turns(self, kernel: KernelFunction) -> None:
         """Let the first part of a group that takes turns begin: as if the last one had passed the turn on."""
         turn = next((stmt for stmt in statements(kernel.body) if isinstance(stmt, Turn)), None)
-        if turn is not None and self._parts(turn):
-            last = f"setp.ge.u32 p, $0, {(self._parts(turn) - 1) * turn.threads};"
-            lines = ("{", ".reg .pred p;", last, f"@p bar.arrive {_FIRST_TURN}, {2 * turn.threads};", "}")
+        if turn is not None and (taking := self._taking(turn)):
+            first = range(0, len(taking), turn.threads)[-1]
+            last = f"setp.ge.u32 p, $0, {taking.start + first};"
+            within = f"setp.lt.and.u32 p, $0, {taking.stop}, p;" if taking.stop < math.prod(self.group) else ""
+            arrive = f"@p bar.arrive {self.roles.meeting + _FIRST_TURN}, {2 * turn.threads};"
+            lines = ("{", ".reg .pred p;", last, *filter(None, (within,)), arrive, "}")
             self._turning(lines, thread_number(self.env, self.group).text)
 
     def _hint(self, hint: Hint) -> None:
-        if not isinstance(hint, Turn) or not self._parts(hint):
+        taking = self._taking(hint) if isinstance(hint, Turn) else range(0)
+        if not isinstance(hint, Turn) or not taking:
             super()._hint(hint)
             return
-        out, parts = self.env.out, self._parts(hint)
-        part = out.pure(f"udiv i32 {thread_number(self.env, self.group).text}, {hint.threads}")
+        out, parts = self.env.out, len(taking) // hint.threads
+        own = out.pure(f"sub i32 {thread_number(self.env, self.group).text}, {taking.start}")
+        part = out.pure(f"udiv i32 {own}, {hint.threads}")
         if hint.step is TurnStep.PASS:
             after = out.pure(f"add i32 {part}, 1")
             part = out.pure(f"select i1 {out.pure(f'icmp eq i32 {after}, {parts}')}, i32 0, i32 {after}")
         word = "sync" if hint.step is TurnStep.TAKE else "arrive"
-        number = out.pure(f"add i32 {part}, {_FIRST_TURN}")
+        number = out.pure(f"add i32 {part}, {self.roles.meeting + _FIRST_TURN}")
         self._turning((f"bar.{word} $0, {2 * hint.threads};",), number)
 
-    def _parts(self, turn: Turn) -> int:
-        """Return how many parts of a group take turns; 0 where there are no barriers for them."""
-        parts = math.prod(self.group) // turn.threads
-        return parts if 1 < parts <= _TURNS and turn.threads % WARP == 0 else 0
+    def _taking(self, turn: Turn) -> range:
+        """Return the threads whose parts take turns; none where there are no barriers for them."""
+        threads = self.roles.taking(turn)
+        parts = len(threads) // turn.threads
+        return threads if 1 < parts <= _TURNS - self.roles.meeting and turn.threads % WARP == 0 else range(0)
 
     def _turning(self, lines: tuple[str, ...], operand: str) -> None:
         code = "\\0A".join(lines)
@@ -308,21 +332,6 @@ def _copy_or_zeros(stmt: If) -> AsyncCopy | None:
             return copy if isinstance(value, Const) and value == Const.of(0, value.type) else None
         case _:
             return None
-
-
-def _needed(stmt: Stmt, begun: list[Begun]) -> int:
-    """Return how many of the products that were begun have to be done before a statement.
-
-    Whatever touches their sums needs them, and where threads meet or release what they read, all are done. Nothing else
-    that a kernel without races does depends on them: all threads of a product read its operands, so one writes there
-    behind a barrier or a message only.
-    """
-    if not begun:
-        return 0
-    if _meets(stmt) or any(isinstance(s, Channel) and s.step is ChannelStep.RELEASE for s in statements((stmt,))):
-        return len(begun)
-    touched = {node.array for each in statements((stmt,)) for node in _nodes(each) if isinstance(node, Subscript)}
-    return max((n for n, each in enumerate(begun, 1) if each.stmt.accumulators.array in touched), default=0)
 
 
 def _meets(stmt: Stmt) -> bool:

@@ -53,8 +53,6 @@ def check_roles(survey: Survey) -> Iterator[Diagnostic]:
     yield from _warp_faults(survey, found)
     for role in found:
         yield from _role_faults(role)
-    if Turn in survey.kinds:
-        yield Diagnostic("TIL551", "parts of a group take turns in kernels without roles only")
     yield from _channel_faults(survey, found)
 
 
@@ -93,6 +91,8 @@ def _role_faults(role: WarpRole) -> Iterator[Diagnostic]:
             if threads.start % team or len(threads) % team:
                 message = f"{team} threads multiply matrices, from a multiple of that on: those of a role are"
                 yield Diagnostic("TIL551", f"{message} {threads.start} to {threads.stop - 1}")
+        if isinstance(stmt, Turn) and stmt.threads != role.warps * WARP:
+            yield Diagnostic("TIL551", f"teams of {role.warps} warps take turns, and not {stmt.threads} threads")
         if role.teams > 1 and isinstance(stmt, BulkCopy):
             yield Diagnostic("TIL551", f"one team copies to {stmt.target.array!r}, and the role has {role.teams}")
 
