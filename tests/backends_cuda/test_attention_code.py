@@ -82,3 +82,18 @@ def test_teams_of_a_role_take_turns_by_barriers_behind_those_of_roles() -> None:
     last = r"setp\.ge\.u32 p, (%r\d+), 128;\s+setp\.lt\.and\.u32 p, \1, 256, p;\s+@p bar\.arrive 4"
     assert re.search(last, listing)
     assert len(re.findall(r"bar\.(?:sync|arrive) %r\d+, 256;", listing)) == 2
+
+
+def test_tiles_are_given_back_when_their_own_products_are_done() -> None:
+    """Keys are released beside the products of values, which go on."""
+    builder = tileir.FunctionBuilder()
+    inputs = [builder.input(each, *(f"{each}{axis}" for axis in range(3))) for each in "QKV"]
+    function = builder.build(O=tileir.ops.scaled_dot_product_attention(*inputs))
+    listing = tileir.compile(function, ["f16[64, 512, 128]"] * 3, device="cuda.sm_90a").listing("ptx")
+    words = ("wgmma.commit_group", "wgmma.wait_group", "mbarrier.arrive.shared", "ex2.approx")
+    steps = [next((word for word in words if word in line), "") + line[-3:] for line in listing.splitlines()]
+    steps = [step for step in steps if step.startswith(words)]
+    waits = [number for number, step in enumerate(steps) if step.startswith("wgmma.wait_group") and " 1;" in step]
+    assert waits
+    assert all(steps[number + 1].startswith("mbarrier.arrive") for number in waits)
+    assert all(steps[number + 2].startswith("ex2.approx") for number in waits)

@@ -21,7 +21,7 @@ from tileir.passes.fusion.attention import FuseAttention
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import For, LoopKind, MatrixMultiply
+from tileir.semtree.ir import BulkCopy, BulkStore, For, LoopKind, MatrixMultiply, WarpRole
 from tileir.semtree.rewrite import statements
 from tileir.stripe.attending import ATTEND, Attending
 from tileir.stripe.interpret.interpreter import interpret
@@ -63,10 +63,12 @@ def attention(
     return builder.build(O=result), {name: TensorType(dtype, s) for name, s in zip(names, shapes, strict=True)}
 
 
-def stages(source: Function | str, types: dict[str, TensorType], *, whole: bool = False, **options: int) -> Stages:
-    """Compile for warps, or for ``whole`` groups of four."""
+def stages(
+    source: Function | str, types: dict[str, TensorType], *, whole: bool = False, boxes: bool = False, **options: int
+) -> Stages:
+    """Compile for warps, or for ``whole`` groups of four, of which one may copy ``boxes`` for others."""
     fragments = (*named("sm_90a"), *FRAGMENTS) if whole else FRAGMENTS
-    target = attrs.evolve(TARGET, fragments=fragments)
+    target = attrs.evolve(TARGET, fragments=fragments, bulk_copies=boxes)
     return compile_stages(source, types, target, passes=(FuseAttention(fragments, **options), Accumulate()))
 
 
@@ -87,10 +89,11 @@ def check(
     exact: np.ndarray[Any, Any] | None = None,
     *,
     whole: bool = False,
+    boxes: bool = False,
     **options: int,
 ) -> Attending:
     """Check that a program becomes one kernel that is right at every stage, without races and undefined values."""
-    found = stages(source, types, whole=whole, **options)
+    found = stages(source, types, whole=whole, boxes=boxes, **options)
     assert found.flat is not None
     assert found.passed is not None
     (special,) = specials(found.passed)
@@ -136,6 +139,31 @@ def test_groups_of_four_warps_multiply_a_tile_while_they_weigh_the_next_one(
     source, types = attention(*shapes, dtype=dtype, causal=causal)
     plan = check(source, types, whole=True, local_bytes=LOCAL_BYTES)
     assert FRAGMENTS_OF[plan.fragment].threads == 128
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype", "causal", "groups"),
+    [
+        (((2, 150, 96), (1, 270, 96), (1, 270, 96)), DType.F16, False, 3),
+        (((150, 128), (150, 128), (150, 32)), DType.BF16, True, 1),
+        (((3, 130, 128), (3, 20, 128), (3, 20, 64)), DType.BF16, True, 4),
+        (((70, 128), (400, 128), (400, 128)), DType.BF16, False, 1),
+    ],
+)
+def test_one_warp_copies_tiles_for_teams_and_groups_take_turns(
+    shapes: tuple[tuple[int, ...], ...], dtype: DType, causal: bool, groups: int
+) -> None:
+    source, types = attention(*shapes, dtype=dtype, causal=causal)
+    plan = check(source, types, whole=True, boxes=True, local_bytes=LOCAL_BYTES, groups=groups)
+    found = stages(source, types, whole=True, boxes=True, local_bytes=LOCAL_BYTES, groups=groups)
+    (kernel,) = found.sem.kernels
+    multiplying, copying = (stmt for stmt in kernel.body if isinstance(stmt, WarpRole))
+    assert (plan.teams, multiplying.teams, copying.warps) == (2, 2, 1)
+    assert plan.groups == groups
+    assert not any(isinstance(stmt, BulkCopy) for stmt in statements(multiplying.body))
+    assert any(isinstance(stmt, BulkStore) for stmt in statements(multiplying.body))
+    tiles = math.prod(shapes[0][:-2]) * -(-shapes[0][-2] // plan.rows)
+    assert math.prod(kernel.grid) == min(groups, tiles)
 
 
 def test_groups_of_four_warps_scale_sums_where_scores_grow() -> None:

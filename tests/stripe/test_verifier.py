@@ -192,6 +192,7 @@ ATTENDED = 'fragment="mma_m16n8k16_f16", rows=32, tall=16, keys=32'
         ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0)", "TIL512", "two axes"),
         ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0, parts=1)", "TIL512", "two parts"),
         ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0, stages=3)", "TIL512", "power of two"),
+        ("(local) = zero()", f"(local) = attend(T, T, T, {ATTENDED}, scale=1.0, groups=2)", "TIL512", "several teams"),
         ("(local) = zero()", f"(local) = attend_back(T, {ATTENDED}, scale=1.0, stages=4)", "TIL512", "neither parts"),
         ("(local) = zero()", f"(local) = attend_back(T, T, {ATTENDED}, scale=1.0)", "TIL512", "two matrices of rows"),
         ("(local) = zero()", f"(local) = attend_back(T, T, T, T, T, T, {ATTENDED}, scale=1.0)", "TIL512", "needs rows"),

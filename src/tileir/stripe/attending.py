@@ -59,6 +59,8 @@ class Attending:
             which are relative to the sum of the weights of the part; None where they are not.
         stages: Of ``attend`` by instructions of one warp: tiles of keys and of values in local memory at a time, a
             power of two; None for :data:`STAGES`.
+        groups: Of ``attend`` by instructions of several warps, of which a group has several teams: so many groups take
+            tiles of queries in turns; None where each tile has a group of its own.
 
     """
 
@@ -73,6 +75,17 @@ class Attending:
     finite: bool = attrs.field(default=False, kw_only=True)
     parts: int | None = attrs.field(default=None, kw_only=True)
     stages: int | None = attrs.field(default=None, kw_only=True)
+    groups: int | None = attrs.field(default=None, kw_only=True)
+
+    @property
+    def is_triangle(self) -> bool:
+        """Whether queries see fewer keys the earlier, or the later, they are, and no others are read."""
+        return self.finite and (self.before is None) != (self.after is None)
+
+    @property
+    def teams(self) -> int:
+        """So many times as many threads as multiply together has a group."""
+        return self.rows // self.tall
 
     @property
     def depth(self) -> int:
@@ -92,8 +105,8 @@ class Attending:
     def local_bytes(self, dtype: DType, features: int, columns: int) -> int:
         """Return how much local memory a group needs."""
         tiles = self.rows * features + self.depth * self.keys * (features + columns)
-        if FRAGMENTS[self.fragment].is_async:  # threads share nothing else
-            return tiles * dtype.itemsize
+        if FRAGMENTS[self.fragment].is_async:  # threads share nothing else but results, where they are stored as boxes
+            return (tiles + (self.teams > 1) * self.rows * columns) * dtype.itemsize
         return (tiles + 1) * dtype.itemsize + self.rows * QUAD * 4
 
     def back_bytes(self, dtype: DType, features: int, columns: int, *, two: bool) -> int:
@@ -119,7 +132,8 @@ class Attending:
         """
         found = dict(special.parameters)
         flags = {name: bool(found.pop(name)) for name in ("zeros", "finite") if name in found}
-        sizes = [found.get(name, 0) for name in ("rows", "tall", "keys", "before", "after", "parts", "stages")]
+        words = ("rows", "tall", "keys", "before", "after", "parts", "stages", "groups")
+        sizes = [found.get(name, 0) for name in words]
         if any(type(size) is not int for size in sizes) or found.get("fragment") not in FRAGMENTS:
             raise ValueError("attend takes the name of a fragment, and sizes that are integers")
         scale = found.get("scale")
@@ -136,6 +150,9 @@ class Attending:
             or (result.stages and FRAGMENTS[result.fragment].is_async)
         ):
             raise ValueError("attend has a power of two of stages, and two by instructions of several warps")
+        several = FRAGMENTS[result.fragment].is_async and result.teams > 1
+        if result.groups is not None and (result.groups < 1 or not several or result.parts):
+            raise ValueError("groups of attend that take turns have several teams of four warps, and all keys")
         if least < 1 or result.rows % result.tall or result.tall % rows or result.keys % max(columns, depth):
             raise ValueError(f"tiles of attend are multiples of those of {result.fragment}")
         return result
@@ -214,8 +231,8 @@ def attend_back_fault(special: Special, inputs: list[Refinement], outputs: list[
     if (fault := _parameters_fault(special)) is not None:
         return fault
     two = len(special.outputs) == 2
-    if {name for name, _ in special.parameters} & {"parts", "stages"}:
-        return "attend_back has neither parts nor stages"
+    if {name for name, _ in special.parameters} & {"parts", "stages", "groups"}:
+        return "attend_back has neither parts nor stages, and no groups that take turns"
     if len(special.inputs) != 6 or len(special.outputs) not in (1, 2):
         return "attend_back takes two matrices of rows, two of columns, logarithms and dots, and has one or two outputs"
     if len(inputs) != 6 or len(outputs) != len(special.outputs):

@@ -130,7 +130,7 @@ def planned(options: Options, asked: Asked) -> Attending | Refused:
         if max(widths) <= widest and keys in whole and not any(width % _PANEL for width in widths):
             plan = asked.tiles(whole[keys], tall, teams, keys)
             if plan.local_bytes(dtype, *widths) <= options.local_bytes and _is_busy(options, asked, plan):
-                return plan
+                return attrs.evolve(plan, groups=options.groups) if teams > 1 else plan
     fitting: list[Attending] = []
     for widest, tall, teams, keys in _TILES:
         plan = asked.tiles(fragment, tall, teams, keys)
@@ -153,7 +153,7 @@ def split(options: Options, asked: Asked, plan: Attending) -> Attending:
     if 2 * groups > options.groups or parts < 2 or asked.band != (None, None):
         return plan
     parts = -(-tiles // -(-tiles // parts))  # none is empty
-    deep = attrs.evolve(plan, parts=parts, stages=_DEEP)
+    deep = attrs.evolve(plan, parts=parts, stages=_DEEP, groups=None)
     fits = _BESIDE * deep.local_bytes(asked.dtypes[0], *asked.widths) <= options.local_bytes
     return deep if fits and not FRAGMENTS[plan.fragment].is_async else attrs.evolve(deep, stages=None)
 

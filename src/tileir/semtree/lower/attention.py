@@ -21,10 +21,13 @@ from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention_back import Back
+from tileir.semtree.lower.attention_roles import Roles
 from tileir.semtree.lower.attention_softmax import SUMS, Softmax
 from tileir.semtree.lower.attention_tiles import Matrix, copies, operand
 from tileir.semtree.lower.attention_warpgroups import WarpGroups
 from tileir.semtree.lower.block import BlockLowering
+from tileir.semtree.lower.loops import grid_indices
+from tileir.semtree.lower.turns import Turns
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND_BACK, QUAD, STAGES, Attending, axes_of
@@ -45,7 +48,16 @@ def attention_kernel(
     number = stripe.Index(blocks.names.fresh("tile"), count, binding=Binding.GRID)
     split = stripe.Index(blocks.names.fresh("part"), plan.parts or 1, binding=Binding.GRID)
     more = (number, split) if plan.parts else (number,)
-    grid, start, values = blocks.grid(attrs.evolve(block, indices=(*block.indices, *more)))
+    kind, turns = _kind(blocks, special, plan), None
+    whole = grid_indices(attrs.evolve(block, indices=(*block.indices, *more)))
+    if kind is Roles:
+        # With a triangle the longest rows of all matrices come first; else the rows of one, which share keys.
+        order = (number, *(index for index in whole if index is not number)) if plan.is_triangle else whole
+        turns = Turns.among(blocks, order, plan.groups or 0, alternating=plan.is_triangle)
+    if turns is None:
+        grid, start, values = blocks.grid(attrs.evolve(block, indices=whole))
+    else:
+        grid, start, values = (turns.groups,), [], turns.values
     views = blocks.views(block, buffers, values)
     tile_number = values[number.name] if count > 1 else Affine()
     back = special.name == ATTEND_BACK
@@ -60,8 +72,18 @@ def attention_kernel(
         matrices = [*matrices[:3], *(each.of_head(part) for each in matrices[3:])]
     # Where the mask is a triangle, the longest rows come first: those of the last queries, and of the first keys.
     first = (tile_number if back and len(special.outputs) > 1 else count - 1 - tile_number) * plan.rows
-    kind = Back if back else WarpGroups if FRAGMENTS[plan.fragment].threads > sem.WARP else _Warps
-    return grid, (*start, *kind.of(blocks, plan, matrices, first, part).statements())
+    made = kind.of(blocks, plan, matrices, first, part)
+    return grid, (*start, *(made.taking(turns) if isinstance(made, Roles) else made).statements())
+
+
+def _kind(blocks: BlockLowering, special: stripe.Special, plan: Attending) -> type[Back | _Warps | WarpGroups]:
+    """Return what builds the body of a kernel."""
+    if special.name == ATTEND_BACK:
+        return Back
+    threads = FRAGMENTS[plan.fragment].threads
+    if threads == sem.WARP:
+        return _Warps
+    return Roles if blocks.target.bulk_copies and plan.threads > threads else WarpGroups
 
 
 @attrs.frozen(eq=False, repr=False)

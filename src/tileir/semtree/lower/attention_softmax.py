@@ -19,7 +19,7 @@ from tileir.stripe.attending import QUAD, Attending
 _WIDE: Final = sem.Type(DType.F32)
 
 WORDS: Final = ("scores", "weights", "powers", "shared", "top", "seen", "total", "factor", "less", "one", "told",
-         "keys_ready", "values_ready")  # fmt: skip
+         "queries_ready", "keys_ready", "values_ready")  # fmt: skip
 """The arrays: scores, and weights made of them, also in f16 to be added up; what the threads of a row tell each other;
 and of each row of a thread the score that weights are relative to, the greatest one so far, the sums of weights, what
 these are to be scaled by, and what is added to scores before the exponential; the number 1; and channels of tiles.
@@ -225,7 +225,7 @@ class Softmax(Threads):
 
     def _finish(self) -> tuple[sem.Stmt, ...]:
         """Return what divides by the sums of weights and stores the results."""
-        slot, result = self.blocks.counter("slot"), self.matrices[3]
+        slot = self.blocks.counter("slot")
         whole = sem.Var(self.blocks.names.fresh("sum"), _WIDE)
         divisor: sem.Expr = whole
         if self.plan.zeros or self.plan.parts is not None:
@@ -236,27 +236,29 @@ class Softmax(Threads):
             sem.Declare(whole, sem.Subscript(self.names["total"], self._op(Op.MUL, slot, self._number(2)), _WIDE)),
             sem.Assign(self._held("factor", slot), self._op(Op.DIV, sem.Const(1.0, _WIDE), divisor)),
         )  # fmt: skip
-        stores = []
-        for name, panel in zip(self.results, self.stages[2], strict=True):
+        return (*self._logarithms(), inverse, *map(self._divided, range(len(self.results))))
 
-            def store(
-                row: Affine, number: Affine, column: Affine, at: sem.Expr, name: str = name, start: int = panel.first
-            ) -> tuple[sem.Stmt, ...]:
-                kind = sem.Type(DType.F32, 2)
-                factor = sem.Subscript(self.names["factor"], self.blocks.offsets.scalar(number), _WIDE)
-                value: sem.Expr = self._op(Op.MUL, sem.Subscript(name, at, kind), sem.Broadcast(factor, 2))
-                narrow = sem.Type(result.dtype, 2)
-                value = value if narrow == kind else sem.Cast(value, narrow)
-                query = self.first + row
-                place = self.blocks.offsets.scalar(result.offset + query * result.stride + column + start)
-                assign = sem.Assign(sem.Subscript(result.array, place, narrow), value)
-                if result.rows % self.plan.rows == 0:
-                    return (assign,)
-                inside = self._op(Op.CMP_LT, self.blocks.offsets.scalar(query), self._number(result.rows))
-                return (sem.If(inside, (assign,)),)
+    def _divided(self, number: int) -> sem.Stmt:
+        """Return what stores the columns of a panel of values, divided by the sums."""
+        kind = sem.Type(DType.F32, 2)
+        narrow = sem.Type(self.matrices[3].dtype, 2)
 
-            stores.append(self._each(panel.width, store, pairs=True))
-        return (*self._logarithms(), inverse, *stores)
+        def store(row: Affine, slot: Affine, column: Affine, at: sem.Expr) -> tuple[sem.Stmt, ...]:
+            factor = sem.Subscript(self.names["factor"], self.blocks.offsets.scalar(slot), _WIDE)
+            sums = sem.Subscript(self.results[number], at, kind)
+            value = self._op(Op.MUL, sums, sem.Broadcast(factor, 2))
+            return (self.stored(number, row, column, value if narrow == kind else sem.Cast(value, narrow)),)
+
+        return self._each(self.stages[2][number].width, store, pairs=True)
+
+    def stored(self, number: int, row: Affine, column: Affine, value: sem.Expr) -> sem.Stmt:
+        """Return what stores two results of a row, which are in the columns of a panel of values."""
+        result, query = self.matrices[3], self.first + row
+        place = result.offset + query * result.stride + column + self.stages[2][number].first
+        assign = sem.Assign(sem.Subscript(result.array, self.blocks.offsets.scalar(place), value.type), value)
+        if result.rows % self.plan.rows == 0:
+            return assign
+        return sem.If(self._op(Op.CMP_LT, self.blocks.offsets.scalar(query), self._number(result.rows)), (assign,))
 
     def _logarithms(self) -> tuple[sem.Stmt, ...]:
         """Return what stores the logarithm of the sum of exponentials of each row, for gradients."""

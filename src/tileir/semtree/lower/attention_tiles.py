@@ -6,7 +6,7 @@ The threads of a group that computes attention: where their elements are, and lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
@@ -21,6 +21,8 @@ from tileir.stripe.attending import PANEL, QUAD, Attending, panels
 
 _COPIED: Final = 16
 _LINE: Final = 128
+_WORD: Final = 2
+"""Bytes of an element of results that are stored as boxes: threads hold pairs of them."""
 
 
 @attrs.frozen
@@ -56,6 +58,12 @@ class Matrix:
         rows, stride = axes.pop()
         heads = axes.pop() if axes else (1, 0)
         return cls(view.array, view.offset, rows, stride, columns, view.shape.dtype, heads, ranges)
+
+    @property
+    def is_boxes(self) -> bool:
+        """Whether rows are as far apart, and as long, as boxes need them that are stored."""
+        steps = (self.stride, self.columns, self.offset.offset, *(step for _, step in self.offset.terms))
+        return self.dtype.itemsize == _WORD and all(int(step) * _WORD % _COPIED == 0 for step in steps)
 
     def of_head(self, head: Affine) -> Matrix:
         """Return one of several matrices."""
@@ -158,20 +166,34 @@ def box(
     blocks: BlockLowering, matrix: Matrix, panel: Panel, first: Affine, stage: Affine, channel: sem.Subscript
 ) -> sem.BulkCopy:
     """Return the copy of rows from ``first`` on to the tile that has the number ``stage``, as a box of a tensor."""
+    tensor, local, axes = _box(blocks, matrix, panel, first, stage)
+    return sem.BulkCopy(channel, local, tensor, *axes, *panel.swizzle, fold=panel.fold)
+
+
+def box_back(blocks: BlockLowering, matrix: Matrix, panel: Panel, first: Affine, stage: Affine) -> sem.BulkStore:
+    """Return the store of the tile that has the number ``stage`` to rows from ``first`` on, as a box of a tensor."""
+    tensor, local, axes = _box(blocks, matrix, panel, first, stage)
+    return sem.BulkStore(tensor, local, *axes, *panel.swizzle, fold=panel.fold)
+
+
+_Axes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[sem.Expr, ...]]
+
+
+def _box(
+    blocks: BlockLowering, matrix: Matrix, panel: Panel, first: Affine, stage: Affine
+) -> tuple[sem.Subscript, sem.Subscript, _Axes]:
+    """Return the tensor and the tile, and what a box is: how large, of which extents and strides, and where."""
     axes = [(int(step), matrix.ranges[name], 1, Affine.index(name)) for name, step in matrix.offset.terms]
     axes.append((matrix.stride, matrix.rows, panel.rows, first))
     axes.sort(key=lambda axis: -axis[0])
     axes.append((1, matrix.columns, panel.width, Affine.constant(panel.first)))
     strides, extents, sizes, at = zip(*axes, strict=True)
     kind = sem.Type(panel.dtype)
-    return sem.BulkCopy(
-        channel,
-        sem.Subscript(panel.array, blocks.offsets.scalar(stage * (panel.rows * panel.width)), kind),
+    return (
         sem.Subscript(matrix.array, blocks.offsets.constant(int(matrix.offset.offset)), kind),
-        sizes, extents, strides,
-        tuple(blocks.offsets.scalar(each) for each in at),
-        *panel.swizzle, fold=panel.fold,
-    )  # fmt: skip
+        sem.Subscript(panel.array, blocks.offsets.scalar(stage * (panel.rows * panel.width)), kind),
+        (sizes, extents, strides, tuple(blocks.offsets.scalar(each) for each in at)),
+    )
 
 
 def _copy(

@@ -24,44 +24,53 @@ from tileir.semtree.lower.attention_tiles import box, operand
 from tileir.stripe.attending import QUAD, STAGES, of_width
 
 _WIDE: Final = sem.Type(DType.F32)
-_READY: Final = ("keys_ready", "values_ready")
-"""The channels: queries come with the first keys."""
-
 _SUMMED: Final = 8
 """Pairs of weights that are added in f16, before the sum goes on in f32: weights are at most exp(GROWTH)."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class WarpGroups(Softmax):
-    """Builds the body of one kernel."""
+    """Builds the body of one kernel.
+
+    Attributes:
+        ready: The channels of queries, keys and values: queries come with the first keys.
+        shift: How far the number of a tile of keys is below that of its message, or of one that goes to the same place.
+
+    """
 
     joined: ClassVar[bool] = True
+    ready: ClassVar[tuple[str, str, str]] = ("keys_ready", "keys_ready", "values_ready")
+
+    shift: Affine = Affine()
 
     def statements(self) -> tuple[sem.Stmt, ...]:
         """Return the body of the kernel."""
-        plan, keys = self.plan, self.matrices[1]
-        begin, end, second, step = (self.blocks.counter(word) for word in ("begin", "end", "second", "step"))
-        lowest, highest = self.seen_tiles(-(-keys.rows // plan.keys))
-        start = Affine.index(begin.name)
-        last = Affine.index(end.name) - 1
+        declared, start, end = self._range()
+        step = self.blocks.counter("step")
+        number = Affine.index(step.name)
+        copies = (*self._tile(2, number), *self._tile(1, number + 1, end))
         return (
             *self._coordinates(),
+            *self._shared(),
             *self._declarations(),
-            sem.Declare(begin, lowest),
-            sem.Declare(second, self.blocks.offsets.scalar(start + 1)),
-            sem.Declare(end, self._op(Op.MAX, highest, second)),  # one tile that nobody sees does no harm
+            *declared,
             *self._before(start, end),
-            self._step_of(ChannelStep.RECEIVE, 1),
-            self._zeros(self.names["scores"], self.scores),
-            *self._scores(start),
-            *self._softmax(start, first=True),
-            self._step_of(ChannelStep.RELEASE, 1),
-            sem.For(step, second, end, 1, self._step(Affine.index(step.name), end)),
-            self._step_of(ChannelStep.RECEIVE, 2),
-            *self._results(last),
-            *self._all_sums(),
+            *self._first(start),
+            sem.For(step, self._second(start), end, 1, self._step(number, *copies)),
+            *self._last(Affine.index(end.name) - 1),
             *self._finish(),
         )
+
+    def _range(self) -> tuple[tuple[sem.Stmt, ...], Affine, sem.Var]:
+        """Return declarations of the first tile of keys that a group sees, and of the one behind the last, and both."""
+        begin, end = (self.blocks.counter(word) for word in ("begin", "end"))
+        start = Affine.index(begin.name)
+        lowest, highest = self.seen_tiles(-(-self.matrices[1].rows // self.plan.keys))
+        behind = self._op(Op.MAX, highest, self._second(start))  # one tile that nobody sees does no harm
+        return (sem.Declare(begin, lowest), sem.Declare(end, behind)), start, end
+
+    def _second(self, start: Affine) -> sem.Expr:
+        return self.blocks.offsets.scalar(start + 1)
 
     def _declarations(self) -> tuple[sem.Stmt, ...]:
         sizes = {"scores": self.scores, "total": 2 * self.slots}
@@ -73,16 +82,26 @@ class WarpGroups(Softmax):
         arrays += [sem.DeclareArray(name, DType.F32, size) for name, size in self._sums()]
         if self.matrices[0].dtype is not DType.F16:
             arrays.append(sem.DeclareArray(self.names["powers"], DType.F16, self.scores))
+        return tuple(arrays)
+
+    def _shared(self) -> tuple[sem.Stmt, ...]:
+        """Return the declarations of what threads share."""
         stages = [panel.declaration() for stage in self.stages for panel in stage]
+        places = {word: 2 * panels[0].stages for word, panels in zip(self.ready, self.stages, strict=True)}
+        channels = [
+            sem.DeclareArray(self.names[word], DType.U64, size, sem.Region.LOCAL) for word, size in places.items()
+        ]
+        return (*stages, *channels)
+
+    def _fresh(self) -> tuple[sem.Stmt, ...]:
+        """Return what sets sums and greatest scores to those of no keys."""
         slot = self.blocks.counter("slot")
         start = self._unrolled(
             slot, self.slots,
             sem.Assign(self._held("top", slot), sem.Const(-math.inf, _WIDE)),
         )  # fmt: skip
         zeros = [self._zeros(name, size) for name, size in (*self._sums(), (self.names["total"], 2 * self.slots))]
-        places = 2 * STAGES
-        channels = [sem.DeclareArray(self.names[word], DType.U64, places, sem.Region.LOCAL) for word in _READY]
-        return (*stages, *channels, *arrays, start, *zeros)
+        return (start, *zeros)
 
     def own_rows(self) -> tuple[Affine, int]:
         """Return those of four warps, which go their own way."""
@@ -91,9 +110,9 @@ class WarpGroups(Softmax):
     def _before(self, start: Affine, end: sem.Var) -> tuple[sem.Stmt, ...]:
         """Return what begins to copy the queries, and the tiles that are needed before steps copy any."""
         queries = self._boxes(0, self.first, Affine())
-        return (*self._tile(1, start, None, queries), *self._tile(1, start + 1, end), *self._tile(2, start, None))
+        return (*self._tile(1, start, None, queries), *self._tile(1, start + 1, end), *self._tile(2, start))
 
-    def _step(self, step: Affine, end: sem.Var) -> tuple[sem.Stmt, ...]:
+    def _step(self, step: Affine, *copies: sem.Stmt) -> tuple[sem.Stmt, ...]:
         """Return what is done for a tile of keys, and for the tile of values before it."""
         return (
             self._step_of(ChannelStep.RECEIVE, 1),
@@ -103,12 +122,26 @@ class WarpGroups(Softmax):
             self._step_of(ChannelStep.RECEIVE, 2),
             *self._results(step - 1),
             *self._turn(TurnStep.PASS),
-            *self._tile(2, step, None),
-            *self._tile(1, step + 1, end),
-            *self._softmax(step, first=False),
+            *copies,
             self._step_of(ChannelStep.RELEASE, 1),
+            *self._softmax(step, first=False),
             self._step_of(ChannelStep.RELEASE, 2),
         )
+
+    def _first(self, step: Affine) -> tuple[sem.Stmt, ...]:
+        """Return what is done for the first tile of keys."""
+        return (
+            *self._fresh(),
+            self._step_of(ChannelStep.RECEIVE, 1),
+            self._zeros(self.names["scores"], self.scores),
+            *self._scores(step),
+            self._step_of(ChannelStep.RELEASE, 1),
+            *self._softmax(step, first=True),
+        )
+
+    def _last(self, step: Affine) -> tuple[sem.Stmt, ...]:
+        """Return what is done for the last tile of values."""
+        return (self._step_of(ChannelStep.RECEIVE, 2), *self._results(step), *self._all_sums())
 
     def _turn(self, step: TurnStep) -> tuple[sem.Stmt, ...]:
         """Return a hint that groups of four warps begin products one after the other, and weigh in between."""
@@ -155,18 +188,18 @@ class WarpGroups(Softmax):
     def _stage(self, step: Affine) -> tuple[Affine, sem.Stmt]:
         """Return the number of the stage where a tile is, and what declares it."""
         stage = self.blocks.counter("stage")
-        value = self._op(Op.BIT_AND, self.blocks.offsets.scalar(step), self._number(STAGES - 1))
+        value = self._op(Op.BIT_AND, self.blocks.offsets.scalar(step + self.shift), self._number(STAGES - 1))
         return Affine.index(stage.name), sem.Declare(stage, value)
 
     def _channel(self, matrix: int) -> sem.Subscript:
-        return sem.Subscript(self.names[_READY[matrix > 1]], self._number(0), sem.Type(DType.U64))
+        return sem.Subscript(self.names[self.ready[matrix]], self._number(0), sem.Type(DType.U64))
 
     def _step_of(self, step: ChannelStep, matrix: int) -> sem.Stmt:
         """Return a step of the channel of keys or of values."""
         return sem.Channel(step, self._channel(matrix))
 
     def _tile(
-        self, matrix: int, step: Affine, end: sem.Var | None, more: tuple[sem.Stmt, ...] = ()
+        self, matrix: int, step: Affine, end: sem.Var | None = None, more: tuple[sem.Stmt, ...] = ()
     ) -> tuple[sem.Stmt, ...]:
         """Return what sends a tile of keys or values as a message, with ``more`` copies, if it is before ``end``."""
         start, declared = self._stage(step)
@@ -183,7 +216,7 @@ class WarpGroups(Softmax):
 
     def _boxes(self, matrix: int, first: Affine, stage: Affine) -> tuple[sem.Stmt, ...]:
         """Return the copies of rows of a matrix, panel by panel, which belong to a message of keys or of values."""
-        channel = self._channel(max(matrix, 1))
+        channel = self._channel(matrix)
         return tuple(
             box(self.blocks, self.matrices[matrix], panel, first, stage, channel) for panel in self.stages[matrix]
         )

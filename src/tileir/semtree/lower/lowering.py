@@ -231,8 +231,8 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
     else:
         threads = thread_count(block)
         grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
-        if body and isinstance(body[-1], sem.WarpRole):  # of four warps that have equally many registers, one copies
-            threads = (body[-1].first + 4) * sem.WARP
+    if body and isinstance(body[-1], sem.WarpRole):  # of four warps that have equally many registers, one copies
+        threads = (body[-1].first + 4) * sem.WARP
     kernel = sem.KernelFunction(
         name,
         tuple(p.build() for p in parameters.values()),

@@ -31,6 +31,8 @@ class Turns:
         turn: How many points it has done.
         values: What the indices are in a turn.
         declarations: The variables that these values are of, for the begin of a turn.
+        alternating: Whether groups come in the opposite order in every other turn: where each point is less work than
+            those before, all groups have equally much so.
 
     """
 
@@ -41,16 +43,22 @@ class Turns:
     turn: sem.Var
     values: dict[str, Affine]
     declarations: tuple[sem.Stmt, ...]
+    alternating: bool = False
 
     @classmethod
     def of(cls, blocks: BlockLowering, block: stripe.Block) -> Turns | None:
         """Return the turns of a kernel; None where each point of the grid has a group of its own."""
-        indices = grid_indices(block)
-        groups = _groups_of(block) if blocks.target.bulk_copies else 0
+        return cls.among(blocks, grid_indices(block), _groups_of(block) if blocks.target.bulk_copies else 0)
+
+    @classmethod
+    def among(
+        cls, blocks: BlockLowering, indices: tuple[stripe.Index, ...], groups: int, *, alternating: bool = False
+    ) -> Turns | None:
+        """Return the turns of so many groups; None where each point has a group of its own."""
         if not 0 < groups < prod(index.range for index in indices):
             return None
         group, turn = blocks.counter("first"), blocks.counter("turn")
-        start = cls(blocks, indices, groups, group, turn, {}, ())
+        start = cls(blocks, indices, groups, group, turn, {}, (), alternating)
         declarations, values = start.point(start.number(turn))
         return attrs.evolve(start, values=values, declarations=tuple(declarations))
 
@@ -66,7 +74,16 @@ class Turns:
 
     def number(self, turn: sem.Expr) -> sem.Expr:
         """Return the number of a group's point in a turn."""
-        return sem.Apply(Op.ADD, (self.group, sem.Apply(Op.MUL, (turn, self.blocks.offsets.constant(self.groups)))))
+        before = sem.Apply(Op.MUL, (turn, self.blocks.offsets.constant(self.groups)))
+        return sem.Apply(Op.ADD, (self._place(turn), before))
+
+    def _place(self, turn: sem.Expr) -> sem.Expr:
+        """Return the place of a group among all in a turn."""
+        if not self.alternating:
+            return self.group
+        constant = self.blocks.offsets.constant
+        odd = sem.Apply(Op.CMP_EQ, (sem.Apply(Op.BIT_AND, (turn, constant(1))), constant(1)))
+        return sem.Apply(Op.COND, (odd, sem.Apply(Op.SUB, (constant(self.groups - 1), self.group)), self.group))
 
     def point(self, number: sem.Expr) -> tuple[list[sem.Stmt], dict[str, Affine]]:
         """Return declarations for the point of that number, and the values of the indices there."""
@@ -94,8 +111,8 @@ class Turns:
 
     def around(self, body: list[sem.Stmt]) -> list[sem.Stmt]:
         """Return the loop over the points of a group, which does for each what ``body`` says."""
-        constant = self.blocks.offsets.constant
-        rest = sem.Apply(Op.SUB, (constant(self.points - 1), self.group))
+        constant, last = self.blocks.offsets.constant, (self.points - 1) // self.groups
+        rest = sem.Apply(Op.SUB, (constant(self.points - 1), self._place(constant(last))))
         count = sem.Apply(Op.ADD, (sem.Apply(Op.DIV, (rest, constant(self.groups))), constant(1)))
         return [sem.For(self.turn, constant(0), count, 1, (*self.declarations, *body))]
 
