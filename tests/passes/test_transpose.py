@@ -13,6 +13,7 @@ from strategies.passes import assert_same_meaning, programs
 from strategies.pipelines import cpu
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import Pass, run
@@ -124,6 +125,24 @@ def test_factors_are_copied_along_what_they_share_where_neighbours_are_a_window(
         assert_same_meaning(before, after)
     assert FACTORS(after) is after
     assert attrs.evolve(FACTORS, least_points=1 << 20)(before) is before
+
+
+@pytest.mark.parametrize(
+    ("fragments", "copies"),
+    [
+        ((), {"A": (1, 320, 80, 16), "B": (1, 144, 48, 16)}),
+        (named("sm_90a"), {"A": (320, 1, 80, 16), "B": (144, 1, 48, 16)}),
+    ],
+    ids=["threads", "instructions"],
+)
+def test_threads_multiply_factors_that_are_copied_along_outputs_and_instructions_along_the_sum(
+    fragments: tuple[str, ...], copies: dict[str, tuple[int, ...]]
+) -> None:
+    before = program(FIRST, A=(16, 16, 4, 5), B=(16, 16, 3, 3))
+    after = run((attrs.evolve(FACTORS, fragments=fragments),), before)
+    verify(after)
+    assert {r.name[0]: r.shape.strides for r in after.main.refinements if r.name.endswith("_laid")} == copies
+    assert_same_meaning(before, after)
 
 
 @given(programs(8), st.booleans())

@@ -22,12 +22,19 @@ _HALF: Final = 2
 """Bytes of elements of which rows are copied to begin where lines of the cache do."""
 
 
-def factor_axis(walk: Walk, together: Sequence[Walk], sizes: Sequence[int]) -> int | None:
+def factor_axis(
+    walk: Walk,
+    together: Sequence[Walk],
+    sizes: Sequence[int],
+    dtypes: Mapping[str, DType],
+    fragments: Iterable[Fragment],
+) -> int | None:
     """Return the axis of a factor's tensor that should be the fastest; None where the product does not care.
 
-    ``together`` are all walks of the kernel, ``sizes`` those of the tensor. Tiles of a factor are copied in wide pieces
-    along an index that is summed over and moves both factors, or along one of the outputs. Where neighbours are the
-    pixels of a window, or the places in it, pieces would begin anywhere.
+    ``together`` are all walks of the kernel, ``sizes`` those of the tensor, ``dtypes`` those of all. Tiles of a factor
+    are copied in wide pieces along an index that is summed over and moves both factors, or along one of the outputs.
+    Where neighbours are the pixels of a window, or the places in it, pieces would begin anywhere. Where none of
+    ``fragments`` multiplies, a thread has neighbouring outputs, and turns what lies along the sum.
     """
     other = _other(walk, together)
     if other is None:
@@ -48,7 +55,8 @@ def factor_axis(walk: Walk, together: Sequence[Walk], sizes: Sequence[int]) -> i
             shared.append(axis)
     if fastest in (*shared, *own):
         return None
-    return max(shared or own, key=lambda axis: sizes[axis], default=None)
+    best = shared or own if _takes(walk, other, dtypes, fragments) else own or shared
+    return max(best, key=lambda axis: sizes[axis], default=None)
 
 
 def depth_axis(
@@ -126,6 +134,12 @@ def _has_parted_rows(walk: Walk, size: int, line: int) -> bool:
     if size != _HALF or walk.strides[last] != 1 or last not in moved:
         return False
     return all(_alone(walk, axis) for axis in moved) and any(stride * size % line for stride in walk.strides[:last])
+
+
+def _takes(walk: Walk, other: Walk, dtypes: Mapping[str, DType], fragments: Iterable[Fragment]) -> bool:
+    """Return whether an instruction is for factors of the dtypes of two walks."""
+    own = {dtypes[each.tensor] for each in (walk, other)}
+    return any({row.a.dtype, row.b.dtype} == own for row in fragments)
 
 
 def _other(walk: Walk, together: Sequence[Walk]) -> Walk | None:

@@ -256,11 +256,9 @@ class _Copier:
             return far_axis(walk, together, source.shape, self.options.far_bytes)
         if not self.options.factors:
             return asked_axis(walk, together)
-        axis = factor_axis(walk, together, source.shape.sizes)
-        if axis is not None or not self.options.fragments:
-            return axis
-        fragments = usable(self.options.fragments, rounded=True)
-        return depth_axis(walk, together, source.shape.sizes, self._dtypes(together), fragments)
+        facts = source.shape.sizes, self._dtypes(together), usable(self.options.fragments, rounded=True)
+        axis = factor_axis(walk, together, *facts)
+        return depth_axis(walk, together, *facts) if axis is None else axis
 
     def _pays(self, kernel: Block, walk: Walk, source: Refinement, least: int) -> bool:
         """Return whether a kernel reads ``least`` elements of a tensor, or more, and can read a copy of it instead."""
