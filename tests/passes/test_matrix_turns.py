@@ -42,7 +42,6 @@ from tileir.semtree.lower.lowering import lower
 from tileir.semtree.rewrite import statements
 from tileir.semtree.text.parser import parse_program
 from tileir.semtree.text.printer import to_text as semtree_text
-from tileir.stripe.instructions import Pipeline
 from tileir.stripe.ir import Program
 from tileir.stripe.text.parser import parse
 from tileir.stripe.text.printer import to_text
@@ -146,11 +145,6 @@ def test_text_and_json_keep_the_groups() -> None:
     assert parse(text) == found.scheduled
     assert from_json(to_json(found.scheduled), Program) == found.scheduled
     assert parse_program(semtree_text(found.sem)) == found.sem
-
-
-def test_pipelines_of_older_json_have_no_groups() -> None:
-    older = to_json(Pipeline(3)).replace(b'"groups":0,', b"")
-    assert from_json(older, Pipeline) == Pipeline(3)
 
 
 def test_remarks_tell_how_many_groups_there_are() -> None:

@@ -17,7 +17,7 @@ from tileir.semtree.check.verifier import verify
 from tileir.semtree.clusters import part_of, without_clusters
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.ir import Barrier, BulkCopy, KernelFunction, Scope
+from tileir.semtree.ir import BulkCopy, KernelFunction, Scope
 from tileir.semtree.lower.beside import beside
 from tileir.semtree.matrices import without_instructions
 from tileir.semtree.rewrite import statements
@@ -237,16 +237,6 @@ def test_what_a_group_does_before_all_meet_is_done_when_others_write_there() -> 
             run(kernel, [result, np.arange(4, dtype=np.float32)], ALL_CHECKS)
         assert [each.code for each in caught.value.diagnostics] == ["TIL558"]
         assert "element 0 of 'tile'" in caught.value.diagnostics[0].message
-
-
-def test_older_json_has_no_clusters() -> None:
-    kernel = without_clusters(parse_kernel(SUMS))
-    older = to_json(kernel).replace(b'"cluster":1,', b"").replace(b',"cluster":1', b"")
-    for text in (b'"scope":"group",', b',"scope":"group"'):
-        older = older.replace(text, b"")
-    assert b"scope" not in older
-    assert from_json(older, KernelFunction) == kernel
-    assert str(Barrier(Scope.CLUSTER)) == "barrier() of cluster;"
 
 
 PLACES: Final = (("swizzle(3, 7)", "e ^ ((e >> 3) & 7)"), ("fold(2, 8, 4)", "e % 8 / 2 * 8 + e / 8 * 2 + e % 2"))

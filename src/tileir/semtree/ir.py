@@ -149,8 +149,6 @@ class Barrier(Collective):
     form: ClassVar[str] = "barrier()[ of {scope}]"
     scope: Scope = Scope.GROUP
 
-    of_older_json: ClassVar = staticmethod(lambda data: {"scope": "group", **data})
-
 
 @attrs.frozen(cache_hash=True, repr=False)
 class AsyncCopy(Deferred):
@@ -327,8 +325,6 @@ class KernelFunction(Whole):
     operations: int = 0
     comments: tuple[str, ...] = ()
     cluster: int = 1
-
-    of_older_json: ClassVar = staticmethod(lambda data: {"cluster": 1, **data})
 
     def summary(self) -> str:
         """Return name, parameters, and how many statements there are."""

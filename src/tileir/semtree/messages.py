@@ -27,11 +27,6 @@ class Channel(Collective):
     channel: Subscript = attrs.field(metadata=_PLACE)
 
 
-def _of_older_bulk_copy(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of a copy of a box as it is now, of one from before boxes had steps, or went to clusters."""
-    return {"steps": [], "scope": "group", **data}
-
-
 @attrs.frozen(cache_hash=True, repr=False)
 class BulkCopy(Collective, Deferred):
     """Begin to copy a box of a tensor to a local array, for the next message of a channel; the group does so once.
@@ -64,8 +59,6 @@ class BulkCopy(Collective, Deferred):
     fold: tuple[int, int, int] = (0, 0, 0)
     steps: tuple[int, ...] = ()
     scope: Scope = Scope.GROUP
-
-    of_older_json: ClassVar = staticmethod(_of_older_bulk_copy)
 
     @property
     def every(self) -> tuple[int, ...]:

@@ -50,20 +50,3 @@ def bindings_of(tags: Tags) -> tuple[tuple[Binding, ...], bool, Tags]:
     """
     words = [name for name, value in tags.items if value is None and name in WORDS]
     return tuple(BINDINGS[name] for name in words if name in BINDINGS), SERIAL in words, tags.remove(*words)
-
-
-def of_older_json(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of an index as it is now, of one from before bindings, where these words were tags.
-
-    What is no such index stays as it is. Of several bindings the first is taken, and the verifier tells of the others.
-    """
-    tags = data.get("tags")
-    items = tags.get("items") if isinstance(tags, dict) else None
-    data = {"role": None, **data}
-    if not isinstance(tags, dict) or not isinstance(items, list) or not {"binding", "serial"}.isdisjoint(data):
-        return data
-    words = [item[0] for item in items if isinstance(item, list) and item[1:] == [None]]
-    binding = next((word for word in words if word in tuple(BINDINGS)), None)
-    said = [[word, None] for word in (binding, SERIAL) if word in words]
-    left = {**tags, "items": [item for item in items if item not in said]}
-    return {**data, "binding": binding, "serial": SERIAL in words, "tags": left}

@@ -25,7 +25,7 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from tileir.core import attrs, schema
 from tileir.core.combines import Combine, Rule
@@ -35,8 +35,7 @@ from tileir.core.rewrite import rewritten
 from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.core.text.shown import counted, statements_in
 from tileir.poly.affine import Affine
-from tileir.stripe import instructions
-from tileir.stripe.bindings import SERIAL, Binding as Binding, bindings_of, of_older_json
+from tileir.stripe.bindings import SERIAL, Binding as Binding, bindings_of
 from tileir.stripe.instructions import (
     Copy as Copy,
     CopyBack as CopyBack,
@@ -138,8 +137,6 @@ class Index(Node):
     serial: bool = False
     tags: Tags = Tags()
     role: Role | None = None
-
-    of_older_json: ClassVar = staticmethod(of_older_json)
 
     @property
     def words(self) -> Tags:
@@ -293,8 +290,6 @@ class Block(Whole):
     deps: tuple[int, ...] = ()
     reduction: Reduction | None = None
     instruction: Instruction | None = None
-
-    of_older_json: ClassVar = staticmethod(instructions.of_older_json)
 
     @property
     def words(self) -> Tags:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.core.fragments import FRAGMENTS
@@ -28,11 +28,6 @@ class Product(Node):
     fragment: str
 
 
-def _of_older_pipeline(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of a pipeline as it is now, of one from before groups took several points or were clusters."""
-    return {"groups": 0, "registers": [], "teams": 1, "cluster": 1, **data}
-
-
 @attrs.frozen(cache_hash=True, repr=False)
 class Pipeline(Node):
     """A loop that runs its blocks with :class:`Copy`, which come first, ``stages - 1`` iterations ahead.
@@ -51,13 +46,6 @@ class Pipeline(Node):
     teams: int = 1
     cluster: int = 1
 
-    of_older_json: ClassVar = staticmethod(_of_older_pipeline)
-
-
-def _of_older_copy(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of a copy as it is now, of one from before boxes had steps and axes of their own."""
-    return {"steps": [], "axes": [], **data}
-
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Copy(Node):
@@ -75,8 +63,6 @@ class Copy(Node):
     strides: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
     axes: tuple[int, ...] = ()
-
-    of_older_json: ClassVar = staticmethod(_of_older_copy)
 
     @property
     def along(self) -> tuple[int, ...]:
@@ -339,8 +325,3 @@ _CLASSES: Final = {
     COPY_BACK: "CopyBack(…)",
     REPAIR: "Repair()",
 }
-
-
-def of_older_json(data: dict[str, object]) -> dict[str, object]:
-    """Return the JSON of a block as it is now, of one from before reductions and instructions."""
-    return {"reduction": None, "instruction": None, **data}

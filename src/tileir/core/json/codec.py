@@ -6,9 +6,6 @@ arrays, enumerations their value, fractions ``"p/q"``. What JSON lacks is spelt 
 (also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``; bytes are strings in base64. Keys are
 sorted and nothing is optional, so equal bytes mean equal nodes.
 
-A class whose fields have changed may have ``of_older_json``, a function of the JSON of a node with other keys than now
-that returns it as it would be now.
-
 Decoding is driven by the type annotations of the node classes, which their modules must therefore import at
 run time.
 """
@@ -108,7 +105,7 @@ def format_of(cls: type) -> str:
 def _decode_document(document: object, cls: type[T]) -> T:
     if not isinstance(document, dict) or document.keys() != {"format", "node", "version"}:
         raise FormatError('expected an object with the keys "format", "node" and "version"')
-    if document["format"] not in (format_of(cls), f"{cls.__module__}.{cls.__name__}"):  # the second was written before
+    if document["format"] != format_of(cls):
         raise FormatError(f"the format is {document['format']!r:.80}; expected {format_of(cls)!r}")
     if document["version"] != VERSION or type(document["version"]) is not int:
         raise FormatError(f"the version is {document['version']!r:.80}; this release of tileir reads {VERSION}")

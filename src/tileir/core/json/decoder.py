@@ -167,9 +167,6 @@ class _NodeDecoder:
         """Return the node that ``data`` describes."""
         assert isinstance(data, dict)
         fields = self.fields
-        of_older: Callable[[dict[str, object]], dict[str, object]] | None = getattr(self.cls, "of_older_json", None)
-        if data.keys() != self.keys and of_older is not None:
-            data = of_older(data)
         if data.keys() != self.keys:
             raise FormatError(_key_problem(self.cls, data.keys() - {"$"}))
         values: dict[str, object] = {}
