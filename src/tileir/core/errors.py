@@ -7,15 +7,12 @@ shapes, 4 index mathematics, 5 intermediate representations, 6 JSON, 7 arrays an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Iterable
+from typing import Final, Self
 
 from tileir.core import attrs
 from tileir.core.codes import CODES, WARNINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.text.span import Span
+from tileir.core.text.span import Span
 
 MAX_FAULTS: Final = 100
 """How many faults of one text are reported; the rest of it is not read."""

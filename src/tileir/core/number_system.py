@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tileir.core import arithmetic
+from tileir.core.arithmetic import Number
+from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
-
-if TYPE_CHECKING:
-    from tileir.core.arithmetic import Number
-    from tileir.core.dtype import DType
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

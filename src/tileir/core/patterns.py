@@ -9,19 +9,16 @@ serves all.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from tileir.core import attrs
+from tileir.core.dtype import DType
 from tileir.core.errors import DivergenceError
 from tileir.core.ops import Op
 from tileir.core.text.lexing import Cursor, Lexer, everything, source_of
 from tileir.core.text.names import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tileir.core.dtype import DType
 
 V = TypeVar("V")
 Scalar: TypeAlias = bool | int | float

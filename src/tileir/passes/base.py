@@ -7,12 +7,14 @@ computes last; :mod:`tileir.passes.kernels.annotations` drops those that are lef
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import ClassVar, Final, Protocol
 
 from tileir.core import attrs
 from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, VerifyError, fail
 from tileir.core.rewrite import rewritten
+from tileir.core.targets.target import Target
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops
@@ -23,11 +25,6 @@ from tileir.stripe.flattening import with_blocks
 from tileir.stripe.instructions import INSTRUCTIONS
 from tileir.stripe.ir import Block, Buffer, Program, Refinement, Statement
 from tileir.stripe.tags import KERNEL, MAIN, PLACES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
-
-    from tileir.core.targets.target import Target
 
 
 class Pass(Protocol):

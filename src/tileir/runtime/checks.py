@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from tileir.core.errors import ArgumentError, BackendError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.runtime.interface import Buffer, Library
-    from tileir.semtree.ir import KernelFunction
+from tileir.runtime.interface import Buffer, Library
+from tileir.semtree.ir import KernelFunction
 
 DIGEST: Final = "digest"
 """The part that :func:`sealed` adds."""

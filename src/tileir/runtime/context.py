@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import attrs
 
@@ -15,16 +16,12 @@ from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
+from tileir.runtime.devices.home import Home
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, Compiler, DeviceInfo, Executor, Options
 from tileir.runtime.offers import executor_mistakes
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.resources import Resources
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
-
-    from tileir.runtime.devices.home import Home
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
 """Environment variable with the id of the device to use where neither the caller nor the context names one."""

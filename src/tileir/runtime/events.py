@@ -5,19 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Final, NoReturn
 
 from tileir.core import attrs
 from tileir.core.errors import BackendError
 from tileir.core.forking import Renewable
+from tileir.runtime.interface import Event
 from tileir.runtime.offers import NotifyingEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
-
-    from tileir.runtime.interface import Event
-
 
 IDLE_SECONDS: Final = 5.0
 """How long a thread of a scheduler stays without work."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +14,11 @@ from tileir.core import attrs
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import memory_size
+from tileir.runtime.events import PendingEvent, Scheduler
+from tileir.runtime.interface import Event
 from tileir.runtime.mapping import map_host
+from tileir.semtree.ir import KernelFunction
 from tileir.semtree.transform.layout import ALIGNMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.runtime.events import PendingEvent, Scheduler
-    from tileir.runtime.interface import Event
-    from tileir.semtree.ir import KernelFunction
 
 
 @attrs.frozen(eq=False)

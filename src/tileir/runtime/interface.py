@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
 
 from tileir.core import attrs
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.core.targets.target import Target
 from tileir.core.text.advice import meant
 from tileir.core.tracebacks import made_at_the_call
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    import numpy as np
-
-    from tileir.semtree.ir import KernelFunction, Program
+from tileir.semtree.ir import KernelFunction, Program
 
 API_VERSION: Final = 1
 """Version of this interface; a backend states the one that it was written for."""

@@ -7,18 +7,15 @@ nobody does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from tileir.core import attrs
 from tileir.schedule.reasons import REASONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tileir.stripe.ir import Statement
+from tileir.stripe.ir import Statement
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,20 +6,17 @@ Lists of statements are walked by loops, so their length is not bounded.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core import schema
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rewritten
+from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Const, Expr, For, KernelFunction, Stmt, Subscript, Var
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-
-    from tileir.core.text.names import NameScope
 
 _NO_ARRAYS: Final[Mapping[str, str]] = MappingProxyType({})
 

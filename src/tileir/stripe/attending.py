@@ -12,17 +12,14 @@ and values, where rows are queries and gradients of results, and keys and values
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
 from tileir.stripe.blocks import Block, Refinement, Special
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.stripe.tags import TagValue
+from tileir.stripe.tags import TagValue
 
 ATTEND: Final = "attend"
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.stripe.tags import Tags
+from tileir.stripe.tags import Tags
 
 
 class Binding(enum.Enum):

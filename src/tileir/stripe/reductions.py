@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
+from tileir.core.combines import ScalarProgram
 from tileir.stripe.blocks import Block, Constant, Direction, Intrinsic, Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tileir.core.combines import ScalarProgram
 
 
 def statements_of(

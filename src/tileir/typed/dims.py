@@ -7,8 +7,9 @@ a dtype follows :mod:`tileir.core.arithmetic` in that dtype.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -16,12 +17,8 @@ from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Domain, Op
+from tileir.core.text.span import Span
 from tileir.typed.inference.values import Known, Operand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.core.text.span import Span
 
 _LIMIT: Final = 1 << 64  # what no dtype holds cannot be meant, and repeated squaring must not take all memory
 _MAX_SHIFT: Final = 64

@@ -6,7 +6,7 @@ it would with the number written in its text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tileir.core.arithmetic import constant, fits, rounded
 from tileir.core.dtype import DType
@@ -15,12 +15,8 @@ from tileir.core.ops import Op
 from tileir.core.reaching import reached
 from tileir.typed.inference.elementwise import folded
 from tileir.typed.inference.values import Known
+from tileir.typed.ir import Function, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.typed.ir import Function, Value
 
 
 def takes_numbers(function: Function) -> bool:

@@ -8,18 +8,15 @@ valid points, and each choice of such values gives one candidate.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import lcm, prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tileir.core import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine
 
 Column: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

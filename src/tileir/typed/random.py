@@ -9,20 +9,18 @@ never share a block. Source: Salmon, Moraes, Dror and Shaw, "Parallel random num
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core.text.span import Span
 from tileir.poly.affine import Affine
 from tileir.typed.inference.elementwise import tensor
+from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Operand, Stream, Tensor
 from tileir.typed.ir import Access, Contraction, Coordinate, Shape
-
-if TYPE_CHECKING:
-    from tileir.core.text.span import Span
-    from tileir.typed.inference.emission import Emission
 
 ROUNDS: Final = 10
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)

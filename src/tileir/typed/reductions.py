@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 import attrs
 
+from tileir.core.combines import Rule
 from tileir.core.dtype import DType
 from tileir.core.grouping import grouped
 from tileir.core.ops import Op
 from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import Elementwise, Function, Reduce, Shape
-
-if TYPE_CHECKING:
-    from tileir.core.combines import Rule
 
 
 def positions_in(sizes: Shape) -> DType:

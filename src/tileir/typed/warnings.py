@@ -9,25 +9,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import attrs
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
 from tileir.core.ranges import Range, exact
+from tileir.core.text.span import Span
 from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
 from tileir.tile.checks.unused import allowed, in_order
+from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.inference import infer
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
-from tileir.typed.ir import Argsort, Cast, Constant, Coordinate, Elementwise, Operation, Reshape, ShapeOf, Value
+from tileir.typed.ir import (
+    Argsort,
+    Cast,
+    Constant,
+    Contraction,
+    Coordinate,
+    Elementwise,
+    Function,
+    Operation,
+    Reshape,
+    Shape,
+    ShapeOf,
+    TensorType,
+    Value,
+)
 from tileir.typed.numbers import arguments_of
-
-if TYPE_CHECKING:
-    from tileir.core.text.span import Span
-    from tileir.typed.inference.emission import Emission
-    from tileir.typed.ir import Contraction, Function, Shape, TensorType
 
 
 def warnings_for_types(

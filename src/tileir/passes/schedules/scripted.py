@@ -6,12 +6,14 @@ Which kernel makes what another one reads, so that this one may compute it itsel
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.core.targets.quantities import facts
+from tileir.core.targets.target import Target
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import Pass, expand_kernels, unnamed, with_kernels
 from tileir.passes.kernels.expansion import called_block
@@ -21,18 +23,12 @@ from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.schedule.rearranging import done_by_steps
 from tileir.schedule.remarks import Refused, remark
 from tileir.schedule.script import Parameter, Pattern, Script, Step
+from tileir.schedule.sizes import Producers
 from tileir.schedule.steps.loops import Bind
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
+from tileir.stripe import ir as stripe
 from tileir.stripe.bindings import Binding
 from tileir.stripe.ir import Block, Program, Statement, views_read, views_written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
-
-    from tileir.core.targets.target import Target
-    from tileir.schedule.sizes import Producers
-    from tileir.stripe import ir as stripe
-
 
 _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _OF_GROUPS: Final = ("GROUP_THREADS", "LOCAL_BYTES")

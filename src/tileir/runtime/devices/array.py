@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
+from tileir.runtime.arrays import Array
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
+from tileir.runtime.devices.home import Home
 from tileir.runtime.events import ends_of
-
-if TYPE_CHECKING:
-    from tileir.runtime.arrays import Array
-    from tileir.runtime.devices.home import Home
-    from tileir.runtime.interface import Buffer, DeviceInfo, Event
+from tileir.runtime.interface import Buffer, DeviceInfo, Event
 
 _LEGACY_STREAM: Final = 1
 

@@ -8,11 +8,14 @@ header of DLPack 1.3.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
 
 from tileir.core import attrs
+from tileir.core.dtype import DType
+from tileir.runtime.arrays import Array
 from tileir.runtime.devices.dlpack import (
     VERSION,
     Place,
@@ -23,12 +26,6 @@ from tileir.runtime.devices.dlpack import (
     release,
     taken,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.dtype import DType
-    from tileir.runtime.arrays import Array
 
 ATTRIBUTE: Final = "__dlpack_c_exchange_api__"
 """What a type has that offers the functions: a capsule with their table."""

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, BackendError
+from tileir.runtime.arrays import Array
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
 from tileir.runtime.host_memory import allocate as fresh_on_host
+from tileir.runtime.interface import Buffer, DeviceInfo, Event, Executor
 from tileir.runtime.offers import QueueingExecutor, SharingExecutor, StreamingExecutor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.runtime.arrays import Array
-    from tileir.runtime.interface import Buffer, DeviceInfo, Event, Executor
 
 OPAQUE: Final = (4, 7, 8)
 """Kinds of devices of DLPack whose memory has handles and no addresses: OpenCL, Vulkan, Metal."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,16 +12,13 @@ from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
 from tileir.core.text.advice import dtype_meant
 from tileir.core.tracebacks import at_the_call
+from tileir.runtime.arrays import Array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray
+from tileir.runtime.devices.home import Home
 from tileir.runtime.host_memory import allocate as fresh_on_host
+from tileir.runtime.interface import DeviceInfo
 from tileir.runtime.offers import StagingExecutor
-
-if TYPE_CHECKING:
-    from tileir.runtime.arrays import Array
-    from tileir.runtime.devices.home import Home
-    from tileir.runtime.interface import DeviceInfo
-
 
 _NAMES: Final = frozenset(dtype.value for dtype in DType)
 

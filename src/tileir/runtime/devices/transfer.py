@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copyreg
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +19,7 @@ from tileir.runtime.devices.exchange import Exchange
 from tileir.runtime.devices.home import Home
 from tileir.runtime.devices.refusals import way_to_host
 from tileir.runtime.events import all_ended
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.runtime.interface import Buffer, DeviceInfo
+from tileir.runtime.interface import Buffer, DeviceInfo
 
 
 @at_the_call

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tileir.core import attrs
 from tileir.core.forking import Renewable
 from tileir.runtime.devices.overlap import Footprint, overlap
 from tileir.runtime.events import PendingEvent, all_ended, ended_in_queue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.runtime.interface import Event
+from tileir.runtime.interface import Event
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, TypeGuard, assert_never
+from typing import Any, Final, TypeGuard, assert_never
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.plans.placement import Placement, place
 from tileir.runtime.plans.queued import QueuedRuns
+from tileir.runtime.plans.resources import Resources
 from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import Submission, SubmittingWorkspace
 from tileir.runtime.plans.workspace import (
@@ -36,12 +38,6 @@ from tileir.runtime.plans.workspace import (
 )
 from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import has_conditions, launches, used_buffers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.runtime.plans.resources import Resources
-
 
 SHORT_OPERATIONS: Final = 100_000
 """A submitted program that estimates no more runs in the calling thread, in less time than it takes to wake another."""

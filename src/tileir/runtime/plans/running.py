@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import attrs
 
 from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.runtime.interface import Event
-    from tileir.runtime.plans.submission import Submission
+from tileir.runtime.interface import Event
+from tileir.runtime.plans.submission import Submission
 
 
 @attrs.define(eq=False)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tileir.core import attrs
+from tileir.runtime.arrays import Array
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel, BoundKernel, Buffer as Memory, Event, Executor
 from tileir.runtime.plans.workspace import Layout, Operand, Slot, Step, all_of_host, executed, unrolled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.runtime.arrays import Array
 
 
 @attrs.frozen(eq=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, assert_never
+from typing import Any, Protocol, TypeAlias, TypeGuard, assert_never
 
 import numpy as np
 
@@ -23,12 +24,8 @@ from tileir.runtime.interface import (
     SequencingExecutor,
 )
 from tileir.runtime.offers import ArraySequence, RepeatingExecutor
+from tileir.runtime.plans.placement import Offset
 from tileir.semtree.launches import counted_turns, turns_while
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from tileir.runtime.plans.placement import Offset
 
 
 @attrs.frozen(eq=False)

@@ -8,9 +8,10 @@ Which operations a kernel has, counted once for all stages that have nothing to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from tileir.core import attrs, schema
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.dots import fragment_of
 from tileir.semtree.ir import (
@@ -31,11 +32,6 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import distinct_nodes, expressions, statements, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.core.dtype import DType
 
 
 def reads(stmt: Stmt) -> tuple[Subscript, ...]:

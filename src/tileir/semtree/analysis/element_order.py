@@ -9,10 +9,12 @@ these loops can touch an element: in it the two are apart, or the load is before
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tileir.core import attrs
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import assigned_variables, is_plain, reads, writes
 from tileir.semtree.ir import (
@@ -31,11 +33,6 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import bodies, declared_names, statements, trip_values
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.core.dtype import DType
 
 Loops: TypeAlias = tuple[For, ...]
 Term: TypeAlias = str | tuple[GridLevel, int]

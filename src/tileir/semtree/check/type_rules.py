@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterable, Iterator
+from typing import Final, assert_never
 
 from tileir.core.arithmetic import fits, rounded
+from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.schema import choices
 from tileir.semtree.ir import (
@@ -26,11 +28,6 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tileir.core.dtype import DType
 
 MAX_LANES: Final = 1024
 MAX_DEPTH: Final = 128

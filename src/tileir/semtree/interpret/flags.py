@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 from tileir.core.errors import fail
 from tileir.semtree.interpret.evaluation import AGENT, SHARED, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import Step, Steps, Waiting
-
-if TYPE_CHECKING:
-    from tileir.semtree.interpret.memory import Agent, Memory
-    from tileir.semtree.interpret.orders import Order
-    from tileir.semtree.ir import Arrive, Await
+from tileir.semtree.interpret.memory import Agent, Memory
+from tileir.semtree.interpret.orders import Order
+from tileir.semtree.ir import Arrive, Await
 
 
 def arriving(expressions: ExpressionCompiler, stmt: Arrive) -> Steps:

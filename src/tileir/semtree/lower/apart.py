@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.errors import fail
+from tileir.core.targets.target import Target
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.loops import grid_indices
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from tileir.core.targets.target import Target
 
 THREADS: Final = 4 * sem.WARP
 """Threads beside those of a kernel where one warp copies: those that change how many registers they have with it."""

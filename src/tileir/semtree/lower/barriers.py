@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.core.grouping import grouped
+from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tileir.poly.affine import Affine
 
 THREAD: Final = "%thread"
 """Stands for the number of a thread in :attr:`Touch.own`; no variable can have this name."""

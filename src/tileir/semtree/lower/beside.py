@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 import attrs
 
@@ -13,9 +14,6 @@ from tileir.core.text.names import NameScope
 from tileir.semtree import ir as sem
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
 from tileir.semtree.roles import roles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 def beside(

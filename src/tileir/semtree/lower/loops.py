@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tileir.core import attrs
 from tileir.core.errors import fail
@@ -12,13 +13,8 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, zero
 from tileir.stripe.blocks import Binding
+from tileir.stripe.ir import Block, Index
 from tileir.stripe.tags import PADDED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.stripe.ir import Block, Index
-
 
 Guard: TypeAlias = Affine
 """An affine over kernel variables that must be >= 0."""

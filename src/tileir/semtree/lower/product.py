@@ -14,24 +14,20 @@ index; along the lanes, each stays the same, or goes on where the terms of the l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.core.fragments import Fragment, Run, usable
 from tileir.core.ops import Aggregation, Op
+from tileir.core.targets.target import Target
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, OffsetBuilder, View
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 from tileir.stripe.instructions import Role, RoleKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.core.targets.target import Target
-
 
 TILE_HIGH: Final = Role(RoleKind.TILE_HIGH)
 TILE_ROW: Final = Role(RoleKind.TILE_ROW)

@@ -7,22 +7,18 @@ Expressions of the right type: zeros, lanes and conversions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 from tileir.core import attrs
+from tileir.core.dtype import DType
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.swizzles import PLAIN, period, swizzled
+from tileir.stripe import ir as stripe
 from tileir.stripe.tags import FOLD, SWIZZLE_MASK, SWIZZLE_SHIFT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.dtype import DType
-    from tileir.stripe import ir as stripe
-
 
 LANE: Final = "%lane"
 """Stands for the lane number in affine offsets of a vector block; no variable can have this name."""

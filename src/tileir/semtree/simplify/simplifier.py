@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from tileir.core.errors import DivergenceError
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES
-from tileir.core.rewrite import rewritten
+from tileir.core.rewrite import Rule, rewritten
 from tileir.core.schema import map_operands, operands, with_operands
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import assigned_variables, introduces, meets, targets
@@ -33,9 +33,6 @@ from tileir.semtree.rewrite import (
 )
 from tileir.semtree.simplify.expression_rules import rules_for
 from tileir.semtree.simplify.linear_rules import is_canonical
-
-if TYPE_CHECKING:
-    from tileir.core.rewrite import Rule
 
 _LINEAR: Final = frozenset({Op.ADD, Op.SUB, Op.MUL})
 

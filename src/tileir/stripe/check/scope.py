@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator
 
 from tileir.core import attrs
+from tileir.poly.affine import Affine, Rational
 from tileir.stripe.ir import Block, Refinement
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
-    from tileir.poly.affine import Affine, Rational
 
 
 @attrs.frozen(eq=False)

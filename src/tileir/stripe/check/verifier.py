@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, VerifyError
+from tileir.poly.affine import Affine
 from tileir.stripe.bindings import BINDINGS, WORDS
 from tileir.stripe.check.body import check_aggregations, check_directions, check_scalars, check_specials
 from tileir.stripe.check.order import check_content, check_dependencies, check_order, check_placement
@@ -33,9 +34,6 @@ from tileir.stripe.lower.kernel_table import is_laid_out, launched
 from tileir.stripe.reductions import reduction_faults
 from tileir.stripe.tags import LIFETIMES, PLACES
 from tileir.stripe.works import MAX_LOOPS, depth_of, launches, parts, uses_of
-
-if TYPE_CHECKING:
-    from tileir.poly.affine import Affine
 
 MAX_DEPTH: Final = 200
 """Blocks nested deeper than this are refused: later stages recurse over nesting."""

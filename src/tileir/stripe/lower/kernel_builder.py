@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from tileir.core import attrs
 from tileir.core.arithmetic import rounded
+from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
@@ -28,12 +29,7 @@ from tileir.stripe.ir import (
     TensorShape,
 )
 from tileir.stripe.lower.storage import NO_TAGS, ZERO, Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.dtype import DType
-    from tileir.typed.ir import Shape
+from tileir.typed.ir import Shape
 
 
 @attrs.frozen

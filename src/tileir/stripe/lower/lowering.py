@@ -9,13 +9,14 @@ Contractions: solved bounds become a flat block over all valid points.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import attrs
 
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
+from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers
 from tileir.poly.partition import partition
 from tileir.stripe.ir import Index, Program, Tags
@@ -24,7 +25,7 @@ from tileir.stripe.lower.overwriting import solved, written_together
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.reduce import lower_reduce
 from tileir.stripe.lower.scan import lower_scan
-from tileir.stripe.lower.storage import ZERO, Storage
+from tileir.stripe.lower.storage import ZERO, Storage, Tensor
 from tileir.stripe.places import IndirectIndex, Places
 from tileir.typed.dataflow import loop_of
 from tileir.typed.ir import (
@@ -48,10 +49,6 @@ from tileir.typed.ir import (
 )
 from tileir.typed.reductions import reduction_of
 from tileir.typed.simplify.preparation import unmarked
-
-if TYPE_CHECKING:
-    from tileir.poly.bounds import Domain
-    from tileir.stripe.lower.storage import Tensor
 
 
 def lower(function: Function, name: str = "program") -> Program:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import attrs
+from tileir.core.array_value import ArrayValue
+from tileir.core.dtype import DType
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
 from tileir.stripe.lower.overwriting import overwriters
 from tileir.typed.ir import ArrayConstant, Constant, Contraction, Function, Reshape, Shape
-
-if TYPE_CHECKING:
-    from tileir.core.array_value import ArrayValue
-    from tileir.core.dtype import DType
-
 
 ZERO: Final = Affine()
 """The access of an axis along which a view does not move."""

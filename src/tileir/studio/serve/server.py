@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tileir.core import attrs
 from tileir.core.errors import TileError, fail
@@ -29,10 +30,6 @@ from tileir.studio.serve.security import Guard
 from tileir.studio.serve.session import Event
 from tileir.studio.serve.uploads import MOST_BYTES, store
 from tileir.studio.serve.workshop import StaleError, Workshop
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
 
 MOST_REQUEST: Final = 8 << 20
 """Bytes of a request; JSON may take several for each character of a program."""

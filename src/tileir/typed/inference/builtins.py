@@ -6,25 +6,22 @@ elementwise operation are not here: inference applies that operation.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core.dtype import DType, arithmetic_type
 from tileir.core.errors import fail
 from tileir.core.ops import Op
+from tileir.core.text.span import Span
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import apply, convert, scalar, truth
+from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.overrides import OVERRIDES
 from tileir.typed.inference.shapes import SHAPES
 from tileir.typed.inference.values import Group, Known, Operand, Result, Scalar, Stream, Tensor
 from tileir.typed.random import step, stream_state, stream_value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.core.text.span import Span
-    from tileir.typed.inference.emission import Emission
 
 Handler: TypeAlias = "Callable[[Emission, Sequence[Operand], Span | None], Result]"
 """Emit a call of one function; the number of arguments is right."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text.span import Span
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective
@@ -16,18 +19,12 @@ from tileir.tile.ir import BinaryOperator, Expr
 from tileir.tile.traversal import Role, children, expressions, index_names
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import check_storage, common_dtype, scalar
+from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.expressions import bottom_up
 from tileir.typed.inference.faults import Faults
 from tileir.typed.inference.values import Known, Operand, Scalar, Tensor
 from tileir.typed.ir import Access, Constraint, Contraction, Shape
 from tileir.typed.rules import contraction_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.core.text.span import Span
-    from tileir.typed.inference.emission import Emission
 
 _FINITE: Final = "finite"
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType, arithmetic_type, float_for, promote_all
 from tileir.core.errors import TileError, fail
 from tileir.core.ops import SHIFTS, Domain, Op
+from tileir.core.text.span import Span
 from tileir.typed.dims import fold
 from tileir.typed.inference.emission import Emission, adapt, broadcast_shape
 from tileir.typed.inference.numbers import is_float, natural_dtype
 from tileir.typed.inference.values import Group, Known, Number, Operand, Scalar, Stream, Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.core.text.span import Span
-    from tileir.typed.ir import Shape
+from tileir.typed.ir import Shape
 
 
 def apply(emission: Emission, op: Op, operands: Sequence[Operand], span: Span | None) -> Scalar:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from tileir.tile.ir import Expr
 from tileir.tile.traversal import children
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tileir.tile.ir import Expr
 
 T = TypeVar("T")
 

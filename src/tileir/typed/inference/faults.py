@@ -5,22 +5,18 @@ What somebody may want to know of an inference while it goes on: what warnings a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import attrs
 
+from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.text.span import Span
+from tileir.tile import ir as tile
+from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Known, Number, PoisonedError, Scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.core.text.span import Span
-    from tileir.tile import ir as tile
-    from tileir.typed.inference.emission import Emission
-    from tileir.typed.ir import Contraction, Shape
-
+from tileir.typed.ir import Contraction, Shape
 
 S = TypeVar("S")
 T = TypeVar("T")

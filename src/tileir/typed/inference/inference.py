@@ -7,8 +7,9 @@ expressions become one operation for each operator, macros the operations that t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import attrs
 
@@ -17,9 +18,11 @@ from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
+from tileir.core.text.span import Span
 from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.functions import builtin
+from tileir.tile.ir import Expr
 from tileir.tile.traversal import dimensions
 from tileir.typed.dims import read_constant
 from tileir.typed.inference.builtins import handler
@@ -33,12 +36,6 @@ from tileir.typed.inference.overrides import escaped_upstreams
 from tileir.typed.inference.scan import scan
 from tileir.typed.inference.values import DifferentiatedError, Known, Operand, PoisonedError, Result, Tensor
 from tileir.typed.ir import ArrayConstant, Constant, Elementwise, Function, Operation, Shape, TensorType, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tileir.core.text.span import Span
-    from tileir.tile.ir import Expr
 
 _PROGRAM_ID: Final = "pid"
 _TIES: Final = "ties"

@@ -6,8 +6,9 @@ function where they meet a tensor, in the dtype that they have there, and one in
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -16,15 +17,11 @@ from tileir.core.dtype import DType, float_for, promote_all
 from tileir.core.needed import needed
 from tileir.core.ops import Domain, Op
 from tileir.core.reaching import reached
+from tileir.core.text.names import NameScope
+from tileir.core.text.span import Span
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from tileir.core.text.names import NameScope
-    from tileir.core.text.span import Span
 
 _INTEGERS: Final = (DType.I32, DType.I64, DType.U64)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.ops import Aggregation, Op
+from tileir.core.text.span import Span
 from tileir.typed.inference.elementwise import apply, scalar, tensor
 from tileir.typed.inference.emission import Emission, broadcasts_to
 from tileir.typed.inference.numbers import is_float
@@ -15,11 +17,6 @@ from tileir.typed.inference.shapes import reduce_to
 from tileir.typed.inference.values import DifferentiatedError, Known, Number, Operand, Result, Scalar, Tensor
 from tileir.typed.ir import Checkpoint, Function, Override, Shape, Upstream
 from tileir.typed.templates import free_upstreams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tileir.core.text.span import Span
 
 
 def escaped_upstreams(function: Function) -> Iterator[Diagnostic]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
 from tileir.core.errors import fail
+from tileir.tile import ir as tile
 from tileir.typed.dataflow import result_type, results_of
 from tileir.typed.dims import size
 from tileir.typed.inference.contraction import Scope
 from tileir.typed.inference.elementwise import apply, convert, scalar
+from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.faults import Faults
 from tileir.typed.inference.numbers import is_float, natural_dtype, number_type, replayed
 from tileir.typed.inference.values import Group, Known, Number, Operand, Result, Scalar, Tensor
 from tileir.typed.ir import ArrayConstant, Function, Scan, ScanPart, TensorType, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.tile import ir as tile
-    from tileir.typed.inference.emission import Emission
 
 
 def scan(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType, arithmetic_type, float_for
 from tileir.core.errors import fail
 from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core.text.span import Span
 from tileir.poly.affine import Affine
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
+from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Group, Operand, Result, Tensor
 from tileir.typed.ir import (
     Access,
@@ -30,12 +33,6 @@ from tileir.typed.ir import (
 )
 from tileir.typed.reductions import positions_in
 from tileir.typed.rules import contraction_types
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tileir.core.text.span import Span
-    from tileir.typed.inference.emission import Emission
 
 
 def _index(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core import attrs
-
-if TYPE_CHECKING:
-    from tileir.core.dtype import DType
-    from tileir.core.text.span import Span
-    from tileir.typed.ir import Shape
+from tileir.core.dtype import DType
+from tileir.core.text.span import Span
+from tileir.typed.ir import Shape
 
 _LABEL_LENGTH: Final = 40
 

@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
+from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import (
@@ -42,10 +44,6 @@ from tileir.typed.simplify.infinities import never_infinite, with_extremes, with
 from tileir.typed.simplify.prefixes import GAIN, constraints_of, work_of
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of
-
-if TYPE_CHECKING:
-    from tileir.core.text.names import NameScope
-    from tileir.poly.bounds import Domain
 
 LEAST: Final = 1024
 """Contractions of fewer steps stay as they are."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
@@ -18,14 +18,12 @@ import numpy as np
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination
+from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, ArrayConstant, Constraint, Contraction, Function, Operation, Shape
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of, index_factors, points_of, without_factor
-
-if TYPE_CHECKING:
-    from tileir.core.text.names import NameScope
 
 INTERMEDIATE: Final = 8
 """What an element of the result between costs, in products: it is written and read again."""

@@ -8,14 +8,16 @@ B, but for an infinity that meets the opposite one: then it meets the least B as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, isinf
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
+from tileir.core.text.names import NameScope
 from tileir.typed.ir import (
     Access,
     ArrayConstant,
@@ -28,11 +30,6 @@ from tileir.typed.ir import (
     Reshape,
     Value,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.names import NameScope
 
 _DEPTH: Final = 8
 

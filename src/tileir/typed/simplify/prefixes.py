@@ -9,8 +9,9 @@ the order of sums. :mod:`tileir.typed.simplify.prefix_forms` says which contract
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -18,19 +19,14 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
+from tileir.poly.bounds import Domain
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, Cast, Constant, Constraint, Contraction, Function, Operation, Shape
 from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.prefix_forms import Prefix, prefix_of
 from tileir.typed.simplify.replacement import with_replaced
 from tileir.typed.simplify.separation import domain_of, points_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.poly.bounds import Domain
-    from tileir.typed.simplify.term_rows import Points
-
+from tileir.typed.simplify.term_rows import Points
 
 GAIN: Final = 4
 """A contraction is taken apart where that leaves a fraction of its steps as small as one in so many."""

@@ -6,19 +6,16 @@ Each rule looks at one operation and at what defines its operands. Forwarding a 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import arithmetic, attrs
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rule
+from tileir.core.text.names import NameScope
 from tileir.typed.dims import read_constant
 from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.names import NameScope
 
 
 @attrs.frozen

@@ -7,20 +7,15 @@ batch are, stays near while all panels pass over it; each packs the panels again
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from tileir.core import attrs
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.registers.cost import row_pieces
+from tileir.passes.schedules.registers.cost import Limits, Tiling, row_pieces
 from tileir.passes.schedules.registers.steps import Step
-from tileir.schedule.nest import product
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tileir.passes.schedules.registers.cost import Limits, Tiling
-    from tileir.schedule.nest import Nest, Use
-    from tileir.stripe.ir import Index
+from tileir.schedule.nest import Nest, Use, product
+from tileir.stripe.ir import Index
 
 _LEAST_SHARE: Final = 1 / 32
 """Waiting for less than this share of all work is not worth that loops over rows begin more often."""
