@@ -8,6 +8,8 @@ import pytest
 
 import tileir
 from tileir.core.errors import BackendError
+from tileir.semtree.ir import MatrixMultiply
+from tileir.semtree.rewrite import statements
 from tileir.semtree.text.parser import parse_kernel
 from tileir_cuda.architectures import ARCHITECTURES
 from tileir_cuda.emit.boxes import TensorMap, copies_boxes, tensor_maps
@@ -123,6 +125,14 @@ def test_large_products_copy_boxes(inputs: str, terms: str, size: int) -> None:
     assert "wgmma.mma_async" in listing
     assert "cp.async.bulk.tensor.2d" in listing
     assert "cp.async.c" not in listing
+
+
+@pytest.mark.parametrize(("size", "columns"), [(1496, 192), (2504, 256), (3000, 192), (5000, 256)])
+def test_tiles_of_pairs_are_wide_where_all_groups_read_less_so(size: int, columns: int) -> None:
+    text = "function (A[M, K], B[K, N]) -> (C) { C[i, j : M, N] = +(A[i, k] * B[k, j]); }"
+    (kernel,) = tileir.compile(text, [f"f16[{size}, {size}]"] * 2, device="cuda.sm_90a").sem.kernels
+    (product,) = (stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
+    assert (kernel.cluster, product.tile[1]) == (2, columns)
 
 
 def test_shared_memory_is_bounded() -> None:

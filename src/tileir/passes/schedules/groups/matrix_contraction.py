@@ -296,13 +296,17 @@ class MatrixContraction:
         What a step reads costs as much as so many products of each row and column: on an H200, tiles of 64 columns
         reached 415 TFLOP/s where those of 256 reached 607. Two warpgroups hide less of what they add to other sums than
         three, but more than these where a warp copies for them: on an H200 8-bit floats at 4096 took 111 us so in tiles
-        of 128 x 128, and 117 in those of 192 x 128, without 125 and 119 on an H100.
+        of 128 x 128, and 117 in those of 192 x 128, without 125 and 119 on an H100. Pairs wait for the cache that all
+        share: what counts is what all groups read, not what those of the last wave do as well.
         """
-        waves = -(-groups_of(nest, plan) // (self._running(plan) * plan.beside)) * plan.beside
-        read = _PARTED_COST if self.boxes and not are_whole_lines(plan) else _READ_COST
-        right = plan.extent(plan.right) // plan.cluster
-        cost = waves * (plan.rows * plan.columns + read * (plan.extent(plan.left) + right))
-        copied = self.stores and self.turns and groups_of(nest, plan) > self.groups
+        groups, running = groups_of(nest, plan), self._running(plan) * plan.beside
+        waves = -(-groups // running) * plan.beside
+        read = plan.extent(plan.left) + plan.extent(plan.right) // plan.cluster
+        if plan.cluster > self.cluster:
+            return waves * plan.rows * plan.columns + _SHARED_COST * read * groups // running
+        read *= _PARTED_COST if self.boxes and not are_whole_lines(plan) else _READ_COST
+        cost = waves * (plan.rows * plan.columns + read)
+        copied = self.stores and self.turns and groups > self.groups
         hides = plan.threads == OF_TWO if copied else plan.threads > OF_TWO
         return cost * 9 // 8 if plan.promotes and reads_local(plan) and not hides else cost
 
@@ -329,6 +333,9 @@ _READ_COST: Final = 64
 
 _PARTED_COST: Final = 112
 """The same where rows of boxes lie in two lines of the cache: at 3000, 430 with 256 columns and 347 with 128."""
+
+_SHARED_COST: Final = 160
+"""The same for pairs: at 5000, 420 with 256 columns and 440 with 224, and at 1496, 20.4 with 192 and 24.9 with 160."""
 
 _PAIR: Final = 2
 """Groups that copy a factor together where its rows lie in two lines of the cache."""
