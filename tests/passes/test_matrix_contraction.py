@@ -236,6 +236,21 @@ def test_few_groups_copy_far_ahead_for_long_sums(depth: int, stages_of_copies: i
     assert sum(array.size for array in local) == stages_of_copies * (16 + 32) * 64
 
 
+@pytest.mark.parametrize(
+    ("shape", "groups", "local_bytes", "stages_of_copies"),
+    [((64, 64), 1, 200, 8), ((64, 64), 1, 96, 6), ((64, 320), 4, 200, 6), ((64, 320), 4, 96, 3)],
+)
+def test_groups_that_share_a_processor_share_its_local_memory(
+    shape: tuple[int, int], groups: int, local_bytes: int, stages_of_copies: int
+) -> None:
+    """Five tiles of 64 columns have half of the memory each where four groups run at a time, and one has all of it."""
+    shapes = {"A": (shape[0], 8192), "B": (8192, shape[1])}
+    step = MatrixContraction(NVIDIA, groups=groups, local_bytes=local_bytes * 1024)
+    found = stages(PRODUCT, shapes, DType.F16, step)
+    local = [s for s in statements(kernel(found).body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL]
+    assert sum(array.size for array in local) == stages_of_copies * (64 + 64) * 64
+
+
 @pytest.mark.parametrize("rows", [8, 9, 15])
 def test_rows_that_fill_half_a_tile_are_enough(rows: int) -> None:
     shapes = {"A": (rows, 64), "B": (64, 48)}

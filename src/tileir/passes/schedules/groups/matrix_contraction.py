@@ -32,6 +32,7 @@ from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
     Panel,
     deepest,
+    further_ahead,
     groups_of,
     in_clusters,
     is_readable,
@@ -167,7 +168,7 @@ class MatrixContraction:
         best = min(fitting, key=lambda each: (self._cost(nest, each), each.boxes is None), default=None)
         if best is None:
             return strongest(said)
-        best = self._in_turns(nest, self._far_ahead(nest, best))
+        best = self._in_turns(nest, further_ahead(nest, best, self.stages, self.groups, self.local_bytes))
         return with_copier(best) if self.roles or best.cluster > self.cluster or copier_pays(best) else best
 
     def _cut(
@@ -180,13 +181,6 @@ class MatrixContraction:
         for left, above, across in tops(nest, *pair):
             one = self._with_axes(left, loop, segment.constraints)
             yield MatrixTiling(one, right, loop, fragment, segment.constraints, repeats, above, across)
-
-    def _far_ahead(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
-        """Return the plan with more copies under way where few groups do long sums: these wait for memory alone."""
-        if plan.boxes is not None or plan.stages < max(2, self.stages) or groups_of(nest, plan) > _FEW * self.groups:
-            return plan
-        most = min(_AHEAD_BYTES, self.local_bytes) // plan.stage_bytes
-        return attrs.evolve(plan, stages=max(plan.stages, min(most, plan.steps // _LONG)))
 
     def _in_turns(self, nest: Nest, plan: MatrixTiling) -> MatrixTiling:
         """Return the plan for as many groups as run at a time, if there are more that wait for their first boxes.
@@ -366,15 +360,6 @@ _FEWEST: Final = 8
 
 _SHORTEST: Final = 6
 """The depth of an instruction may be so many times that of the product: the rest of its factors is zero."""
-
-_FEW: Final = 4
-"""Groups for each of those that keep the device busy, beside which there is local memory for more stages."""
-
-_AHEAD_BYTES: Final = 48 * 1024
-"""Bytes that a group copies ahead where it waits for memory alone."""
-
-_LONG: Final = 8
-"""Steps of a sum for each of its stages that make copying further ahead worth a longer beginning."""
 
 _DEPTH_BYTES: Final = (128, 64)
 """Bytes of a row that are staged at a time: the deepest that leaves room for all stages, else the last."""
