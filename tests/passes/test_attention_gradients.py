@@ -22,6 +22,7 @@ from tileir.passes.fusion.attention import FuseAttention
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
+from tileir.semtree.ir import WarpRole
 from tileir.stripe.attending import ATTEND, ATTEND_BACK, Attending
 from tileir.stripe.check.verifier import diagnose
 from tileir.stripe.interpret.interpreter import interpret
@@ -113,10 +114,10 @@ def exact(given_values: dict[str, Array], before: int | None, after: int | None)
     }
 
 
-def stages(source: Function, types: dict[str, TensorType], *, whole: bool = False) -> Stages:
-    """Compile for warps, or for ``whole`` groups of four."""
+def stages(source: Function, types: dict[str, TensorType], *, whole: bool = False, boxes: bool = False) -> Stages:
+    """Compile for warps, or for ``whole`` groups of four, of which one may copy ``boxes`` for others."""
     fragments = (*named("sm_90a"), *FRAGMENTS) if whole else FRAGMENTS
-    target = attrs.evolve(TARGET, fragments=fragments)
+    target = attrs.evolve(TARGET, fragments=fragments, bulk_copies=boxes)
     return compile_stages(
         source, types, target, passes=(FuseAttention(fragments, local_bytes=LOCAL_BYTES), Accumulate())
     )
@@ -163,16 +164,20 @@ def test_gradients_of_any_sizes_are_three_kernels(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "dtype", "causal"),
+    ("shapes", "dtype", "causal", "boxes"),
     [
-        (((40, 32), (66, 32), (66, 64)), DType.F16, False),
-        (((70, 64), (80, 64), (80, 32)), DType.BF16, True),
-        (((40, 128), (66, 128), (66, 128)), DType.F16, True),
+        (((40, 32), (66, 32), (66, 64)), DType.F16, False, False),
+        (((70, 64), (80, 64), (80, 32)), DType.BF16, True, False),
+        (((40, 128), (66, 128), (66, 128)), DType.F16, True, False),
+        (((2, 40, 128), (1, 66, 128), (1, 66, 128)), DType.F16, True, True),
     ],
 )
-def test_groups_of_four_warps_compute_gradients(shapes: tuple[Shape, Shape, Shape], dtype: DType, causal: bool) -> None:
+def test_groups_of_four_warps_compute_gradients(
+    shapes: tuple[Shape, Shape, Shape], dtype: DType, causal: bool, boxes: bool
+) -> None:
     source, types = program(shapes, dtype, lambda *t: ops.scaled_dot_product_attention(*t, causal=causal))
-    found = stages(source, types, whole=True)
+    found = stages(source, types, whole=True, boxes=boxes)
+    assert any(isinstance(stmt, WarpRole) for each in found.sem.kernels for stmt in each.body) is boxes
     assert [plan.threads for name, _, plan in plans(found) if name == ATTEND_BACK] == [128, 128]
     check(found, values(types), None, 0 if causal else None)
 

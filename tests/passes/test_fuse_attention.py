@@ -148,6 +148,7 @@ def test_groups_of_four_warps_multiply_a_tile_while_they_weigh_the_next_one(
         (((150, 128), (150, 128), (150, 32)), DType.BF16, True, 1),
         (((3, 130, 128), (3, 20, 128), (3, 20, 64)), DType.BF16, True, 4),
         (((70, 128), (400, 128), (400, 128)), DType.BF16, False, 1),
+        (((2, 190, 64), (1, 256, 64), (1, 256, 64)), DType.BF16, False, 1),
     ],
 )
 def test_one_warp_copies_tiles_for_teams_and_groups_take_turns(
@@ -158,12 +159,32 @@ def test_one_warp_copies_tiles_for_teams_and_groups_take_turns(
     found = stages(source, types, whole=True, boxes=True, local_bytes=LOCAL_BYTES, groups=groups)
     (kernel,) = found.sem.kernels
     multiplying, copying = (stmt for stmt in kernel.body if isinstance(stmt, WarpRole))
-    assert (plan.teams, multiplying.teams, copying.warps) == (2, 2, 1)
+    teams = 2 if shapes[0][-1] > 64 else 3
+    assert (plan.teams, multiplying.teams, copying.warps) == (teams, teams, 1)
     assert plan.groups == groups
     assert not any(isinstance(stmt, BulkCopy) for stmt in statements(multiplying.body))
     assert any(isinstance(stmt, BulkStore) for stmt in statements(multiplying.body))
     tiles = math.prod(shapes[0][:-2]) * -(-shapes[0][-2] // plan.rows)
     assert math.prod(kernel.grid) == min(groups, tiles)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "teams"),
+    [
+        ((2, 192), 256, False, 3),
+        ((2, 160), 256, False, 1),  # a sixth of what three teams can do would be idle
+        ((3, 192), 256, False, 1),  # or a quarter of their turns
+        ((2, 192), 200, False, 1),  # there would be masks at an end
+        ((2, 192), 256, True, 1),  # most of the first rows of a tile would see nothing of its last keys
+        ((2, 1920), 1920, True, 3),
+    ],
+)
+def test_three_teams_are_busy_all_the_time(queries: tuple[int, int], keys: int, causal: bool, teams: int) -> None:
+    shapes = ((*queries, 64), (1, keys, 64), (1, keys, 64))
+    source, types = attention(*shapes, causal=causal)
+    found = stages(source, types, whole=True, boxes=True, local_bytes=LOCAL_BYTES, groups=2)
+    (special,) = specials(found.passed)
+    assert Attending.of(special).teams == teams
 
 
 def test_groups_of_four_warps_scale_sums_where_scores_grow() -> None:

@@ -24,13 +24,19 @@ _TILES: Final = (
 )
 """Columns for which threads have registers, rows of queries of a warp, warps, and keys at a time, the best first."""
 
-_OF_WARPGROUPS: Final = ((64, 64, 1, 128), (128, 64, 2, 128), (128, 64, 1, 64))
+_OF_WARPGROUPS: Final = ((64, 64, 3, 128), (64, 64, 1, 128), (128, 64, 2, 128), (128, 64, 1, 64))
 """The same for instructions of four warps, which go on while threads make weights.
 
-While some warps make weights, others multiply. Of rows of 64 columns, groups of four warps wait for nobody else, and
-three share a processor. Two parts of a group with wider rows take turns, and have all registers of a processor: what
-they copy is half of what two groups would. Where there are not enough of these, smaller groups share a processor.
+While some warps make weights, others multiply. Teams of a group take turns, share what is copied for them, and have all
+registers of a processor: three of rows of 64 columns, and two of wider ones. Where there are not enough such groups,
+groups of four warps wait for nobody else, and some of them share a processor.
 """
+
+_FEW_TEAMS: Final = 2
+"""Where there are more teams, they have to be busy: smaller groups are more even, and have registers for masks."""
+
+_MOST_IDLE: Final = 1 / 10
+"""So much of what they can do may be for no queries."""
 
 _FLOATS: Final = 192
 """Scores and sums for which a thread has registers beside all else; masks need some of these."""
@@ -129,7 +135,8 @@ def planned(options: Options, asked: Asked) -> Attending | Refused:
     for widest, tall, teams, keys in _OF_WARPGROUPS:
         if max(widths) <= widest and keys in whole and not any(width % _PANEL for width in widths):
             plan = asked.tiles(whole[keys], tall, teams, keys)
-            if plan.local_bytes(dtype, *widths) <= options.local_bytes and _is_busy(options, asked, plan):
+            fits = plan.local_bytes(dtype, *widths) <= options.local_bytes and _is_busy(options, asked, plan)
+            if fits and (teams <= _FEW_TEAMS or _is_even(options, asked, plan)):
                 return attrs.evolve(plan, groups=options.groups) if teams > 1 else plan
     fitting: list[Attending] = []
     for widest, tall, teams, keys in _TILES:
@@ -179,6 +186,20 @@ def planned_back(options: Options, asked: Asked, *, two: bool) -> Attending | Re
 
 def _is_busy(options: Options, asked: Asked, plan: Attending) -> bool:
     return _FEWEST * -(-asked.rows // plan.rows) * asked.outer >= options.groups
+
+
+def _is_even(options: Options, asked: Asked, plan: Attending) -> bool:
+    """Return whether teams of groups that take turns are seldom without queries that see keys.
+
+    Under a triangle those of the first rows of a tile see fewer than those of the last ones. Other masks need registers
+    that three teams do not have.
+    """
+    before, after = asked.band
+    if before is not None or asked.length % plan.keys or (after is not None and not asked.finite):
+        return False
+    turns = -(-(-(-asked.rows // plan.rows) * asked.outer) // options.groups)
+    whole = turns * options.groups * plan.rows + (after is not None) * (plan.rows - plan.tall) * asked.outer
+    return asked.rows * asked.outer >= (1 - _MOST_IDLE) * whole
 
 
 def _instructions(options: Options, asked: Asked) -> tuple[Fragment, Mapping[int, Fragment]] | Refused:
