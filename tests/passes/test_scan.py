@@ -173,3 +173,13 @@ def test_gradients_of_running_sums_are_running_sums(body: str) -> None:
     sums = [k for k in program.main.blocks if any(r.aggregation is Aggregation.SUM for r in k.refinements)]
     assert len(sums) == 2
     assert all(running(kernel) is not None for kernel in sums)
+
+
+@pytest.mark.parametrize(
+    ("size", "local_bytes", "each"), [(255, 4096, 4), (256, 4096, 8), (256, 1400, 4), (1000, 4096, 8)]
+)
+def test_threads_take_twice_as_many_terms_where_these_fill_a_tile(size: int, local_bytes: int, each: int) -> None:
+    scan = Scan(threads=32, each=4, local_bytes=local_bytes)
+    changed = run((scan,), program_of("O[i : N] = +(I[k]), i - k < N;", {"I": (size,)}, DType.F32))
+    tile = next(r for block in changed.main.blocks for r in block.refinements if r.name.endswith("_tile"))
+    assert tile.shape.sizes == (32, each + 1)

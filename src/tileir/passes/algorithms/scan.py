@@ -45,7 +45,7 @@ class Scan:
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         shuffles: Whether lanes can be moved in registers: terms and outputs that are contiguous stay scalar otherwise.
         threads: Threads of a group, which take contiguous terms together; 1 for none.
-        each: So many neighbouring terms does a thread take at a time.
+        each: So many neighbouring terms does a thread take at a time; twice as many of scans that then fill a group.
         local_bytes: Memory that the threads of a group share.
         stretch_bytes: At most so many bytes of accumulators where lanes run across the scan; about a page.
         parts: How many parts should run at the same time; 1 cuts nothing.
@@ -124,9 +124,13 @@ class Scan:
 
         wanted = sch.power_of_two_below(max(1, found.steps // self.each))
         threads = min(sch.power_of_two_below(self.threads), max(wanted, _LEAST_THREADS))
-        plan = GroupPlan(threads, sch.power_of_two_below(self.each))
-        fits = plan.local_bytes(found.output.shape.dtype.itemsize) <= self.local_bytes
-        return plan if fits and threads >= 2 * plan.each and found.steps >= threads else None
+        each, itemsize = sch.power_of_two_below(self.each), found.output.shape.dtype.itemsize
+        plans = (GroupPlan(threads, 2 * each), GroupPlan(threads, each))  # larger tiles wait less often
+        fitting = (
+            plan for plan in plans if threads >= 2 * plan.each and plan.local_bytes(itemsize) <= self.local_bytes
+        )
+        plan = next((plan for plan in fitting if plan.each == each or found.steps >= plan.terms), None)
+        return plan if found.steps >= threads else None
 
     def _lanes(self, kernel: stripe.Block) -> int:
         widest = max(sch.computing_itemsize(r.shape.dtype) for r in kernel.refinements)
