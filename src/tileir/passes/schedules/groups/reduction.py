@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from tileir.core import attrs
 from tileir.core.text.names import NameScope
@@ -13,6 +14,12 @@ from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
+
+_ALONE: Final = 16
+"""So many partial results one thread merges; more are first merged by fewer threads."""
+
+_AT_ONCE: Final = 8
+"""So many partial results a thread merges before: its reads are under way together, and threads meet less often."""
 
 
 @attrs.frozen(eq=False)
@@ -161,11 +168,12 @@ class _Builder:
             for a in self.accumulators
         ]
         steps = [*fills, self._team(self.part, (*parts, *share), private)]
-        half = self.plan.threads // 2
-        while half:
-            steps.append(self._halve(half))
-            half //= 2
-        merge = [self._merge(a, self._shared(a, Affine())) for a in self.accumulators]
+        count = self.plan.threads
+        while count > _ALONE:
+            count //= _AT_ONCE
+            steps.append(self._fewer(count))
+        last = sch.index(self.names.fresh("share"), count, Binding.UNROLL)
+        merge = [self._merge(a, self._shared(a, sch.part(last)), last) for a in self.accumulators]
         steps.append(self._team(None, (*start, *merge, *end), own))
         return Node(self.grid, shared, tuple(steps))
 
@@ -310,9 +318,9 @@ class _Builder:
             sch.present((unrolled, self.lane)),
         )
 
-    def _merge(self, accumulator: _Accumulator, source: Use) -> Node:
+    def _merge(self, accumulator: _Accumulator, source: Use, *shares: stripe.Index) -> Node:
         """Return the merge of what the threads have found into the accumulator that the segments know."""
-        merge = merge_block(source, self._in_registers(accumulator.use), self._outputs)
+        merge = merge_block(source, self._in_registers(accumulator.use), (*sch.present(shares), *self._outputs))
         return sch.where_set(self.nest, accumulator.use, self.values, merge)
 
     def _copied(self, source: Use, target: Use) -> Node:
@@ -320,12 +328,15 @@ class _Builder:
             source, attrs.evolve(target, aggregation=None, direction=stripe.Direction.OUT), self._outputs
         )
 
-    def _halve(self, half: int) -> Node:
-        """Return one level of the tree."""
-        part = sch.index(self.names.fresh(self.part.name), half, Binding.THREAD)
+    def _fewer(self, count: int) -> Node:
+        """Return one level of the tree, after which ``count`` partial results of an output are left."""
+        part = sch.index(self.names.fresh(self.part.name), count, Binding.THREAD)
+        share = sch.index(self.names.fresh("share"), _AT_ONCE - 1, Binding.UNROLL)
         place = sch.part(part)
+        others = place + sch.part(share, count) + count
         merges = [
-            merge_block(self._shared(a, place + half), self._shared(a, place), self._outputs) for a in self.accumulators
+            merge_block(self._shared(a, others), self._shared(a, place), (share, *self._outputs))
+            for a in self.accumulators
         ]
         return self._team(part, merges)
 
