@@ -123,8 +123,8 @@ ROWS_TARGET = Target(
 )
 
 
-def kernels_of(text: str, sizes: tuple[int, int], target: Target = ROWS_TARGET) -> Program:
-    types = {"X": TensorType(DType.F32, sizes)}
+def kernels_of(text: str, sizes: tuple[int, int], target: Target = ROWS_TARGET, dtype: DType = DType.F32) -> Program:
+    types = {"X": TensorType(dtype, sizes)}
     return lower(run(gpu(target), lower_to_stripe(infer(parse(text), types))), target)
 
 
@@ -175,11 +175,24 @@ def test_rows_that_many_groups_read_from_a_cache_are_not_kept_in_part() -> None:
     assert kept_of(alone) == {("X_row", Region.PRIVATE): 32, ("X_near", Region.LOCAL): 8192}
 
 
+COLUMNS = SOFTMAX.replace("P[m, 0 : M, 1]", "P[0, n : 1, N]").replace("S[m, 0 : M, 1]", "S[0, n : 1, N]")
+
+
+def test_single_elements_that_are_narrow_take_a_register_each() -> None:
+    """A thread has 64 elements of f16 of a column, for whose exponentials it has no registers beside them."""
+    target = attrs.evolve(ROWS_TARGET, local_bytes=224 * 1024, threads=132)
+    (kernel,) = kernels_of(COLUMNS, (4096, 4096), target, DType.F16).kernels
+    assert (kernel.grid, kernel.group) == ((256,), (1024,))
+    arrays = [s for s in statements(kernel.body) if isinstance(s, DeclareArray)]
+    assert [(s.region, s.size) for s in arrays if s.name == "E"] == [(Region.LOCAL, 4096 * 16)]
+    (whole,) = kernels_of(COLUMNS, (1000, 1000), target, DType.F16).kernels
+    assert kept_of(whole) == {("E_row", Region.PRIVATE): 32, ("X_row", Region.PRIVATE): 32}
+
+
 def test_columns_are_taken_by_neighbouring_threads() -> None:
-    text = SOFTMAX.replace("P[m, 0 : M, 1]", "P[0, n : 1, N]").replace("S[m, 0 : M, 1]", "S[0, n : 1, N]")
-    (kernel,) = kernels_of(text, (1000, 1000)).kernels
+    (kernel,) = kernels_of(COLUMNS, (1000, 1000)).kernels
     assert (kernel.grid, kernel.group) == ((63,), (512,))  # 16 columns, and 32 threads for each
     assert kept_of(kernel) == {("E_row", Region.PRIVATE): 32, ("X_row", Region.PRIVATE): 32}
-    (short,) = kernels_of(text, (8, 1 << 16)).kernels
+    (short,) = kernels_of(COLUMNS, (8, 1 << 16)).kernels
     assert (short.grid, short.group) == ((256,), (256,))  # a thread for each
     assert not any(isinstance(s, Barrier) for s in statements(short.body))

@@ -20,6 +20,9 @@ from tileir.stripe import ir as stripe
 _SECTOR: Final = 32
 """Bytes side by side that cards fetch at a time."""
 
+_REGISTER: Final = 4
+"""Bytes of a register: single elements that are narrower take one each, and a quarter of all is for other things."""
+
 _EACH: Final = 8
 """So many times ``vectors`` elements a thread takes of rows that lie side by side, one by one."""
 
@@ -160,7 +163,7 @@ class GroupRows:
         computed = tuple(_computed_rows(nest, loops))
         for row in (*computed, *_rows_read_again(nest, loops)):
             vectors = -(-row.range // (threads * lanes))
-            fitting = min(vectors, min(left, most) // (lanes * row.dtype.itemsize))
+            fitting = min(vectors, min(left, most) // (lanes * row.dtype.itemsize), 3 * most // (2 * _REGISTER))
             if fitting == vectors or (row not in computed and self._keeps_parts(nest, row, beside)):
                 left -= fitting * lanes * row.dtype.itemsize
                 found.append(Kept(row, fitting))
