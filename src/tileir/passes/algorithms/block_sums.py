@@ -23,9 +23,8 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.tiling.tile import tiled
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
-_SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE, Binding.UNROLL)
+_SCHEDULED = (stripe.Binding.GRID, stripe.Binding.THREAD, stripe.Binding.LANE, stripe.Binding.UNROLL)
 """Indices with these bindings are no loops that could be cut."""
 
 _REGISTER_BYTES = 1024
@@ -132,7 +131,7 @@ class _Sum:
             inside = [r for r in user.refinements if r.source == name]
             if len(inside) != 1 or len(inside[0].access) != len(place) or inside[0].aggregation is not view.aggregation:
                 return None
-            if any(i.binding is Binding.THREAD for i in user.indices):
+            if any(i.binding is stripe.Binding.THREAD for i in user.indices):
                 return None
             place = tuple(a + b for a, b in zip(place, inside[0].access, strict=True))
             indices.extend(i for i in user.indices if i.affine is None)
@@ -143,7 +142,7 @@ class _Sum:
         own = {n for affine in place for n in affine.indices}
         if len({i.name for i in indices}) < len(indices) or not own.issubset(i.name for i in indices):
             return None
-        steps = prod(i.range for i in indices if i.name not in own and i.binding is not Binding.LANE)
+        steps = prod(i.range for i in indices if i.name not in own and i.binding is not stripe.Binding.LANE)
         kept = tuple(i for i in indices if i.name in own)
         return cls(view, kept, place, steps, _contracts(path, user.source, [i.name for i in kept if i.range > 1]))
 

@@ -12,7 +12,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
 from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 from tileir.stripe.reductions import state_of, statements_of
 
 
@@ -244,13 +243,13 @@ class CombineKernels:
             loops = (*(() if step is None else sch.present((step,))), *within)
             return Node(loops, children=(node,)) if loops else node
 
-        points, inner = self._points(index.name, lanes, vectors, Binding.UNROLL)
+        points, inner = self._points(index.name, lanes, vectors, stripe.Binding.UNROLL)
         runs: list[Node] = []
         if steps:
             step = stripe.Index(self._names.fresh(f"{index.name}_step"), steps, serial=True)
             runs.append(run(step, inner, sch.part(step, width) + inner, points))
         if fewer := left // lanes if lanes > 1 else 0:
-            more, lane = self._points(index.name, lanes, fewer, Binding.UNROLL)
+            more, lane = self._points(index.name, lanes, fewer, stripe.Binding.UNROLL)
             runs.append(run(None, lane, lane + steps * width, more))
         if rest := left - fewer * lanes:
             last = stripe.Index(self._names.fresh(f"{index.name}_rest"), rest, serial=True)
@@ -298,11 +297,11 @@ class CombineKernels:
         return self._kernel((*others, *sch.present((stretch,))), states, nodes, ())
 
     def _points(
-        self, stem: str, lanes: int, vectors: int, binding: Binding | None
+        self, stem: str, lanes: int, vectors: int, binding: stripe.Binding | None
     ) -> tuple[tuple[stripe.Index, ...], Affine]:
         """Return indices over some vectors, and the number of a lane."""
         vector = sch.index(self._names.fresh(f"{stem}_vector"), vectors, binding)
-        lane = sch.index(self._names.fresh(f"{stem}_lane"), lanes, Binding.LANE)
+        lane = sch.index(self._names.fresh(f"{stem}_lane"), lanes, stripe.Binding.LANE)
         return sch.present((vector, lane)), sch.part(vector, lanes) + sch.part(lane)
 
     def _begun(self, states: _States, points: tuple[stripe.Index, ...], place: Affine) -> Node:

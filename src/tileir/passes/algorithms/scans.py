@@ -13,7 +13,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
 from tileir.schedule.reindex import with_values
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -85,7 +84,7 @@ class ScanKernels:
         if vectors:
             step = stripe.Index(self._names.fresh(f"{self.found.along.name}_vector"), vectors, serial=True)
             name = self._names.fresh(f"{self.found.along.name}_lane")
-            lane = stripe.Index(name, lanes, binding=Binding.LANE, serial=True)
+            lane = stripe.Index(name, lanes, binding=stripe.Binding.LANE, serial=True)
             value = first + sch.part(step, lanes) + sch.part(lane)
             nodes.append(self._steps(value, (*sch.present((step,)), lane), merging, {}))
         if left:
@@ -105,7 +104,7 @@ class ScanKernels:
         where = _Lanes(
             sch.index(fresh(f"{index.name}_stretch"), stretches),
             sch.index(fresh(f"{index.name}_vector"), width // lanes),
-            sch.index(fresh(f"{index.name}_lane"), lanes, Binding.LANE),
+            sch.index(fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE),
         )
         moved = {index.name: sch.part(where.stretch, width) + where.inner + start}
         merging = self._merging((where.inner,), (1,)) if width > 1 else self._merging((), ())

@@ -21,7 +21,6 @@ from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.figures import ITERATION_CYCLES, Cycles
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,9 +60,9 @@ def _expanded(scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
     unrolled = {
         loop.number: loop.range
         for loop in loops
-        if loop.binding is Binding.UNROLL or (whole and loop in scope.loops and loop.repeats)
+        if loop.binding is stripe.Binding.UNROLL or (whole and loop in scope.loops and loop.repeats)
     }
-    return unrolled, {loop.number: loop.range for loop in loops if loop.binding is Binding.LANE}
+    return unrolled, {loop.number: loop.range for loop in loops if loop.binding is stripe.Binding.LANE}
 
 
 @attrs.define(eq=False, repr=False)
@@ -183,7 +182,7 @@ class _Counter:
 
     def _different(self, access: Access) -> tuple[int, bool]:
         """Return how many threads in lock-step touch different elements, and whether these lie side by side."""
-        threads = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.binding is Binding.THREAD]
+        threads = [loop for loop in (*self.scope.outer, *self.scope.loops) if loop.binding is stripe.Binding.THREAD]
         left, different = self.machine.width, 1
         nearest = 0
         for loop in reversed(threads):

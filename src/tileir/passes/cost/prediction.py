@@ -18,7 +18,6 @@ from tileir.passes.cost.points import Constraint, Count, count_points
 from tileir.passes.cost.scopes import Scope, scope_of
 from tileir.passes.cost.traffic import Traffic
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import uses_of
 
@@ -66,7 +65,7 @@ def predict_kernel(
     scope = scope_of(kernel, tensors)
     traffic = Traffic(scope, machine.storages[-1].line_bytes if machine.storages else 1)
     blocks = tuple(_blocks(scope, traffic, machine))
-    groups = prod([loop.range for loop in scope.loops if loop.binding is Binding.GRID])
+    groups = prod([loop.range for loop in scope.loops if loop.binding is stripe.Binding.GRID])
     return bounded(blocks, traffic, machine, groups, _local_bytes(scope, machine), program_bytes)
 
 

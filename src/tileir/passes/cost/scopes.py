@@ -14,7 +14,6 @@ from tileir.core.ops import Aggregation
 from tileir.passes.cost.points import Constraint, Terms
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -24,12 +23,12 @@ class Loop:
     number: int
     name: str
     range: int
-    binding: Binding | None
+    binding: stripe.Binding | None
 
     @property
     def repeats(self) -> bool:
         """Whether its values come one after the other."""
-        return self.binding in (None, Binding.DOT)
+        return self.binding in (None, stripe.Binding.DOT)
 
 
 @attrs.frozen

@@ -12,8 +12,8 @@ from tileir.core import attrs
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.stripe.aliases import allocations
-from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import (
+    Binding,
     Block,
     Index,
     Load,

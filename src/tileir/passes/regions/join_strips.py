@@ -11,8 +11,8 @@ from tileir.passes.fusion.in_turn import in_turn
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.regions.strips import STRIP
 from tileir.poly.affine import Affine
-from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import (
+    Binding,
     Block,
     Direction,
     Index,

@@ -27,8 +27,7 @@ from tileir.schedule.sizes import Producers
 from tileir.schedule.steps.loops import Bind
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
-from tileir.stripe.ir import Block, Program, Statement, views_read, views_written
+from tileir.stripe.ir import Binding, Block, Program, Statement, views_read, views_written
 
 _FACT: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _OF_GROUPS: Final = ("GROUP_THREADS", "LOCAL_BYTES")

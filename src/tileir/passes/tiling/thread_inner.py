@@ -10,8 +10,7 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.vectors.thread import independent_indices, shared_out
 from tileir.schedule.reindex import reindexed
-from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, Program, Refinement
+from tileir.stripe.ir import Binding, Block, Direction, Program, Refinement
 
 
 @attrs.frozen

@@ -10,8 +10,7 @@ from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed, renamed
-from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, Index, Program, Refinement, Statement, scalar_output
+from tileir.stripe.ir import Binding, Block, Direction, Index, Program, Refinement, Statement, scalar_output
 
 _SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.LANE)
 """Indices with these tags have a meaning of their own."""

@@ -11,8 +11,19 @@ from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_inside, map_kernels, selected_kernel, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.reindex import reindexed
-from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Convert, Direction, Index, Intrinsic, Load, LoadIndex, Program, Special, Store
+from tileir.stripe.ir import (
+    Binding,
+    Block,
+    Convert,
+    Direction,
+    Index,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Program,
+    Special,
+    Store,
+)
 
 
 @attrs.frozen

@@ -12,8 +12,7 @@ from tileir.core.errors import fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, zero
-from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Index
+from tileir.stripe.ir import Binding, Block, Index
 from tileir.stripe.tags import PADDED
 
 Guard: TypeAlias = Affine

@@ -26,7 +26,6 @@ from tileir.semtree.lower.turns import cluster_of
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import Attending, attending_of
-from tileir.stripe.blocks import Binding
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.tags import BESIDE
 from tileir.stripe.works import local_memory
@@ -110,7 +109,7 @@ class ProgramLowering:
         """Return what copies one buffer to another, in as many groups as it has rows."""
         shape = self.buffers[source].shape
         indices = tuple(
-            stripe.Index(f"d{axis}", size, binding=Binding.GRID if axis == 0 else None)
+            stripe.Index(f"d{axis}", size, binding=stripe.Binding.GRID if axis == 0 else None)
             for axis, size in enumerate(shape)
         )
         element = stripe.TensorShape.dense(self.buffers[source].dtype, shape).element

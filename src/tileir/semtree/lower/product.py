@@ -26,7 +26,6 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, OffsetBuilder, View
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 from tileir.stripe.instructions import Role, RoleKind
 
 TILE_HIGH: Final = Role(RoleKind.TILE_HIGH)
@@ -192,7 +191,7 @@ def dot_index(block: stripe.Block) -> stripe.Index | None:
         TileError: TIL502, there are two of them, a constraint or an outer index decides about one, or the block does
             not just add products to sums.
     """
-    indices = [index for index in block.indices if index.binding is Binding.DOT]
+    indices = [index for index in block.indices if index.binding is stripe.Binding.DOT]
     if not indices:
         return None
     (index, *others), name = indices, block.name or "(unnamed)"

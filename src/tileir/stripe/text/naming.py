@@ -6,8 +6,7 @@ again, where they are free; whoever reads the text back finds the same kernel.
 
 from __future__ import annotations
 
-from tileir.stripe.blocks import Block
-from tileir.stripe.ir import Kernel, Launch
+from tileir.stripe.ir import Block, Kernel, Launch
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.lower.renaming import with_names
 

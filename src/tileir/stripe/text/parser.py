@@ -19,7 +19,6 @@ from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.text.writer import bytes_of_text
-from tileir.stripe.blocks import Index
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype
 from tileir.stripe.flattening import flattened
 from tileir.stripe.instructions import COPY, Pipeline, Product, copy_of, instruction_of, role_of
@@ -28,6 +27,7 @@ from tileir.stripe.ir import (
     Buffer,
     Constant,
     Convert,
+    Index,
     Intrinsic,
     Load,
     LoadIndex,

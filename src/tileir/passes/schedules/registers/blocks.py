@@ -24,7 +24,6 @@ from tileir.passes.schedules.registers.spread import Spread, is_spread
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 _GROUPS: Final = 4
 """Groups for each thread, so that one which starts late leaves others more to do."""
@@ -127,7 +126,7 @@ class TileBlocks:
 
     def kernel(self, piece: Piece, threads: int, pieces: Pieces | None) -> Node:
         """Return the kernel for some columns."""
-        panels, columns, start = self.columns(piece, Binding.GRID)
+        panels, columns, start = self.columns(piece, stripe.Binding.GRID)
         own = {i.name for i in self.outside()}
         outside = [i for i in self.nest.indices if i.name in own]
         within = [i for i in self.nest.indices if i.name not in own and i.name != self.plan.vector.name]
@@ -139,7 +138,7 @@ class TileBlocks:
             chunks = self.chunks(within, wanted)
         else:
             chunks = self.chunks((pieces.index,), pieces.count)
-        marked = [i.bound(Binding.GRID) for i in outside]
+        marked = [i.bound(stripe.Binding.GRID) for i in outside]
         shares = [chunk.grid for chunk in chunks.values()]
         grid = (*marked, *panels, *shares) if pieces is None else (*marked, *shares, *panels)
         return self._panel(grid, within, {self.plan.vector.name: start + columns.inner}, columns, chunks)
@@ -152,12 +151,12 @@ class TileBlocks:
         indices = (*self.outside(), *panels)
         return self._panel(indices, within, {self.plan.vector.name: start + columns.inner}, columns, {})
 
-    def columns(self, piece: Piece, binding: Binding | None) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
+    def columns(self, piece: Piece, binding: stripe.Binding | None) -> tuple[tuple[stripe.Index, ...], Columns, Affine]:
         """Return the loop over panels, the columns of a tile, and where a panel starts."""
         vector = self.plan.vector.name
         panel = sch.index(self.names.fresh(f"{vector}_panel"), piece.count, binding)
-        column = sch.index(self.names.fresh(f"{vector}_vector"), piece.columns, Binding.UNROLL)
-        lane = sch.index(self.names.fresh(f"{vector}_lane"), piece.lanes, Binding.LANE)
+        column = sch.index(self.names.fresh(f"{vector}_vector"), piece.columns, stripe.Binding.UNROLL)
+        lane = sch.index(self.names.fresh(f"{vector}_lane"), piece.lanes, stripe.Binding.LANE)
         width = piece.columns * piece.lanes
         inner = sch.part(column, piece.lanes) + sch.part(lane)
         columns = Columns(sch.present((column,)), sch.present((lane,)), inner, width)
@@ -185,7 +184,7 @@ class TileBlocks:
             size = -(-blocks // max(1, min(wanted, blocks)))
             count = -(-blocks // size)
             if count > 1:
-                grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, Binding.GRID)
+                grid = sch.index(self.names.fresh(f"{index.name}_chunk"), count, stripe.Binding.GRID)
                 chunks[index.name] = Chunk(grid, size, blocks, size * height + left)
                 wanted = -(-wanted // count)
         return chunks
@@ -219,7 +218,7 @@ class TileBlocks:
         if blocks:
             yield self._split(index, blocks, height, chunk)
         if left:
-            row = sch.index(self.names.fresh(f"{index.name}_row"), left, Binding.UNROLL)
+            row = sch.index(self.names.fresh(f"{index.name}_row"), left, stripe.Binding.UNROLL)
             last = () if chunk is None else (sch.part(chunk.grid) - (chunk.grid.range - 1),)
             inner = sch.part(row)
             value = inner + blocks * height
@@ -240,7 +239,7 @@ class TileBlocks:
         number = start + sch.part(block)
         if chunk is not None and chunk.size * chunk.grid.range > blocks:
             tests = (blocks - 1 - number,)
-        row = sch.index(self.names.fresh(f"{index.name}_row"), height, Binding.UNROLL)
+        row = sch.index(self.names.fresh(f"{index.name}_row"), height, stripe.Binding.UNROLL)
         inner = sch.part(row)
         place = Affine.of({name: height}) + inner
         around, rows = sch.present((block,)), sch.present((row,))
@@ -307,7 +306,7 @@ class TileBlocks:
         slides = sliding(segment, frozenset(i.name for i, split in zip(within, splits, strict=True) if split.rows))
         loops = unrolled(ordered_loops(segment.loops, segment.uses), size, spare, slides)
         tested = {name for constraint in segment.constraints for name in constraint.indices}
-        steps = tuple(i for i in loops if i.binding is Binding.UNROLL and i.name in tested)
+        steps = tuple(i for i in loops if i.binding is stripe.Binding.UNROLL and i.name in tested)
         serial = tuple(i for i in loops if i not in steps)
         vectors = (*columns.vectors, *columns.lanes, *self._terms())
         places = {index.name: split.place for index, split in zip(within, splits, strict=True)}

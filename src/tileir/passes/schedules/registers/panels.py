@@ -18,7 +18,6 @@ from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Segment, Use, product
 from tileir.schedule.steps.transposes import turned_tile
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 UNROLLED: Final = 48
 """Most multiply-adds of vectors that one iteration of a reduction is unrolled to."""
@@ -75,7 +74,7 @@ def unrolled(
         most = _SLIDING if loops[place].name in sliding else UNROLLED
         if size * iterations > most or iterations - 1 > spare:
             break
-        result[place] = loops[place].bound(Binding.UNROLL)
+        result[place] = loops[place].bound(stripe.Binding.UNROLL)
     return tuple(result)
 
 
@@ -108,7 +107,7 @@ def panel(
     packed = Use(use.name, allocation.name, access, allocation.shape.strides, use.dtype, stripe.Direction.IN)
     target = attrs.evolve(packed, name=names.fresh("panel"), direction=stripe.Direction.OUT)
     lanes = (*columns.vectors, *columns.lanes)
-    plain = tuple(i.bound(Binding.UNROLL) for i in terms)
+    plain = tuple(i.bound(stripe.Binding.UNROLL) for i in terms)
     nodes: tuple[Node, ...]
     if use.stride(vector) == 1:
         nodes = (_copy((*loops, *beside, *plain, *lanes), use.substitute(mapping), target),)
@@ -189,7 +188,7 @@ def _turned(
         rows.index.name: sch.part(down[0], rows.size) + sch.part(down[1]) + rows.start,
     }
     allocations, items, tile = turned_tile(source.substitute(values), down[1].name, across[1].name, rows.size, names)
-    points = (down[1].bound(Binding.UNROLL), across[1].bound(Binding.LANE))
+    points = (down[1].bound(stripe.Binding.UNROLL), across[1].bound(stripe.Binding.LANE))
     store = _copy(points, tile, target.substitute(values))
     around = (*(i for i in loops if i is not rows.index), *sch.present((down[0], across[0])))
     return Node(around, allocations, (*nodes_of(items), store))

@@ -33,7 +33,6 @@ from tileir.schedule.nest import Nest, Segment, Use, emit, product
 from tileir.schedule.products import dtype_of_product, factors_of_product
 from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -147,7 +146,7 @@ def with_dots(nest: Nest, plan: Tiling, fragments: Collection[str]) -> tuple[Nes
     index = _split_index(nest, segment, plan, factors, terms)
     if index is None:
         return nest, plan
-    term = sch.index(nest.taken_names().fresh(f"{index.name}_term"), terms, Binding.DOT)
+    term = sch.index(nest.taken_names().fresh(f"{index.name}_term"), terms, stripe.Binding.DOT)
     outer = attrs.evolve(index, range=index.range // terms)
     mapping = {index.name: sch.part(outer, terms) + sch.part(term)}
     loops = tuple(outer if loop is index else loop for loop in segment.loops)

@@ -15,8 +15,7 @@ from tileir.core import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Segment
-from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Index
+from tileir.stripe.ir import Binding, Index
 
 _LEAST_STEPS: Final = 32
 """Fewest steps of a loop that is worth bounds: the steps which only some rows of a tile take are about as many as these

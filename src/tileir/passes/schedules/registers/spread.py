@@ -19,7 +19,6 @@ from tileir.schedule.emission import nodes_of
 from tileir.schedule.nest import Node, Segment, Use, leaf, product
 from tileir.schedule.steps.transposes import turned_tile
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 _LEAST_TURNED: Final = 4
 _MOST_TURNED: Final = 8
@@ -168,7 +167,10 @@ class Spread:
             (sch.index(self.names.fresh(f"{index.name}_square"), number), self.names.fresh(f"{index.name}_turned"))
             for index, number in ((lane, self.columns.width // size), (row, count))
         )
-        column, inside = sch.index(across[1], size, Binding.UNROLL), sch.index(down[1], size, Binding.LANE)
+        column, inside = (
+            sch.index(across[1], size, stripe.Binding.UNROLL),
+            sch.index(down[1], size, stripe.Binding.LANE),
+        )
         moved = {
             **{vector.name: Affine() for vector in self.columns.vectors},
             lane.name: sch.part(across[0], size) + sch.part(column),

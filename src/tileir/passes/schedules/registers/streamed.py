@@ -23,7 +23,6 @@ from tileir.passes.schedules.registers.panels import Columns, ordered_loops, pan
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 _STEPS: Final = 16
 """Steps of the reduction in one visit of a tile: so many runs through memory cores prefetch at the same time. Adding
@@ -115,7 +114,7 @@ def streamed_kernels(nest: Nest, plan: Tiling, threads: int, most_bytes: int) ->
 
 def _streamed(builder: TileBlocks, piece: Piece, visit: Visit, threads: int, most_bytes: int) -> Node:
     own = {i.name for i in builder.outside()}
-    outside = [i.bound(Binding.GRID) for i in builder.nest.indices if i.name in own]
+    outside = [i.bound(stripe.Binding.GRID) for i in builder.nest.indices if i.name in own]
     within = [i for i in builder.nest.indices if i.name not in own and i.name != builder.plan.vector.name]
     panels, columns, start = builder.columns(piece, None)
     (accumulator,) = builder.nest.allocations
@@ -128,7 +127,7 @@ def _streamed(builder: TileBlocks, piece: Piece, visit: Visit, threads: int, mos
     count = -(-piece.count // size)
     size = -(-piece.count // count)
     chunks = builder.chunks(within, _parts(within, visit, threads, around * count)) if visit.panels else {}
-    group = sch.index(builder.names.fresh(f"{builder.plan.vector.name}_group"), count, Binding.GRID)
+    group = sch.index(builder.names.fresh(f"{builder.plan.vector.name}_group"), count, stripe.Binding.GRID)
     inner = tuple(attrs.evolve(i, range=size) for i in panels)
     number = sch.part(group, size) + (sch.part(inner[0]) if inner else Affine())
     tests = (piece.count - 1 - number,) if count * size > piece.count else ()

@@ -26,8 +26,7 @@ from tileir.schedule.remarks import Refused
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
-from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Convert, Intrinsic, Load, scalar_inputs, scalar_output
+from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, scalar_inputs, scalar_output
 
 _SAVED: Final = 4
 """Vectors are computed beside each other where that saves at least one of so many loads."""

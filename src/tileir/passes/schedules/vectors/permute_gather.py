@@ -22,8 +22,8 @@ from tileir.passes.schedules.vectors.near_places import NearPlaces, Neighbours
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit
 from tileir.schedule.remarks import Refused, refused, remark
-from tileir.stripe.blocks import Binding
 from tileir.stripe.ir import (
+    Binding,
     Block,
     Buffer,
     Constant,

@@ -25,7 +25,6 @@ from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.transposes import Transpose
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -93,5 +92,5 @@ class RegisterTranspose:
         row, column = loops
         grid = (*(name for name in ranges if name not in crossing), row[0], column[0])
         yield Reorder((*grid, column[1], row[1], row[2], column[2]))
-        yield from (Bind(name, Binding.GRID) for name in grid)
+        yield from (Bind(name, stripe.Binding.GRID) for name in grid)
         yield Transpose((row[2], column[2]))

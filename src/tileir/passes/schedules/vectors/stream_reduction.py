@@ -15,7 +15,6 @@ from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refu
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
 
 
 @attrs.frozen
@@ -106,9 +105,9 @@ class StreamReduction:
             Jam((step, lane)),
             *(Split(name, self._rows(size), parts[name], Tail.EVEN) for name, size in last.items()),
             *(Reorder((block, step, row, lane)) for block, row in parts.values()),
-            *(Bind(row, Binding.UNROLL) for _, row in parts.values()),
-            Bind(lane, Binding.LANE),
-            *(Bind(loop, Binding.GRID) for loop in grid),
+            *(Bind(row, stripe.Binding.UNROLL) for _, row in parts.values()),
+            Bind(lane, stripe.Binding.LANE),
+            *(Bind(loop, stripe.Binding.GRID) for loop in grid),
         )
 
     def _rows(self, size: int) -> int:

@@ -15,7 +15,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -34,7 +33,7 @@ class Thread:
         return map_kernels(program, self._kernel)
 
     def _kernel(self, kernel: stripe.Block) -> stripe.Block | Refused:
-        if any(i.binding is Binding.GRID for i in kernel.indices):
+        if any(i.binding is stripe.Binding.GRID for i in kernel.indices):
             return SCHEDULED
         allowed = independent_indices(kernel)
         chosen: list[str] = []
@@ -48,12 +47,12 @@ class Thread:
         if not chosen:
             return refused("TR211", indices=len(kernel.indices))
         # Grid indices come first: the loops that stay run inside each group.
-        marked = [i.bound(Binding.GRID) for i in kernel.indices if i.name in chosen]
+        marked = [i.bound(stripe.Binding.GRID) for i in kernel.indices if i.name in chosen]
         others = [i for i in kernel.indices if i.name not in chosen]
         return attrs.evolve(kernel, indices=(*marked, *others))
 
 
-_SCHEDULED = (Binding.GRID, Binding.THREAD, Binding.UNROLL, Binding.LANE)
+_SCHEDULED = (stripe.Binding.GRID, stripe.Binding.THREAD, stripe.Binding.UNROLL, stripe.Binding.LANE)
 """Indices with these bindings have their place in a schedule already."""
 
 
@@ -98,7 +97,7 @@ def shared_out(kernel: stripe.Block, threads: int, order: Callable[[str], tuple[
     for index in sorted(parallel, key=lambda i: order(i.name)):
         size = min(index.range, threads)
         threads //= size
-        thread = sch.index(names.fresh(f"{index.name}_thread"), size, Binding.THREAD)
+        thread = sch.index(names.fresh(f"{index.name}_thread"), size, stripe.Binding.THREAD)
         more = attrs.evolve(index, range=-(-index.range // size))
         rest[index.name] = more
         values[index.name] = sch.part(more, size) + sch.part(thread)

@@ -27,7 +27,6 @@ from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refu
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -79,7 +78,7 @@ class Vectorise:
         block, within = (names.fresh(f"{many.name}_{what}") for what in ("block", "row"))
         yield Split(many.name, _divisor_up_to(many.range, max(1, most)), (block, within), Tail.EVEN)
         yield Reorder((block, *(index.name for index in others), within))
-        yield Bind(block, Binding.GRID)
+        yield Bind(block, stripe.Binding.GRID)
 
     def _parts(self, nest: Nest, vector: stripe.Index) -> list[tuple[Nest, int]]:
         """Return the nest, and how many of its rows to compute together; in two parts where some rows are left."""
@@ -168,10 +167,10 @@ class Vectorise:
             yield Reorder((*grid, chunk, *loops, part, *inner))
         # Where one group takes a kernel, its outer loops may still become a grid; the vectors of a row do not.
         groups_of = chunks if groups > 1 or not loops else []
-        yield from (Bind(loop, Binding.GRID) for loop in (*grid, *groups_of))
+        yield from (Bind(loop, stripe.Binding.GRID) for loop in (*grid, *groups_of))
         sides = [loop for loop in loops if loop in _sides(nest)]
         if sides and computed_apart(nest, 2 ** len(sides) * vector.range):
-            yield from (Bind(loop, Binding.UNROLL) for loop in (*sides, *inside))
+            yield from (Bind(loop, stripe.Binding.UNROLL) for loop in (*sides, *inside))
             return
         for (_, own), part in zip(parts, inside, strict=True):
             yield from shape.steps(part, own)

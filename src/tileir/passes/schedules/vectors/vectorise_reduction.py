@@ -17,7 +17,6 @@ from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf, product
 from tileir.schedule.remarks import Done, Fact, Refused, accepted, refused, refusing, strongest
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -196,8 +195,8 @@ class _ReductionKernel:
         width = lanes * unroll
         steps, left = divmod(index.range, width)
         step = sch.index(self.names.fresh(f"{index.name}_step"), steps)
-        vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, Binding.UNROLL)
-        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
+        vector = sch.index(self.names.fresh(f"{index.name}_vector"), unroll, stripe.Binding.UNROLL)
+        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE)
         others = sch.present(i for i in segment.loops if i.name != index.name)
         if others and _may_repeat(segment):
             return [], [self._rows(segment, index, others, min(lanes, sch.power_of_two_below(index.range)))]
@@ -222,8 +221,8 @@ class _ReductionKernel:
         vectors, left = divmod(index.range, lanes)
         vector = sch.index(self.names.fresh(f"{index.name}_vector"), vectors)
         if vectors <= self.options.unroll:
-            vector = vector.bound(Binding.UNROLL)
-        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
+            vector = vector.bound(stripe.Binding.UNROLL)
+        lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE)
         runs = [_run(segment, {index.name: sch.part(vector, lanes) + sch.part(lane)}, (), sch.present((vector, lane)))]
         if left:
             runs.append(_run(segment, {index.name: sch.part(lane) + (index.range - lanes)}, (), (lane,)))
@@ -235,7 +234,7 @@ class _ReductionKernel:
         """Yield nodes for the last ``left`` elements, by ever shorter vectors, whose lanes merge at once."""
         while left:
             lanes = sch.power_of_two_below(left)
-            lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, Binding.LANE)
+            lane = sch.index(self.names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE)
             yield _run(segment, {index.name: sch.part(lane) + (index.range - left)}, others, (lane,))
             left -= lanes
 

@@ -17,7 +17,6 @@ from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refu
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -90,7 +89,7 @@ class VectoriseScatter:
             yield Split(name, size, (chunk, part), Tail.EVEN)
             grid = [chunk]
         yield Reorder((*grid, *loops, part))
-        yield from (Bind(index, Binding.GRID) for index in grid)
+        yield from (Bind(index, stripe.Binding.GRID) for index in grid)
         vectors, left = divmod(size, lanes)
         sources = {r.name: r.source for r in nest.kernel.refinements}
         runs = [(vectors, lanes), (left, 1)] if left else [(vectors, lanes)]

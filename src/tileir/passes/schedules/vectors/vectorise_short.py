@@ -11,8 +11,7 @@ from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import chosen_by_data
 from tileir.schedule.remarks import Refused, refused, strongest
-from tileir.stripe.blocks import Binding
-from tileir.stripe.ir import Block, Direction, Index, Load, Program, Special, Statement, Store
+from tileir.stripe.ir import Binding, Block, Direction, Index, Load, Program, Special, Statement, Store
 
 
 @attrs.frozen
