@@ -281,9 +281,7 @@ def _target(text: str, name: str) -> TargetFile | Target:
     from tileir.core.json.codec import format_of, from_json
     from tileir.core.targets.target_file import load
 
-    if f'"{format_of(Target)}"' in text:
-        return from_json(text, Target)
-    return load(text, name)
+    return from_json(text, Target) if f'"{format_of(Target)}"' in text else load(text, name)
 
 
 @at_the_call

@@ -89,9 +89,7 @@ def _clear_below(work: list[list[int]], top: int, column: int) -> bool:
 
 def kernel(rows: Sequence[Sequence[int]], width: int) -> IntegerRows:
     """Return a basis of the integer vectors ``v``, of length ``width``, with ``A · v = 0``."""
-    if width == 0:
-        return ()
-    return hermite([[row[k] for row in rows] for k in range(width)]).relations
+    return () if width == 0 else hermite([[row[k] for row in rows] for k in range(width)]).relations
 
 
 def inverse(matrix: Sequence[Sequence[Rational]]) -> RationalRows | None:

@@ -114,9 +114,7 @@ def _dot(env: Environment, dot: Dot) -> Value:
 
 
 def _constant(value: bool | int | float, kind: Type) -> Value:
-    if kind.dtype.is_float:
-        return Value(constant(value, kind), kind)
-    return integer(int(value), kind)
+    return Value(constant(value, kind), kind) if kind.dtype.is_float else integer(int(value), kind)
 
 
 def _variable(env: Environment, variable: Var) -> Value:

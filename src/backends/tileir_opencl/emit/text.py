@@ -153,6 +153,4 @@ def lane_of(value: Value, number: int) -> Value:
     """Return one lane of a vector that is a name."""
     kind = type(value.type)(value.type.dtype)
     text = value.text + lane(number)
-    if kind.dtype is DType.BOOL:
-        return Value(f"({text} != 0)", kind)
-    return Value(text, kind)
+    return Value(f"({text} != 0)", kind) if kind.dtype is DType.BOOL else Value(text, kind)

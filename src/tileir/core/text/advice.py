@@ -78,9 +78,7 @@ def own_form(name: str) -> str | None:
 
 def meant(name: str, known: Collection[str]) -> str | None:
     """Return the known name that somebody may have meant: that of the same thing, or one that is written alike."""
-    if ELSEWHERE.get(name) in known:
-        return ELSEWHERE[name]
-    return most_alike(name, known, 0.6)
+    return ELSEWHERE[name] if ELSEWHERE.get(name) in known else most_alike(name, known, 0.6)
 
 
 def missing_attribute(owner: str, name: str, known: Collection[str]) -> AttributeError:

@@ -42,9 +42,7 @@ def read_program(file: Path) -> Program:
     Raises:
         TileError: TIL901, the file cannot be read; or what it has is wrong.
     """
-    if str(file) != "-":
-        return parse_any(file)
-    return parse_any(sys.stdin.buffer.read(), "<stdin>")
+    return parse_any(file) if str(file) != "-" else parse_any(sys.stdin.buffer.read(), "<stdin>")
 
 
 def _pairs(program: Program, values: Sequence[str], has_types: bool = False) -> dict[str, str]:

@@ -70,9 +70,7 @@ class Pad:
                     kernel = _rebased(kernel, plan, copies)
                 written.update(r.source for r in kernel.refinements if r.direction.writes)
             statements.append(kernel)
-        if not added:
-            return program
-        return with_temporaries(program, statements, added)
+        return program if not added else with_temporaries(program, statements, added)
 
     def _plan(self, kernel: Block, sizes: dict[str, TensorShape], written: set[str]) -> _Padding | None:
         """Return how to pad a kernel; None where its meaning would change, or nothing would be gained."""

@@ -159,9 +159,7 @@ def _storing(level: Level, name: str) -> tuple[Level, str] | None:
             return level, name
         case Block() as block:
             below = [r for r in block.refinements if r.source == name and r.direction.writes]
-            if len(below) != 1:
-                return None
-            return _storing(Level(block, level), below[0].name)
+            return None if len(below) != 1 else _storing(Level(block, level), below[0].name)
         case _:
             return None
 

@@ -29,6 +29,7 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
     While,
+    Work,
 )
 from tileir.stripe.shapes import Node
 from tileir.stripe.text.printer import (
@@ -41,7 +42,6 @@ from tileir.stripe.text.printer import (
     tags_text,
     to_text,
 )
-from tileir.stripe.works import Work
 
 
 def node_text(node: Node) -> str:
