@@ -243,6 +243,23 @@ CHANNELS = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {
 }"""
 
 
+@pytest.mark.parametrize(
+    ("edge", "channels", "grid", "threads"),
+    [
+        (14, 256, (14, 14, 2), 128),  # a row of pixels for itself skips steps beside the border
+        (28, 128, (28, 14), 128),
+        (56, 64, (56, 7), 256),  # few columns, which are read for eight rows of pixels
+    ],
+)
+def test_tiles_of_windows_are_as_high_as_borders_let_them(
+    edge: int, channels: int, grid: tuple[int, ...], threads: int
+) -> None:
+    shapes = {"A": (32, edge, edge, channels), "B": (3, 3, channels, channels)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    (found,) = compile_stages(BORDERED, types, AHEAD, passes=(*fused(AHEAD), WAVES)).sem.kernels
+    assert (sorted(found.grid), found.group) == (sorted(grid), (threads,))
+
+
 def bordered(text: str, batch: int, picture: tuple[int, int], features: int, step: Pass) -> None:
     """Compare a convolution with its meaning, infinities and all."""
     shapes = {"A": (batch, *picture, 2), "B": (1, 3, 2, features)}
