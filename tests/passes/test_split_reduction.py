@@ -136,6 +136,11 @@ def weights_gradient(window: int, pad: int, stride: int = 1) -> str:
     )
 
 
+BORDERED = """function (X[N, H, W, C], K[F, P, Q, C]) -> (O) {
+    O[n, y, x, f : N, H, W, F] = +(X[n, y + p - 1, x + q - 1, c] * K[f, p, q, c]);
+}"""
+
+
 def parts_of(program: Program) -> list[int]:
     return [r.shape.sizes[0] for r in program.entry.refinements if r.name.endswith("_parts")]
 
@@ -172,6 +177,17 @@ def test_rows_that_lie_along_the_sum_are_cut_where_parts_of_them_are_long(
     types = {"A": TensorType(dtype, (512, depth)), "B": TensorType(dtype, (depth, 512))}
     step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
     assert parts_of(run((step,), lower(infer(parse(MATMUL), types)))) == parts
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "parts"), [(DType.F32, 512, [4]), (DType.F32, 128, []), (DType.F16, 512, [])]
+)
+def test_channels_of_windows_are_cut_where_some_groups_have_no_tile(
+    dtype: DType, channels: int, parts: list[int]
+) -> None:
+    types = {"X": TensorType(dtype, (32, 7, 7, channels)), "K": TensorType(dtype, (512, 3, 3, channels))}
+    step = SplitReduction(parts=528, columns=128, groups=132, tile=8192)
+    assert parts_of(run((step,), lower(infer(parse(BORDERED), types)))) == parts
 
 
 def test_products_that_wait_for_memory_are_left_whole() -> None:
@@ -219,11 +235,13 @@ def test_parts_of_products_over_channels_first() -> None:
 
 
 @pytest.mark.parametrize("depth", [24, 30, 96])
-def test_parts_of_rows_keep_the_meaning(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (EAGER | {"_ROW": 2}).items():
+@pytest.mark.parametrize("text", [MATMUL, BORDERED], ids=["rows", "windows"])
+def test_parts_of_rows_keep_the_meaning(text: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (EAGER | {"_ROW": 2, "_ROW_OF_WINDOW": 2}).items():
         monkeypatch.setattr(f"tileir.passes.algorithms.product_parts.{name}", value)
-    types = {"A": TensorType(DType.F32, (6, depth)), "B": TensorType(DType.F32, (depth, 5))}
-    program = lower(infer(parse(MATMUL), types))
+    rows = {"A": (6, depth), "B": (depth, 5)}
+    shapes = rows if text == MATMUL else {"X": (1, 3, 2, depth), "K": (5, 3, 3, depth)}
+    program = lower(infer(parse(text), {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}))
     split = run((SplitReduction(parts=2, operations=1, columns=64, groups=8, tile=10), Accumulate()), program)
     assert parts_of(split)
     assert_same_meaning(program, split)

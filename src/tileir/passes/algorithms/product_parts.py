@@ -32,8 +32,7 @@ def product_parts(
     cost = _Cost(kernel, written, tiles, groups, points // outer)
     lies = all(any(abs(address(view).coefficient(name)) == 1 for name in written) for view in _inputs(kernel))
     near = {name for view in _inputs(kernel) for name, step in address(view).terms if abs(step) == 1}
-    of_f32 = all(view.shape.dtype is DType.F32 for view in _inputs(kernel))
-    row = _ROW if of_f32 and 2 * tiles <= groups else points
+    row = _least_row(kernel, few=2 * tiles <= groups) or points
     ways = [
         (cost.of(index, parts), number, parts)
         for number, index in enumerate(kernel.indices)
@@ -53,6 +52,14 @@ def product_parts(
         if is_whole(kernel, written, kernel.indices[number], parts):
             return kernel.indices[number], parts
     return None
+
+
+def _least_row(kernel: stripe.Block, *, few: bool) -> int:
+    """Return how many neighbours along a sum parts have at least; 0 where it is not cut along neighbours."""
+    if any(view.shape.dtype is not DType.F32 for view in _inputs(kernel)):
+        return 0
+    is_window = any(len(access.indices) > 1 for view in _inputs(kernel) for access in view.access)
+    return _ROW_OF_WINDOW if is_window else _ROW if few else 0
 
 
 def is_whole(kernel: stripe.Block, written: Collection[str], index: stripe.Index, parts: int) -> bool:
@@ -97,6 +104,9 @@ _COPIED: Final = 1 << 28
 
 _ROW: Final = 256
 """Neighbours along a sum in f32, at least, of which parts are made where every other group would have no tile."""
+
+_ROW_OF_WINDOW: Final = 128
+"""The same for windows, wherever some group would have no tile: each row is read once for every place in a window."""
 
 _LONG: Final = 256
 """Terms of a part of a product, at least: its sums are written, and read again."""
