@@ -228,7 +228,7 @@ def test_tiles_are_smaller_where_processors_would_be_idle() -> None:
     assert [found[0].tile[:2] for found in tiles] == [(64, 64), (32, 32), (16, 16)]
 
 
-@pytest.mark.parametrize(("depth", "stages_of_copies"), [(256, 3), (2048, 4), (8192, 8)])
+@pytest.mark.parametrize(("depth", "stages_of_copies"), [(256, 3), (960, 5), (2048, 8), (8192, 8)])
 def test_few_groups_copy_far_ahead_for_long_sums(depth: int, stages_of_copies: int) -> None:
     shapes = {"A": (16, depth), "B": (depth, 32)}
     found = stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA, groups=4))
@@ -249,6 +249,14 @@ def test_groups_that_share_a_processor_share_its_local_memory(
     found = stages(PRODUCT, shapes, DType.F16, step)
     local = [s for s in statements(kernel(found).body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL]
     assert sum(array.size for array in local) == stages_of_copies * (64 + 64) * 64
+
+
+@pytest.mark.parametrize(("depth", "count"), [(640, 5), (1024, 8), (1032, 5)])
+def test_half_of_a_sum_is_copied_ahead_and_a_third_where_rows_lie_in_two_lines(depth: int, count: int) -> None:
+    shapes = {"A": (64, depth), "B": (depth, 64)}
+    found = stages(PRODUCT, shapes, DType.F16, MatrixContraction(NVIDIA, local_bytes=200 * 1024))
+    local = [s for s in statements(kernel(found).body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL]
+    assert sum(array.size for array in local) == count * (64 + 64) * 64
 
 
 @pytest.mark.parametrize("rows", [8, 9, 15])

@@ -22,6 +22,7 @@ from tileir.passes.schedules.groups.matrix_boxes import (
     boxes,
     copier_pays,
     fits_pairs,
+    further_ahead,
     with_copier,
 )
 from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
@@ -32,7 +33,6 @@ from tileir.passes.schedules.groups.matrix_plan import (
     MatrixTiling,
     Panel,
     deepest,
-    further_ahead,
     groups_of,
     in_clusters,
     is_readable,

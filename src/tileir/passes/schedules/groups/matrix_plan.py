@@ -25,19 +25,6 @@ _WASTE: Final = 3
 _BANKS: Final = (4, 8)
 """Rows, and elements of four bytes of each, that an instruction reads together where these lie along the rows."""
 
-_FEW: Final = 4
-"""Groups for each of those that keep the device busy, beside which there is local memory for more stages."""
-
-_AHEAD_BYTES: Final = 48 * 1024
-"""Bytes that a group copies ahead where it waits for memory alone."""
-
-_AHEAD: Final = 8
-"""As many stages have more, if groups have room beside each other: on an H200, 64 rows of f16 by 8192 x 8192 took 43 us
-with these, 54 with four, and 128 rows 47 and 57."""
-
-_LONG: Final = 8
-"""Steps of a sum for each of its stages that make copying further ahead worth a longer beginning."""
-
 SMALL: Final = (
     (128, 64, 64, 32),
     (64, 128, 32, 64),
@@ -304,20 +291,6 @@ def in_clusters(plan: MatrixTiling, cluster: int) -> MatrixTiling:
     if plan.boxes is None:
         return plan
     return attrs.evolve(plan, cluster=cluster, groups=plan.groups // cluster * cluster)
-
-
-def further_ahead(nest: Nest, plan: MatrixTiling, stages: int, groups: int, local_bytes: int) -> MatrixTiling:
-    """Return the plan with more copies under way where few groups do long sums: these wait for memory alone.
-
-    Others have ``stages``; ``groups`` keep the device busy, and each may have ``local_bytes``.
-    """
-    beside = -(-groups_of(nest, plan) // groups)
-    if plan.boxes is not None or plan.stages < max(2, stages) or beside > _FEW:
-        return plan
-    results = plan.rows * plan.staged * plan.left.use.dtype.itemsize
-    share = (local_bytes // beside - results) // plan.stage_bytes
-    most = max(min(_AHEAD_BYTES, local_bytes) // plan.stage_bytes, min(_AHEAD, share))
-    return attrs.evolve(plan, stages=max(plan.stages, min(most, plan.steps // _LONG)))
 
 
 def wastes(loop: stripe.Index, depth: int) -> bool:
