@@ -217,3 +217,45 @@ def test_contractions_keep_their_meaning(case: Case, step: RegisterTile, separat
     after = run((Accumulate(), Fuse(), *first, step), program)
     verify(after)
     assert_same_meaning(program, after)
+
+
+@given(
+    st.sampled_from(("m - k < 100", "k - m < 100", "m - k + 2 < 5")),
+    st.tuples(st.integers(12, 60), st.integers(4, 60), st.integers(4, 40)),
+    st.sampled_from((8, 16)),
+    st.sampled_from((0, 0, 1, 2, 20)),
+    st.integers(2, 4),
+)
+@examples(60)
+def test_triangles_keep_their_meaning(
+    bounds: str, sizes: tuple[int, int, int], vector_bytes: int, vectors: int, threads: int
+) -> None:
+    """Steps at an edge read rows of packed panels that move with the rows which threads share."""
+    rows, depth, columns = sizes
+    text = f"function (A[M, K], B[K, N]) -> (O) {{ O[m, n : M, N] = +(A[m, k] * B[k, n]), {bounds}; }}"
+    types = {"A": TensorType(DType.I32, (rows, depth)), "B": TensorType(DType.I32, (depth, columns))}
+    program = run((Accumulate(),), lower(infer(parse(text), types)))
+    step = RegisterTile(
+        vector_bytes=vector_bytes,
+        registers=32,
+        cache_bytes=64,
+        reads=1,
+        threads=threads,
+        operations=0,
+        columns=vectors,
+        edges=20,
+    )
+    after = step(program)
+    verify(after)
+    assert_same_meaning(program, after)
+
+
+def test_rows_of_panels_move_with_groups_of_rows() -> None:
+    text = "function (A[M, K], B[K, N]) -> (O) { O[m, n : M, N] = +(A[m, k] * B[k, n]), m - k < 100; }"
+    types = {"A": TensorType(DType.F32, (72, 72)), "B": TensorType(DType.F32, (72, 128))}
+    program = run((Accumulate(),), lower(infer(parse(text), types)))
+    after = RegisterTile(vector_bytes=64, registers=32, threads=2, operations=0, reads=1, edges=20)(program)
+    grid = [index.name for kernel in after.main.blocks for index in kernel.indices if index.binding is Binding.GRID]
+    assert "m_chunk" in grid
+    assert any(r.name == "B_panel" for kernel in after.main.blocks for r in kernel.refinements)
+    assert_same_meaning(program, after)

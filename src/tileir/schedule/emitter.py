@@ -25,9 +25,8 @@ def emit(root: Node, kernel: stripe.Block) -> stripe.Block:
     _collect(root, ranges)
     roots = {r.name: r.source for r in kernel.refinements if r.direction is not stripe.Direction.NONE}
     given = frozenset(r.name for r in kernel.refinements if r.direction.reads)
-    block = _Emitter(ranges, given, _subtree_uses(root), _outside_indices(root)).block(
-        root, {}, roots, frozenset(), given
-    )
+    uses = _subtree_uses(root)
+    block = _Emitter(ranges, given, uses, _outside_indices(root, uses)).block(root, {}, roots, frozenset(), given)
     return attrs.evolve(block, name=root.name or kernel.name, comments=kernel.comments, tags=kernel.tags)
 
 
@@ -54,27 +53,32 @@ def _subtree_uses(root: Node) -> dict[int, tuple[Use, ...]]:
     return uses
 
 
-def _outside_indices(root: Node) -> dict[int, tuple[str, ...]]:
+def _outside_indices(root: Node, uses: Mapping[int, tuple[Use, ...]]) -> dict[int, tuple[str, ...]]:
     """Return, by its identity, the indices that each node takes from above, in a stable order.
 
-    These are in constraints and load_index statements of the node and of those below it.
+    These are in constraints and load_index statements of the node and of those below it, and in its views of what the
+    node around it allocates: no view further up is displaced by them.
     """
     outside: dict[int, tuple[str, ...]] = {}
 
-    def visit(node: Node) -> tuple[str, ...]:
+    def visit(node: Node, allocated: frozenset[str], bound: frozenset[str]) -> tuple[str, ...]:
         names: dict[str, None] = {}
         for constraint in node.constraints:
             names.update(dict.fromkeys(constraint.indices))
         for statement in node.statements:
             if isinstance(statement, stripe.LoadIndex):
                 names.update(dict.fromkeys(statement.affine.indices))
+        for use in uses[id(node)]:
+            if use.root in allocated:
+                names.update((name, None) for affine in use.access for name in affine.indices if name in bound)
+        own = frozenset(i.name for i in node.indices)
+        below = frozenset(r.name for r in node.allocations)
         for child in node.children:
-            names.update(dict.fromkeys(visit(child)))
-        own = {i.name for i in node.indices}
+            names.update(dict.fromkeys(visit(child, below, bound | own)))
         taken = outside[id(node)] = tuple([name for name in names if name not in own])
         return taken
 
-    visit(root)
+    visit(root, frozenset(), frozenset())
     return outside
 
 
@@ -233,7 +237,8 @@ class _Emitter:
         """Return the refinement for the part of a use that this node's indices move, without a name.
 
         It starts at the least element that any point of the levels below touches; that of the level above is ``start``
-        elements into its refinement, of which there is none at the outermost level.
+        elements into its refinement. There is none at the outermost level, nor of what the node around this one
+        allocates: that is displaced by the indices around this node, too.
         """
         access, dims = [], []
         sizes = use.sizes or (1,) * len(use.access)
@@ -245,7 +250,7 @@ class _Emitter:
                 move = int(coefficient) * (self.ranges[index] - 1)
                 if index not in bound:
                     above += min(0, move)
-                if index in own:
+                if index in own or (start is None and index in bound):
                     terms.append(term)
                 elif index not in bound:
                     low, high = low + min(0, move), high + max(0, move)

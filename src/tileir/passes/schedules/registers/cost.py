@@ -251,7 +251,7 @@ class _Candidate:
 
     def _visits(self) -> dict[int, Visit | None]:
         """Return how tiles cut the reduction, by the columns that they have; None where they do not."""
-        widths = range(1, _MOST_COLUMNS_OF_ONE_ROW + 1)
+        widths = range(1, max(_MOST_COLUMNS_OF_ONE_ROW, self.limits.columns) + 1)
         found = along_lanes(self.nest, self.vector.name)
         if found is None:
             return dict.fromkeys(widths)
