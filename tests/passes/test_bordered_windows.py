@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from tileir.passes.schedules.registers.register_tile import RegisterTile
 from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.interpreter import interpret
-from tileir.stripe.ir import Program
+from tileir.stripe.ir import Block, LoadIndex, Program
 from tileir.stripe.lower.lowering import lower
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -70,6 +72,32 @@ def test_lanes_run_over_the_edges_in_one_kernel() -> None:
     (memory,) = (r for r in kernel.refinements if r.name == "X_rows")
     assert memory.shape.sizes == (11, 15)
     assert [i.range for i in kernel.indices if i.binding is Binding.GRID] == [2, 4]
+
+
+def test_wide_windows_have_borders_in_a_further_cache() -> None:
+    """Fewer steps are not worth a copy of planes that the nearest cache does not hold."""
+    assert has_borders(EDGES(Window(height=200, width=80, window=(7, 7), before=(3, 3)).program()))
+
+
+@pytest.mark.parametrize(("width", "vector_bytes"), [(56, 16), (57, 16), (112, 16), (192, 64), (224, 64)])
+def test_lanes_beyond_an_edge_are_known_when_compiling(width: int, vector_bytes: int) -> None:
+    """Tiles that several would share in a loop would test each vector at each step."""
+
+    def tested(block: Block, fixed: frozenset[str]) -> Iterator[bool]:
+        fixed |= {i.name for i in block.indices if i.binding in (Binding.UNROLL, Binding.LANE)}
+        for statement in block.statements:
+            if isinstance(statement, LoadIndex):
+                yield fixed.issuperset(statement.affine.indices)
+        for inner in block.blocks:
+            yield from tested(inner, fixed)
+
+    program = Window(width=width, window=(7, 7), before=(3, 3), height=14).program()
+    after = attrs.evolve(EDGES, vector_bytes=vector_bytes)(program)
+    assert has_borders(after)
+    known = list(tested(after.main, frozenset()))
+    assert known
+    assert all(known)
+    assert_same_meaning(program, after)
 
 
 @pytest.mark.parametrize(

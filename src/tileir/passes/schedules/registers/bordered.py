@@ -48,6 +48,10 @@ _LEAST_GROUPS: Final = 8
 _MOST_UNROLLED: Final = 16
 """Most steps along a row: they are unrolled, so that each knows which of its lanes are beyond an edge."""
 
+_WIDE: Final = 7
+"""Windows of so many steps along a row are worth a copy of planes that only a further cache holds: vectors with tests
+would take longer, and loops over single columns at the edges."""
+
 _MOST_VECTORS: Final = 14
 """Rows of so many vectors are one tile; of longer ones the ends are tiles of their own."""
 
@@ -166,19 +170,24 @@ def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe
     """Return the kernel; None where its planes are too large to be near, or no tile suits its rows."""
     names = found.nest.taken_names()
     planes = _Planes.of(found, names)
-    if planes.nbytes > limits.cache_bytes:
+    along = found.window.access[found.axis].indices
+    steps = product(loop.range for loop in sch.the_reduction(found.nest).loops if loop.name in along)
+    if planes.nbytes > (limits.panel_bytes if steps >= _WIDE else limits.cache_bytes):
         return None
     lanes = sch.vector_lanes(limits.vector_bytes, sch.widest_itemsize(found.nest), limits.max_lanes)
-    tiles: list[Node] = []
-    for start, count, tested in _columns(found, lanes):
-        nest = _inner(found, planes, start, count, tested=tested)
-        first = _moved(nest, {index.name: Affine() for index in found.outside})
-        plan = choose(first, limits, {**shapes, planes.memory.name: planes.memory.shape})
-        if not _suits(plan, found.vector.name):
-            return None
-        tiles.extend(nested(nest, plan, names))
-    grid = tuple(index.bound(Binding.GRID) for index in found.outside)
-    return Node(grid, (planes.memory,), (*planes.copies(lanes, names), *tiles))
+    for columns in _ways(found, lanes):
+        tiles: list[Node] = []
+        for start, count, tested in columns:
+            nest = _inner(found, planes, start, count, tested=tested)
+            first = _moved(nest, {index.name: Affine() for index in found.outside})
+            plan = choose(first, limits, {**shapes, planes.memory.name: planes.memory.shape})
+            if not _suits(plan, found.vector.name) or (tested and plan.columns * plan.lanes < count):
+                break
+            tiles.extend(nested(nest, plan, names))
+        else:
+            grid = tuple(index.bound(Binding.GRID) for index in found.outside)
+            return Node(grid, (planes.memory,), (*planes.copies(lanes, names), *tiles))
+    return None
 
 
 def _suits(plan: Tiling | Refused, vector: str) -> TypeGuard[Tiling]:
@@ -280,19 +289,25 @@ def _zero(dtype: DType) -> stripe.Constant:
     return stripe.Constant("zero", dtype, 0.0 if dtype.is_float else 0)
 
 
-def _columns(found: Bordered, lanes: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield where runs of columns begin, how many there are, and whether some are beyond an edge at some step."""
+def _ways(found: Bordered, lanes: int) -> Iterator[tuple[tuple[int, int, bool], ...]]:
+    """Yield ways to divide a row: where runs of columns begin, how many there are, and whether a step has some outside.
+
+    Runs with some outside have to be one tile: in a loop over tiles, each step would compute which lanes are outside.
+    """
     size = found.vector.range
     ranges = {i.name: i.range for i in (*found.nest.indices, *sch.the_reduction(found.nest).loops)}
     low, high = inside(found.vector, found.tests, ranges)
     left, right = -(-low // lanes) * lanes, -(-(size - high) // lanes) * lanes
     overlaps = may_overlap(found.nest)
     if size <= _MOST_VECTORS * lanes or left + right + lanes > size:
-        yield from ((start, count, True) for start, count in _whole_vectors(size, lanes, overlaps=overlaps))
-        return
-    yield from ((start, count, True) for start, count in ((0, left), (size - right, right)) if count)
-    for start, count in _whole_vectors(size - left - right, lanes, overlaps=overlaps):
-        yield left + start, count, False
+        yield tuple((start, count, True) for start, count in _whole_vectors(size, lanes, overlaps=overlaps))
+    if left + right + lanes <= size:
+        ends = ((0, left), (size - right, right))
+        between = _whole_vectors(size - left - right, lanes, overlaps=overlaps)
+        yield (
+            *((start, count, True) for start, count in ends if count),
+            *((left + start, count, False) for start, count in between),
+        )
 
 
 def _whole_vectors(size: int, lanes: int, *, overlaps: bool) -> Iterator[tuple[int, int]]:
