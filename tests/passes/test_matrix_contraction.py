@@ -155,6 +155,16 @@ def test_tiles_that_read_local_memory_are_chosen_by_waves_of_groups(size: int, t
     assert math.prod(kernel(found).grid) == math.prod(-(-size // extent) for extent in tile)
 
 
+def test_windows_have_tiles_as_wide_as_instructions_that_read_rows_once() -> None:
+    text = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {
+        R[n, y, x, f : N, Y, X, F] = +(A[n, y + p - 1, x + q - 1, c] * B[p, q, c, f]);
+    }"""
+    step = MatrixContraction(WARPGROUPS, local_bytes=227 * 1024, groups=132, boxes=128 * 128)
+    target = attrs.evolve(TARGET, fragments=WARPGROUPS, local_bytes=227 * 1024)
+    found = stages(text, {"A": (32, 7, 7, 512), "B": (3, 3, 512, 512)}, DType.F16, step, target)
+    assert (math.prod(kernel(found).grid), kernel(found).group) == (7 * 4 * 4, (128,))
+
+
 @pytest.mark.parametrize(("width", "rows", "columns"), [(28, 64, 32), (14, 32, 32), (16, 64, 32)])
 def test_short_rows_share_a_tile(width: int, rows: int, columns: int) -> None:
     shapes = {"A": (7, width + 2, 16), "B": (2, 3, 16, 32)}

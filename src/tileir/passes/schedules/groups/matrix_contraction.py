@@ -28,6 +28,7 @@ from tileir.passes.schedules.groups.matrix_boxes import (
 from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
 from tileir.passes.schedules.groups.matrix_plan import (
     OF_LOCAL,
+    OF_WINDOWS,
     SMALL,
     TILES,
     MatrixTiling,
@@ -237,7 +238,10 @@ class MatrixContraction:
         found = None
         (unit, side, _), word = plan.fragment.mnk, plan.fragment.c.dtype.itemsize
         local = reads_local(plan)
-        for rows, columns, tall, wide in OF_LOCAL if local else TILES.get(plan.left.use.dtype.itemsize, SMALL):
+        size, is_window = plan.left.use.dtype.itemsize, plan.constraints or plan.repeats > 1
+        # kernels of one launch, of which some may be no windows, have as many threads each
+        of_local = OF_WINDOWS if is_window and size == _HALF and self.boxes else OF_LOCAL
+        for rows, columns, tall, wide in of_local if local else TILES.get(size, SMALL):
             held = tall * wide * word * (2 if plan.has_parts else 1)
             if tall % unit or wide % side or held > _SUM_BYTES * plan.fragment.threads:
                 continue
@@ -330,6 +334,9 @@ _PARTED_COST: Final = 112
 
 _SHARED_COST: Final = 160
 """The same for pairs: at 5000, 420 with 256 columns and 440 with 224, and at 1496, 20.4 with 192 and 24.9 with 160."""
+
+_HALF: Final = 2
+"""Bytes of an element of f16 and bf16."""
 
 _PAIR: Final = 2
 """Groups that copy a factor together where its rows lie in two lines of the cache."""

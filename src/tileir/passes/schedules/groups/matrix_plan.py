@@ -51,6 +51,9 @@ OF_LOCAL: Final = (
 )
 """The same for fragments that read local memory, whose threads share a wide tile."""
 
+OF_WINDOWS: Final = ((64, 128, 64, 128), *OF_LOCAL)
+"""The same for windows of halves: half of the columns would have an instruction read each row again."""
+
 
 @attrs.frozen(eq=False)
 class Panel:
