@@ -143,8 +143,8 @@ def test_products_of_any_size(text: str, sizes: tuple[int, int, int], columns: i
 
 @given(
     text=st.sampled_from((PRODUCT, RIGHT_TURNED)),
-    sizes=st.tuples(st.integers(17, 31), st.integers(9, 20), st.integers(12, 22)),
-    columns=st.sampled_from((160, 192)),
+    sizes=st.tuples(st.integers(17, 31), st.integers(9, 20), st.integers(16, 22)),
+    columns=st.sampled_from((224, 256)),
     turns=st.booleans(),
 )
 @examples(3)
