@@ -63,3 +63,12 @@ def test_an_exponential_is_one_instruction_for_powers_and_few_others(dtype: str)
     assert code.count("fma.rn.f32") == 3 * powers
     assert code.count("add.rn.f32") == 2 * powers
     assert code.count("mul.rn.f32") == powers
+
+
+def test_no_exponential_is_split_where_sums_may_be_reordered() -> None:
+    """What a sum with a large number has rounded, and the difference with it, would be folded to what there was."""
+    options = tileir.Options(fast_math=True)
+    code = tileir.compile(
+        "function (X[N]) -> (Y) { Y = exp(X); }", ["f32[4096]"], device="cuda.sm_90a", options=options
+    )
+    assert "ex2.approx" not in code.listing("ptx")
