@@ -44,14 +44,6 @@ def test_hashes_stay() -> None:
     assert content_hash(FUNCTIONS["mix"])[:16] == "b6bb9e384554df13"
 
 
-def test_documents_that_name_the_module_are_read() -> None:
-    text = to_json(FUNCTIONS["mix"]).decode()
-    assert (
-        from_json(text.replace("tileir.formula.Function", "tileir.formula.definitions.functions.Function"), Function)
-        == FUNCTIONS["mix"]
-    )
-
-
 @pytest.mark.parametrize("name", [*own_functions(), *FUNCTIONS])
 def test_functions_come_back(name: str) -> None:
     function = {**FUNCTIONS, **own_functions()}[name]
