@@ -64,7 +64,8 @@ def test_schedules_keep_kernels_near_the_costs_of_stripe(text: str, target: Targ
     assert tileir.explain(program, target=TARGET).seconds > 0  # another machine, without memory of groups
     ours, theirs = (sum(each.whole.total_operations * each.runs for each in x.kernels) for x in (sem, stripe))
     # Threads that share a short row on a card merge what they found eight at a time, each for all of them.
-    assert theirs * 0.9 <= ours <= theirs * 2.5 + 100
+    most = 2.2 if (text, target) == (ROWS, "nvidia-hopper") else 2
+    assert theirs * 0.9 <= ours <= theirs * most + 100
 
 
 def test_loops_are_counted_by_hand() -> None:

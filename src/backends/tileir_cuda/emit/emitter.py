@@ -92,7 +92,7 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
         roles=False,
         flags=False,
     )
-    # What sums and quotients leave to be added again would be folded away with fast_math.
+    # With fast_math LLVM reorders sums, and folds those that recover what others have rounded.
     divided = by_reciprocals(plain) if fast_math else by_shared_reciprocals(by_reciprocals(plain))
     expanded = expand_kernel(with_shared_arrivals(divided), NATIVE, rounded=ROUNDED, own={} if fast_math else OWN)
     ready = legalise(stored_as_bits(in_base_two(expanded)), CAPABILITIES)
