@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, ParseError, fail
 from tileir.core.json.codec import format_of, from_json
 from tileir.driver.programs import Program

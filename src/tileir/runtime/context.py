@@ -8,8 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.core.forking import Renewable
 from tileir.core.text.advice import meant

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope

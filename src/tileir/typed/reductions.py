@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.combines import Rule
 from tileir.core.dtype import DType
 from tileir.core.grouping import grouped

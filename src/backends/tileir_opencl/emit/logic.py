@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir_opencl.emit.spelling import (
     BIT_AND,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.targets.template_expressions import (
     Budget,

@@ -16,8 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, TileError, VerifyError
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.names import nearest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.stripe.check.verifier import verify

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, takewhile
 from typing import ClassVar, TypeGuard
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import roots

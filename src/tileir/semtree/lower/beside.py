@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TypeGuard
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.integers import network_comparisons
 from tileir.core.text.names import NameScope

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree import ir as sem

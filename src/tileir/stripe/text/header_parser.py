@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.ops import Aggregation
 from tileir.core.text.lexing import END

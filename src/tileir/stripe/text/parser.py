@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of

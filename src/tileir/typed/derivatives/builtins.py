@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.core.text.span import Span

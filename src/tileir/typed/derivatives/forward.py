@@ -13,8 +13,7 @@ from functools import reduce
 from operator import attrgetter
 from typing import assert_never
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.core.needed import needed

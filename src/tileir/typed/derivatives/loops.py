@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.grouping import grouped
 from tileir.core.ops import Op

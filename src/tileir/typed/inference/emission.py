@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import fail

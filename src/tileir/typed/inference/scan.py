@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.tile import ir as tile
 from tileir.typed.dataflow import result_type, results_of

@@ -17,8 +17,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.names import NameScope

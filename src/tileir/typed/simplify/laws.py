@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op

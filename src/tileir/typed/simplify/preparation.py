@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope

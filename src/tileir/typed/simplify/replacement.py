@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.grouping import grouped
 from tileir.core.text.names import NameScope
 

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-import attrs
-
+from tileir.core import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import operator
 
-import attrs
-
-from tileir.core import schema
+from tileir.core import attrs, schema
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes
 from tileir.core.rewrite import Rule, fixpoint
