@@ -186,7 +186,10 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "jam{loops=(j)}, reorder{loops=(j, i)}": ("TR709", {"loop": "i"}),
     "accumulate{memory=out, at=j, into=own}": ("TR715", {}),
     "jam{loops=(i)}, bind{loop=i, to=vector}": ("TR721", {"loop": "i"}),
-    "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=l, to=vector}": ("TR722", {"loop": "l"}),
+    "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=l, to=vector}": (
+        "TR722",
+        {"loop": "l"},
+    ),
     "bind{loop=i, to=dot}": ("TR726", {"to": "dot"}),
 }
 
@@ -277,3 +280,24 @@ def test_what_one_statement_assigns_is_read_behind_a_loop(body: str) -> None:
     assert [each.code for each in program.remarks if each.step == "script"] == ["TR001"]
     for found, expected in zip(program(array), tileir.evaluate(text, [array]), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "cut{loop=i, at=2, into=(a, b)}, jam{loops=(a)}, jam{loops=(b)}",
+        "cut{loop=i, at=2, into=(a, b)}, jam{loops=(b)}, jam{loops=(a)}, reorder{loops=(j)}",
+        "cut{loop=i, at=4, into=(a, b)}, cut{loop=a, at=1, into=(c, d)}, jam{loops=(d)}, jam{loops=(b)}",
+        "specialise{loop=k, into=(a, b, c)}, jam{loops=(i), above=(b)}, jam{loops=(b)}",
+        "specialise{loop=i, into=(a, b, c)}, jam{loops=(b)}, jam{loops=(a)}, jam{loops=(c)}",
+    ],
+)
+def test_memory_of_one_name_moves_out_of_several_loops(steps: str) -> None:
+    """Each part of a loop that was cut has the memory of an iteration under one name."""
+    a = np.arange(27, dtype=np.int32).reshape(9, 3)
+    text = "function (A[M, N]) -> (C) { C[i, j : M, N] = +(A[i + k - 1, j]), k < 3; }"
+    for staged in ("stage{tensor=A, at=i, into=rows}", "accumulate{memory=C_acc, at=k, into=part}"):
+        passes = f"accumulate, script{{steps=({staged}, {steps})}}"
+        program = tileir.compile(text, [a], passes=passes)
+        assert [remark.code for remark in program.remarks if remark.step == "script"] == ["TR001"]
+        np.testing.assert_array_equal(program(a), tileir.evaluate(text, [a]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import TypeAlias
 
@@ -136,15 +136,11 @@ class Tree:
         scope = NameScope.of(refinement.name for refinement in (*self.kernel.refinements, *self.allocations))
         for item in walk(self.body):
             if isinstance(item, Loop):
-                scope.add(item.name)
-                for allocation in item.allocations:
-                    scope.add(allocation.name)
+                own = (item.name, *(allocation.name for allocation in item.allocations))
             else:
-                for use in item.uses:
-                    scope.add(use.name)
-                for statement in item.statements:
-                    if (scalar := stripe.scalar_output(statement)) is not None:
-                        scope.add(scalar)
+                own = (*(use.name for use in item.uses), *filter(None, map(stripe.scalar_output, item.statements)))
+            for name in own:
+                scope.add(name)
         return scope
 
 
@@ -288,7 +284,7 @@ Rewrite: TypeAlias = "Callable[[Loop, tuple[Loop, ...]], Replaced | Refused]"
 
 def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refused:
     """Return the tree with something else for each loop of a name; refused where there is none, or one refuses."""
-    new = _replaced(tree.body, name, rewrite, ())
+    new = _Replacing(tree, name, rewrite).within(tree.body, tree.allocations, ())
     if new is None:
         known = ", ".join(dict.fromkeys(loop.name for loop in tree.loops()))
         return refused("TR701", loop=name, loops=known)
@@ -297,30 +293,57 @@ def with_loops_replaced(tree: Tree, name: str, rewrite: Rewrite) -> Tree | Refus
     return attrs.evolve(tree, body=new.items, allocations=(*tree.allocations, *new.allocations))
 
 
-def _replaced(
-    items: tuple[Item, ...], name: str, rewrite: Rewrite, around: tuple[Loop, ...]
-) -> Replaced | Refused | None:
-    """Return items with something else for loops of a name; None where there are none."""
-    done: list[Item] = []
-    moved: list[stripe.Refinement] = []
-    found = False
-    for item in items:
-        new: Replaced | Refused | None = None
-        if isinstance(item, Loop):
-            called = item.name == name
-            new = rewrite(item, around) if called else _replaced(item.body, name, rewrite, (*around, item))
-        if new is None or not isinstance(item, Loop):
-            done.append(item)
-        elif isinstance(new, Refused):
-            return new
-        elif item.name == name:
-            done += new.items
-            moved += new.allocations
-            found = True
-        else:
-            done.append(attrs.evolve(item, body=new.items, allocations=(*item.allocations, *new.allocations)))
-            found = True
-    return Replaced(tuple(done), tuple(moved)) if found else None
+@attrs.frozen(eq=False, repr=False)
+class _Replacing:
+    """Puts something else in the place of loops of a name."""
+
+    tree: Tree
+    name: str
+    rewrite: Rewrite
+
+    def within(
+        self, items: tuple[Item, ...], held: tuple[stripe.Refinement, ...], around: tuple[Loop, ...]
+    ) -> Replaced | Refused | None:
+        """Return items, around which memory is ``held``, with something else for loops; None where there are none."""
+        done: list[Item] = []
+        moved: list[stripe.Refinement] = []
+        found = False
+        for item in items:
+            new: Replaced | Refused | None = None
+            if isinstance(item, Loop):
+                called = item.name == self.name
+                new = (
+                    self.rewrite(item, around) if called else self.within(item.body, item.allocations, (*around, item))
+                )
+            if isinstance(new, Refused):
+                return new
+            if new is None or not isinstance(item, Loop):
+                done.append(item)
+            elif item.name == self.name:
+                others = (each for each in items if isinstance(each, Loop) and each.name != self.name)
+                new = self._told_apart(new, (*held, *moved), others) if new.allocations else new
+                done += new.items
+                moved += (each for each in new.allocations if each not in (*held, *moved))
+                found = True
+            else:
+                done.append(attrs.evolve(item, body=new.items, allocations=(*item.allocations, *new.allocations)))
+                found = True
+        return Replaced(tuple(done), tuple(moved)) if found else None
+
+    def _told_apart(self, new: Replaced, held: tuple[stripe.Refinement, ...], others: Iterable[Loop]) -> Replaced:
+        """Return what moves memory to where other memory has its name with another name for it.
+
+        Memory that is alike may be the same: each loop had it for itself, so none finds there what another one left.
+        """
+        made = (loop for loop in (*others, *new.items) if isinstance(loop, Loop))
+        taken = {*(each.name for each in held), *(name for loop in made for name in own_memory(loop))}
+        clashing = [a.name for a in new.allocations if a.name in taken and a not in held]
+        names = self.tree.names() if clashing else NameScope()
+        for name in taken:  # some are of this step
+            names.add(name)
+        apart = {name: names.fresh(name) for name in clashing}
+        items = map_outer_uses(new.items, lambda use: attrs.evolve(use, root=apart.get(use.root, use.root)))
+        return Replaced(items, tuple(attrs.evolve(a, name=apart.get(a.name, a.name)) for a in new.allocations))
 
 
 def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[Item, ...]:
@@ -329,6 +352,18 @@ def map_uses(items: tuple[Item, ...], function: Callable[[Use], Use]) -> tuple[I
         attrs.evolve(item, body=map_uses(item.body, function))
         if isinstance(item, Loop)
         else attrs.evolve(item, uses=tuple(map(function, item.uses)))
+        for item in items
+    )
+
+
+def map_outer_uses(
+    items: tuple[Item, ...], function: Callable[[Use], Use], own: frozenset[str] = frozenset()
+) -> tuple[Item, ...]:
+    """Return items with other uses in their leaves, but of memory that loops among them, or ``own``, make."""
+    return tuple(
+        attrs.evolve(item, body=map_outer_uses(item.body, function, own.union(a.name for a in item.allocations)))
+        if isinstance(item, Loop)
+        else attrs.evolve(item, uses=tuple(use if use.root in own else function(use) for use in item.uses))
         for item in items
     )
 

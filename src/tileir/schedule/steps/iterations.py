@@ -19,7 +19,7 @@ from tileir.schedule.tree import (
     Replaced,
     Tree,
     map_leaves,
-    map_uses,
+    map_outer_uses,
     taken,
     with_loops_replaced,
 )
@@ -144,7 +144,7 @@ class Distribute:
         if after >= len(loop.body):
             return refused("TR751", loop=loop.name, items=len(loop.body), after=after)
         arrays = {each.name: expanded(each, [loop]) for each in loop.allocations}
-        body = map_uses(loop.body, lambda use: in_array(use, [loop], arrays))
+        body = map_outer_uses(loop.body, lambda use: in_array(use, [loop], arrays))
         return Replaced(
             tuple(
                 attrs.evolve(

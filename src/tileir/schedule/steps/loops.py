@@ -30,7 +30,7 @@ from tileir.schedule.tree import (
     in_place,
     leaves,
     map_leaves,
-    map_uses,
+    map_outer_uses,
     taken,
     updated,
     walk,
@@ -219,7 +219,7 @@ class Jam:
         result: list[Item] = []
         for item in items:
             if isinstance(item, Leaf) or item.name in self.above:
-                result += nested(chain, map_uses((item,), lambda use: in_array(use, chain, arrays)))
+                result += nested(chain, map_outer_uses((item,), lambda use: in_array(use, chain, arrays)))
             else:
                 allocations = tuple(arrays[each.name] for each in item.allocations)
                 result.append(attrs.evolve(item, body=self._pushed(item.body, chain, arrays), allocations=allocations))
