@@ -188,7 +188,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "jam{loops=(i)}, bind{loop=i, to=vector}": ("TR721", {"loop": "i"}),
     "jam{loops=(j)}, split{loop=j, by=4, into=(v, l)}, bind{loop=l, to=vector}": (
         "TR722",
-        {"loop": "l"},
+        {"loop": "l", "step": "2 bind"},
     ),
     "bind{loop=i, to=dot}": ("TR726", {"to": "dot"}),
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.groups import with_threads
@@ -28,6 +29,9 @@ def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...]
     bodies = [_told_apart(_tidy(body, {}, names), {}, names) for body in parts]
     for body in bodies:
         if (cut := _cut_lanes(body)) is not None:
+            known = {loop.name for loop in tree.loops()}
+            while cut not in known and "_" in cut:  # what a remainder, or a part without one, is called
+                cut = cut.rpartition("_")[0]
             return refused("TR722", loop=cut)
     made = []
     for part, body in zip(parts, bodies, strict=True):

@@ -15,7 +15,7 @@ from tileir.core.targets.template_expressions import Value
 from tileir.schedule.emission import bodies_of, kernels_of
 from tileir.schedule.groups import against_running_ahead, with_threads
 from tileir.schedule.rearranging import Rearrangement, rearranged
-from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
+from tileir.schedule.remarks import Fact, Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
@@ -112,7 +112,14 @@ class Script:
         """
         tree = accepted(self.match.named(kernel))
         values = accepted(known_values(self.parameters, tree))
-        return kernels_of(accepted(rearranged(tree, self.steps, Known(values, producer), applied)))
+        made = kernels_of(accepted(rearranged(tree, self.steps, Known(values, producer), applied)))
+        return attrs.evolve(made, facts=(*self._binding(made), *made.facts)) if isinstance(made, Refused) else made
+
+    def _binding(self, refusal: Refused) -> tuple[Fact, ...]:
+        """Return as a fact which step bound the loop that does not fit what all steps together made."""
+        loop = dict(refusal.facts).get("loop")
+        bound = (n for n, step in enumerate(self.steps) if isinstance(step, Bind) and step.loop == loop)
+        return tuple(("step", f"{number} {Bind.name}") for number in bound)[-1:]
 
 
 def known_values(parameters: Iterable[Parameter], tree: Tree) -> dict[str, Value] | Refused:
