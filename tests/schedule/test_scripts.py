@@ -191,6 +191,10 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
         {"loop": "l", "step": "2 bind"},
     ),
     "bind{loop=i, to=dot}": ("TR726", {"to": "dot"}),
+    "stage{tensor=A, at=i, into=own}, distribute{loop=i, after=1, into=(a, b)}, bind{loop=a, to=grid}": (
+        "TR758",
+        {"step": "2 bind", "loop": "a", "memory": "own"},
+    ),
 }
 
 

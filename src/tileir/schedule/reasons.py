@@ -259,6 +259,7 @@ _SCRIPTS: Final = {
     "TR755": Reason("so many statements would be unrolled that nobody can wait for their compilation"),
     "TR756": Reason("a tile that is turned has as many rows as columns, a power of two from 2 on"),
     "TR757": Reason("nothing that is read alone lies along the outer loop, and far apart along the inner one"),
+    "TR758": Reason("groups of the grid share no memory of the kernel: make it inside of the loop over groups"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core import attrs
+import attrs
+
+from tileir.core.evolving import evolved
 from tileir.core.rewrite import rewritten
 from tileir.poly.affine import Affine
 from tileir.stripe import blocks as stripe
@@ -28,7 +30,7 @@ def moved(refinement: Refinement, values: Mapping[str, Affine]) -> Refinement:
     access = tuple(affine.substitute(values) for affine in refinement.access)
     location = _located(refinement.location, values)
     unit = None if refinement.cache_unit is None else refinement.cache_unit.substitute(values)
-    return attrs.evolve(refinement, access=access, location=location, cache_unit=unit)
+    return evolved(refinement, access=access, location=location, cache_unit=unit)
 
 
 def _located(location: Location, values: Mapping[str, Affine]) -> Location:

@@ -137,6 +137,9 @@ def known_values(parameters: Iterable[Parameter], tree: Tree) -> dict[str, Value
 def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:
     """Return what a step makes of a tree; refused as well where loops that are bound would not fit any more."""
     new = accepted(step(tree, known))
+    grids = [loop.name for loop in new.loops() if loop.binding is Binding.GRID and loop.size > 1]
+    if grids and new.allocations:
+        return refused("TR758", loop=grids[0], memory=", ".join(each.name for each in new.allocations))
     for body in bodies_of(new):
         rule_out(_against_loops(body) or against_running_ahead(body))
         accepted(with_threads(attrs.evolve(new, body=body), known.values))
