@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import UnionType
 from typing import Final, TypeGuard
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
 from tileir.core.text.advice import dtype_meant, meant

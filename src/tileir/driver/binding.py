@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.text.names import nearest

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, VerifyError
 from tileir.core.targets.hardware import HardwareModel

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import ArgumentError, ParseError, fail
 from tileir.core.json.codec import format_of, from_json
 from tileir.driver.programs import Program

@@ -18,7 +18,7 @@ from tileir.core.targets.target import Target
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops
-from tileir.passes.offers import AliasedPass, TargetedPass
+from tileir.passes.offers import AliasedPass, LoopPass, TargetedPass
 from tileir.schedule.remarks import Done, Refused, listener, refused, strongest
 from tileir.stripe.check.verifier import diagnose, verify as verify_program
 from tileir.stripe.flattening import with_blocks
@@ -210,7 +210,8 @@ def applied(step: Pass, program: Program) -> Program:
         CancelledError: Nobody wants the program any more.
     """
     checkpoint()
-    if getattr(unnamed(step), "sees_loops", False):  # to ask whether it is a LoopPass takes twenty times as long
+    inner = unnamed(step)
+    if isinstance(inner, LoopPass) and inner.sees_loops:
         return _called(step, program)
     return between_loops(lambda part: _called(step, part), program)
 

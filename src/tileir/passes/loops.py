@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Set as AbstractSet
 
-from tileir.core import attrs, schema
+import attrs
+
+from tileir.core import schema
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Branch, Buffer, Launch, Loop, Program, Refinement, Work
 from tileir.stripe.lower.kernel_table import KernelTable

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.core.forking import Renewable
 from tileir.core.text.advice import meant

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,

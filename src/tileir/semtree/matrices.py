@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import prod
-from typing import Final, get_args
+from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import BackendError
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
 from tileir.core.ops import Op
@@ -61,9 +62,6 @@ from tileir.semtree.swizzles import PLAIN, swizzled
 
 COPIED_BYTES: Final = (4, 8, 16)
 """What one asynchronous copy can move."""
-
-_RARE: Final = frozenset((*get_args(Instruction), WarpRole))
-"""The classes of statements that most kernels have none of."""
 
 
 def is_plain(stmt: MatrixMultiply) -> bool:
@@ -125,10 +123,10 @@ def without_instructions(
     Raises:
         BackendError: TIL804, the kernel has roles, or flags, which wait for each other: nothing can take their place.
     """
-    kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
-    if _RARE.isdisjoint(map(type, statements(kernel.body))):
-        return kernel
     _refuse_waits(kernel, roles=roles, channels=channels, flags=flags)
+    kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
+    if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
+        return kernel
     names = NameScope.of(kernel_names(kernel))
 
     def plain(stmt: Stmt) -> tuple[Stmt, ...]:

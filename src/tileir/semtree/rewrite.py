@@ -10,7 +10,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs, schema
+import attrs
+
+from tileir.core import schema
 from tileir.core.ops import Op
 from tileir.core.rewrite import Rule, rewritten
 from tileir.core.text.names import NameScope

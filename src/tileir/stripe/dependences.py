@@ -11,7 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.stripe.aliases import Aliases, AnyReach, MemoryKey, Overlap, PlacedReach, compare, contains
 from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Statement, scalar_inputs, scalar_output

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs, schema
+import attrs
+
+from tileir.core import schema
 from tileir.core.dtype import DType
 from tileir.core.graphs import PLAIN, Vertex, frozen_graph
 from tileir.core.grouping import grouped

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.combines import Rule
 from tileir.core.dtype import DType
 from tileir.core.grouping import grouped

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Draft, Term, at_least, at_most, fma

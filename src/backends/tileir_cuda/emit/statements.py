@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     WARP,

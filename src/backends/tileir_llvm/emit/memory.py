@@ -7,6 +7,7 @@ from typing import Final
 
 from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.evolving import evolved
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 from tileir_llvm.emit.conversions import cast, convert, integer, wrapped
@@ -65,7 +66,7 @@ class Offset:
 
     def moved(self, lane: int) -> Offset:
         """Return the offset of one lane."""
-        return attrs.evolve(self, distance=self.distance + lane * self.step, step=1, lanes=1, apart=True)
+        return evolved(self, distance=self.distance + lane * self.step, step=1, lanes=1, apart=True)
 
     def total(self, out: FunctionText) -> Value:
         """Return the sum, that of lane 0 where lanes have offsets of their own."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias, assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import writes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir_opencl.emit.spelling import (
     BIT_AND,

@@ -6,9 +6,9 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
 from tileir.driver.executable import Executable, compile_for

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.targets.template_expressions import (
     Budget,

@@ -16,7 +16,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, TileError, VerifyError
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.names import nearest

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+import attrs
 import numpy as np
 
-from tileir.core import arithmetic, attrs
+from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.needed import needed
 from tileir.core.ops import Aggregation, Op

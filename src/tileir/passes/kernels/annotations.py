@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import VerifyError
 from tileir.core.rewrite import rewritten
 from tileir.stripe.check.verifier import verify

@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
-from tileir.core import attrs
+import attrs
+
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Segment, Use, analyse, with_one_range_each

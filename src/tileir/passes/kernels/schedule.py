@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType, accumulator
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine

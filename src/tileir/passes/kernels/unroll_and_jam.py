@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import combinations
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.grouping import grouped
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, total

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.passes.placement.partition import moves_apart
 from tileir.poly.affine import Affine

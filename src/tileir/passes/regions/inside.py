@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.rows import Rows, rows_written
 from tileir.passes.kernels import schedule as sch

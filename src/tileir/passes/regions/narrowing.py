@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.rewrite import rewritten
 from tileir.passes.analysis.accesses import known_ranges
 from tileir.stripe.check.views import has_constraints, same_axes

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, takewhile
 from typing import ClassVar, TypeGuard
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.grouping import grouped
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import roots

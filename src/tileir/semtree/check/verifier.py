@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, assert_never
 from weakref import WeakValueDictionary
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import Diagnostic, VerifyError
 from tileir.core.schema import bodies, introduced, mentions, operands, used
 from tileir.semtree.check.cluster_checks import check_clusters

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TypeGuard
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tileir.core import attrs
 from tileir.core.errors import fail
+from tileir.core.evolving import evolved
 from tileir.core.ops import Op, merges
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
@@ -177,7 +178,7 @@ class BlockLowering:
             shape, aggregation, owned = refinement.shape, refinement.aggregation, parent.owned and thread is None
             same = bool(parent.places) and shape.strides == parent.shape.strides
             places = tuple(map(add, parent.places, own)) if same else ()
-            result[refinement.name] = attrs.evolve(
+            result[refinement.name] = evolved(
                 parent, offset=offset, shape=shape, aggregation=aggregation, owned=owned, places=places
             )
         return result

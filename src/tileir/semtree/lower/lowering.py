@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.integers import network_comparisons
 from tileir.core.text.names import NameScope

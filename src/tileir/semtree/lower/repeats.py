@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree import ir as sem

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.semtree.check.type_rules import MAX_NESTING

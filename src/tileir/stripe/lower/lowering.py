@@ -11,7 +11,8 @@ from __future__ import annotations
 from math import prod
 from typing import Final, assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import Diagnostic, TileError
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine

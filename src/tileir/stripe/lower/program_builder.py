@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tileir.core import attrs
+import attrs
+
 from tileir.stripe.flattening import flattened
 from tileir.stripe.ir import Block, Buffer, Direction, Program, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element

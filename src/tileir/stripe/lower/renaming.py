@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tileir.core import attrs
+import attrs
+
 from tileir.stripe.blocks import Block, Direction, Statement, renamed, scalar_output
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.combines import Combine
 from tileir.core.ops import Aggregation
 from tileir.core.text.lexing import END

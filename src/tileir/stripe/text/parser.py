@@ -13,7 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of

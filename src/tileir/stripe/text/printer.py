@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final, assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.text.writer import Writer, bytes_text, listed
 from tileir.stripe.dtypes import SPELLING, intrinsic_dtype, scalar_dtype

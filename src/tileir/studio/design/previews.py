@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import TileError, fail
 from tileir.driver.executable import Executable

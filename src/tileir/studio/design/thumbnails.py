@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.errors import TileError
 from tileir.driver.formulas.crafting import craft
 from tileir.driver.formulas.pictures import as_levels

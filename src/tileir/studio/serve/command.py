@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import click
 
-from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.driver.formulas.pictures import is_picture
 from tileir.studio.design.sample import FORMULA, sample_picture

@@ -14,6 +14,7 @@ from tileir.testing.fuzz import (
     kernels,
     operations,
     pipelines,
+    scripts,
     siblings,
     soaks,
     texts,
@@ -27,7 +28,7 @@ AREAS: Final[Mapping[str, Area]] = {
             module.AREA
             for module in (
                 contractions, elementwise, siblings, operations, pipelines, gradients, kernels, texts, json_values,
-                formulas,
+                formulas, scripts,
             )
         ),
         soaks.CACHE,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final, assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.needed import needed
 from tileir.core.text.span import Span
 from tileir.tile.building.recording import Declared, Recorder, Step

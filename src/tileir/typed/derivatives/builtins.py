@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.core.text.span import Span

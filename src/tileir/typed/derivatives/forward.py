@@ -13,7 +13,8 @@ from functools import reduce
 from operator import attrgetter
 from typing import assert_never
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
 from tileir.core.needed import needed

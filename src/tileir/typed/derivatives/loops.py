@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType, accumulator, arithmetic_type
 from tileir.core.grouping import grouped
 from tileir.core.ops import Op

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import fail
 from tileir.tile import ir as tile
 from tileir.typed.dataflow import result_type, results_of

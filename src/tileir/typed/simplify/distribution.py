@@ -17,7 +17,8 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.names import NameScope

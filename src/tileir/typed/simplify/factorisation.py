@@ -12,9 +12,9 @@ from fractions import Fraction
 from math import gcd, prod
 from typing import Final
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination

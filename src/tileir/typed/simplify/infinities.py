@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from math import inf, isinf
 from typing import Final
 
+import attrs
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.ops import Op

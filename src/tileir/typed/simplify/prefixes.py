@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.dtype import DType
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.errors import TileError
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope

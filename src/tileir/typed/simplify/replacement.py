@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.grouping import grouped
 from tileir.core.text.names import NameScope
 

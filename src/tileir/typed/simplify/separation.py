@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import operator
 
-from tileir.core import attrs, schema
+import attrs
+
+from tileir.core import schema
 from tileir.core.ops import Op
 from tileir.core.patterns import MOST_CHANGES, Changes
 from tileir.core.rewrite import Rule, fixpoint

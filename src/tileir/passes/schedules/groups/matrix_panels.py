@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tileir.core import attrs
+import attrs
+
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.matrix_plan import Panel

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from tileir.core import attrs
+import attrs
+
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
