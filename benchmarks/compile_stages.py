@@ -154,7 +154,7 @@ def program(name: str) -> tuple[Any, Callable[[], dict[str, Any]]]:
 
 def load_stages() -> None:
     """Load what is timed, while the collector pauses: so it does when a first call loads it."""
-    from tileir.core.collection import collection_paused
+    from tileir.core.process.collection import collection_paused
 
     with collection_paused(lasting=True):
         for _, module, _ in STAGES:

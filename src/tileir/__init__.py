@@ -7,7 +7,7 @@ import importlib
 import types
 import typing
 
-from tileir.core.collection import collection_paused as _collection_paused
+from tileir.core.process.collection import collection_paused as _collection_paused
 
 with _collection_paused(lasting=True):  # all of it stays, so to walk it again and again finds nothing
     from tileir.core.dtype import DType
@@ -24,10 +24,10 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
     from tileir.core.targets.target import Target
     from tileir.core.text.span import Source, Span
     from tileir.driver.binding import bind
+    from tileir.driver.calls.pending import PendingCall
     from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
     from tileir.driver.forms import parse, to_text, verify
     from tileir.driver.jit import Jit, evaluate, jit
-    from tileir.driver.pending import PendingCall
     from tileir.runtime.caches.disk_cache import DiskCache
     from tileir.runtime.context import Context, default_context
     from tileir.runtime.interface import Backend, DeviceInfo, Options
@@ -37,10 +37,10 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
 
 if typing.TYPE_CHECKING:
     from tileir import ops as ops
+    from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
     from tileir.driver.explain.explanation import Explanation, explain
     from tileir.driver.formulas.crafting import CraftedFormula, craft
-    from tileir.driver.stepper import Stepper, stepper
     from tileir.driver.tuning.search import Tuned, tune
     from tileir.driver.warnings import warnings_of
     from tileir.runtime.devices.array import DeviceArray
@@ -111,7 +111,7 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("CraftedFormula", "craft"), "tileir.driver.formulas.crafting"),
         **dict.fromkeys(("gradient", "jvp", "vjp"), "tileir.driver.differentiation"),
         **dict.fromkeys(("Explanation", "explain"), "tileir.driver.explain.explanation"),
-        **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.stepper"),
+        **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.calls.stepper"),
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
         **dict.fromkeys(("MemoryRegions", "memory"), "tileir.runtime.devices.regions"),
         "warnings_of": "tileir.driver.warnings",

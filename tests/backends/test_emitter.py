@@ -12,8 +12,8 @@ from strategies.devices import buffers, compiler, executor, launch
 from strategies.effort import examples
 from strategies.semtree import function_cases, kernel_cases
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, special_values
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import (

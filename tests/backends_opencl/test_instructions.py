@@ -16,7 +16,7 @@ from tileir.core.fragments import FRAGMENTS, Where, named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.schedules.groups.distribute import Distribute
-from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.text.parser import parse_kernel

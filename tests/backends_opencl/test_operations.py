@@ -9,8 +9,8 @@ import pytest
 
 from strategies.opencl_source import PLATFORMS, run
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, special_values
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,

@@ -10,10 +10,10 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.semtree_values import constants, same_content, special_values
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
+from tileir.core.numbers.ranges import Range
 from tileir.core.ops import Op
-from tileir.core.ranges import Range
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import Apply, Assign, Cast, Const, KernelFunction, Subscript, Type, Var
 from tileir_opencl.emit.peephole import ROWS, Builtin, Call, accumulation, builtin_for, guard

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from strategies.effort import examples
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
+from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 from tileir_opencl.emit.spelling import ATOM, INFIX, MEMORY, UNARY, lane, register, register_bits, scalar_constant

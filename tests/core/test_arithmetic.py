@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.rounding import DIGITS, nearest, same
-from tileir.core.arithmetic import apply, cast, constant, dtype_of, fits, merge, rounded
 from tileir.core.dtype import DType
+from tileir.core.numbers.arithmetic import apply, cast, constant, dtype_of, fits, merge, rounded
 from tileir.core.ops import Aggregation, Domain, Op
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from tileir.core.attrs import frozen
+from tileir.core.nodes.attrs import frozen
 
 
 def _upper(text: object) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tileir.core import collection
-from tileir.core.collection import collection_paused
+from tileir.core.process import collection
+from tileir.core.process.collection import collection_paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

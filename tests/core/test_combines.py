@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tileir.core.combines import Combine, reduce_elements
 from tileir.core.dtype import DType
-from tileir.core.number_system import REAL
+from tileir.core.numbers.number_system import REAL
 
 VALUES = st.sampled_from([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5, 1.5, -2.0, 7.0])
 

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tileir.core.arithmetic import Array, cast
 from tileir.core.dtype import FORMATS, DType, accumulator, arithmetic_type, float_for, promote, promote_all
+from tileir.core.numbers.arithmetic import Array, cast
 
 
 @pytest.mark.parametrize("dtype", DType)

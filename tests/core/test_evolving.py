@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from tileir.core.evolving import evolved
+from tileir.core.nodes.evolving import evolved
 
 
 @attrs.frozen(cache_hash=True)

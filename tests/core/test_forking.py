@@ -5,7 +5,7 @@ import gc
 import attrs
 
 from strategies.processes import in_forked_child
-from tileir.core.forking import Renewable
+from tileir.core.process.forking import Renewable
 
 
 @attrs.define(eq=False)

@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.rounding import DIGITS, few_bits, nearest, same
-from tileir.core.arithmetic import apply, constant, rounded
 from tileir.core.dtype import DType
+from tileir.core.numbers.arithmetic import apply, constant, rounded
 from tileir.core.ops import Op
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileir.core.arithmetic import apply, constant
 from tileir.core.dtype import DType
+from tileir.core.numbers.arithmetic import apply, constant
 from tileir.core.ops import OPS, Aggregation, Combination, Domain, Op
 from tileir.core.targets.target import Target
 

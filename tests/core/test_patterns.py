@@ -8,8 +8,8 @@ import pytest
 
 from tileir.core.dtype import DType
 from tileir.core.errors import DivergenceError, ParseError
+from tileir.core.nodes.patterns import Changes, Law, Operand
 from tileir.core.ops import Op
-from tileir.core.patterns import Changes, Law, Operand
 from tileir.semtree.ir import Apply, Const, Expr, Type, Var
 from tileir.semtree.simplify.expression_rules import rule_of
 from tileir.semtree.simplify.simplifier import simplify_expr

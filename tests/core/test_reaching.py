@@ -5,8 +5,8 @@ from operator import itemgetter
 import networkx as nx
 from hypothesis import given, strategies as st
 
-from tileir.core.needed import needed
-from tileir.core.reaching import reached
+from tileir.core.graphs.needed import needed
+from tileir.core.graphs.reaching import reached
 
 EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20)
 

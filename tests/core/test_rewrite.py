@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tileir.core.errors import DivergenceError
-from tileir.core.rewrite import Rule, fixpoint, rewritten, rule
+from tileir.core.nodes.rewrite import Rule, fixpoint, rewritten, rule
 
 
 def test_rewritten_keeps_identity_where_nothing_changes() -> None:

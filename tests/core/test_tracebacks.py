@@ -15,7 +15,7 @@ import pytest
 import tileir
 from strategies.tile_parts import Parts
 from tileir import FunctionBuilder, TileError, ops
-from tileir.core.tracebacks import at_the_call
+from tileir.core.process.tracebacks import at_the_call
 from tileir.tile import builder_functions as tf
 
 if TYPE_CHECKING:

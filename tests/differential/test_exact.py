@@ -11,7 +11,7 @@ from strategies import contractions, means
 from strategies.effort import examples
 from strategies.steps import STEPS
 from strategies.tile import Case, cases
-from tileir.core.arithmetic import dtype_of
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.checking.check import check_function, check_program

@@ -9,7 +9,7 @@ import pytest
 import tileir
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError
-from tileir.driver.arguments import bind, check_options, tensor_type, tensor_types
+from tileir.driver.calls.arguments import bind, check_options, tensor_type, tensor_types
 from tileir.runtime.interface import Options
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType

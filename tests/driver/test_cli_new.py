@@ -73,7 +73,7 @@ def test_the_back_end_emits_in_few_lines_and_takes_no_meaning_from_interpreters(
     assert sum(bool(line.strip()) for line in text.splitlines()) <= 150
     imported = re.findall(r"^(?:from|import) (tileir\S*)", text, re.MULTILINE)
     assert "tileir.semtree.legalise.c_operators" in imported
-    assert not [module for module in imported if "interpret" in module or module == "tileir.core.arithmetic"]
+    assert not [module for module in imported if "interpret" in module or module == "tileir.core.numbers.arithmetic"]
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "class", "_private", "ümlaut", "../up", "x-y"])

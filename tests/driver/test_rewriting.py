@@ -12,13 +12,13 @@ from strategies.effort import examples
 from strategies.laws import ENDLESS, SOUND
 from strategies.tile import Case, cases
 from tileir.core.errors import ArgumentError, DivergenceError, ParseError
-from tileir.core.patterns import Law
+from tileir.core.nodes.patterns import Law
 from tileir.driver.rewriting import rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.patterns import Operand
+    from tileir.core.nodes.patterns import Operand
 
 
 @examples(25)

@@ -10,7 +10,7 @@ import pytest
 
 from tileir import evaluate
 from tileir.core.errors import TileError
-from tileir.driver.arguments import tensor_types
+from tileir.driver.calls.arguments import tensor_types
 from tileir.formula.definitions.catalogue import own_functions
 from tileir.formula.lower.lowering import craft
 from tileir.formula.text.parser import parse

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from mutants.judging import Subject, Trail, trails
 from strategies import means
 from strategies.steps import STEPS
-from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.targets.target import Target
 from tileir.driver.targets import TargetChoice, choice_of
 from tileir.passes.pipelines.catalog import parse_pipeline

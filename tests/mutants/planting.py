@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tileir.core.rewrite import Rule
+from tileir.core.nodes.rewrite import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

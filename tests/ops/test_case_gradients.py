@@ -12,7 +12,7 @@ import pytest
 
 import tileir
 from strategies.operations import Case, all_cases, sample
-from tileir.driver.arguments import tensor_type
+from tileir.driver.calls.arguments import tensor_type
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret
 

@@ -19,7 +19,7 @@ from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.algorithms.split_reduction import SplitReduction
 from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.passes.schedules.groups.distribute import Distribute
-from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Const, For, MatrixMultiply, Type

@@ -19,8 +19,8 @@ from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.pipelines.catalog import resolve_pipeline
 from tileir.passes.schedules.groups.distribute import Distribute
-from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
-from tileir.passes.schedules.groups.matrix_plan import Panel, swizzle_of
+from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
+from tileir.passes.schedules.groups.matrix.plan import Panel, swizzle_of
 from tileir.schedule.nest import Use
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS

@@ -14,7 +14,7 @@ from tileir.core.fragments import named
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import Stages, compile_stages
 from tileir.passes.schedules.groups.distribute import Distribute
-from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Assign, DeclareArray, MatrixMultiply, Region, Subscript

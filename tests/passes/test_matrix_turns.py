@@ -32,7 +32,7 @@ from tileir.core.errors import TileError
 from tileir.core.json.codec import from_json, to_json
 from tileir.driver.compiler import compile_stages
 from tileir.passes.schedules.groups.distribute import Distribute
-from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
 from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.interpret.interpreter import run_program

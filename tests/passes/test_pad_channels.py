@@ -24,7 +24,7 @@ from tileir.typed.inference.inference import infer
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
-    from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+    from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
     from tileir.stripe.ir import Program
 
 PADDED = PadChannels(fragments=WARPS.fragments, least_reuse=1)

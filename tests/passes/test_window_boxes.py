@@ -26,7 +26,7 @@ from tileir.typed.ir import TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.passes.schedules.groups.matrix_contraction import MatrixContraction
+    from tileir.passes.schedules.groups.matrix.contraction import MatrixContraction
 
 WINDOW = """function (A[N, Y, X, C], B[P, Q, C, F]) -> (R) {{
     R[n, y, x, f : N, {rows}, {columns}, F] = +(A[n, {s}*y + {d}*p - {b}, {s}*x + {d}*q - {left}, c] * B[p, q, c, f]);

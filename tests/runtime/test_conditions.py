@@ -20,8 +20,8 @@ from strategies.effort import examples
 from strategies.executors import DEVICES
 from strategies.plans import plan_of
 from strategies.tile import Drawn
-from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import BackendError
+from tileir.core.process.cancelling import CancelledError, cancelled_if
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Options
 from tileir.runtime.plans.dependencies import dependencies

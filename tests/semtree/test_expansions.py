@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from strategies.ulps import worst
-from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
+from tileir.core.numbers.arithmetic import apply, cast
 from tileir.core.ops import Op
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import (

@@ -33,7 +33,7 @@ from tileir.semtree.text.printer import expr_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tileir.core.rewrite import Rule
+    from tileir.core.nodes.rewrite import Rule
     from tileir.semtree.ir import Expr
 
     Builder = Callable[[Type], Expr]

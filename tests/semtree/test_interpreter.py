@@ -11,9 +11,9 @@ from hypothesis import given
 from strategies.effort import examples
 from strategies.semtree import KernelCase, function_cases, kernel_cases
 from strategies.semtree_values import same_content
-from tileir.core.arithmetic import apply
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError, VerifyError
+from tileir.core.numbers.arithmetic import apply
 from tileir.semtree.interpret.interpreter import compile_kernel, run, run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS, Checks, poisoned
 from tileir.semtree.ir import Apply, Assign, For, KernelFunction

@@ -12,7 +12,7 @@ from strategies.effort import examples
 from strategies.laws import ENDLESS, SOUND
 from strategies.tile import Case, cases
 from tileir.core.errors import DivergenceError
-from tileir.core.patterns import Law
+from tileir.core.nodes.patterns import Law
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import Program
 from tileir.semtree.simplify.expression_rules import rule_of

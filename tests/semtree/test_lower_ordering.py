@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from strategies import means
 from tileir.core.dtype import DType
-from tileir.core.integers import network_comparisons
+from tileir.core.numbers.integers import network_comparisons
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.semtree.lower.orders import ordering

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.semtree_values import constants, special_values
-from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
-from tileir.core.number_system import REAL
+from tileir.core.numbers.arithmetic import apply, cast
+from tileir.core.numbers.number_system import REAL
 from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import ExpressionCompiler
 from tileir.semtree.interpret.operator_trees import DEEPEST

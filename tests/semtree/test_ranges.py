@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import assume, given, strategies as st
 
 from strategies.effort import examples
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
+from tileir.core.numbers.ranges import Range, either, exact
 from tileir.core.ops import Op
-from tileir.core.ranges import Range, either, exact
 from tileir.semtree.analysis.ranges import is_defined, is_number
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Type, Var
 

@@ -11,7 +11,7 @@ from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import same_content
 from tileir.core.dtype import DType
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run

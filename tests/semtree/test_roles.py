@@ -7,9 +7,9 @@ from typing import Any, Final, get_args, get_type_hints
 import attrs
 import pytest
 
-from tileir.core import schema
 from tileir.core.dtype import DType
-from tileir.core.schema import Role, slots
+from tileir.core.nodes import schema
+from tileir.core.nodes.schema import Role, slots
 from tileir.semtree import ir
 
 EXPRESSIONS = get_args(ir.Expr)
@@ -57,7 +57,7 @@ def test_each_field_has_the_role_of_what_it_holds(kind: type[attrs.AttrsInstance
 
 @pytest.mark.parametrize("kind", EXPRESSIONS, ids=lambda kind: kind.__name__)
 def test_expressions_evaluate_operands_only(kind: type) -> None:
-    """So :func:`tileir.core.schema.with_operands` can make each of them anew."""
+    """So :func:`tileir.core.nodes.schema.with_operands` can make each of them anew."""
     roles = [slot.role for slot in slots(kind) if slot.role not in (Role.USES, Role.INTRODUCES)]
     assert set(roles) <= {Role.OPERAND} or roles == [Role.OPERANDS]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from strategies.semtree_values import allowed_ops, content
-from tileir.core.arithmetic import apply, cast
 from tileir.core.dtype import DType
-from tileir.core.number_system import NumberSystem
+from tileir.core.numbers.arithmetic import apply, cast
+from tileir.core.numbers.number_system import NumberSystem
 from tileir.core.ops import Op
 from tileir.driver.checking.numbers import EXACT
 from tileir.semtree.check.type_rules import REDUCTIONS

@@ -3,7 +3,7 @@ from __future__ import annotations
 import attrs
 
 import tileir
-from tileir.driver.arguments import tensor_types
+from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.compiler import compile_stages
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.ir import Launch, Program

@@ -1,6 +1,6 @@
 """Kernels that compute one thing of very many operands: all bytes with all bytes, all halves, all integers at ties.
 
-What is right says :mod:`tileir.core.arithmetic`, which is vectorised, so that no interpreter walks the loops.
+What is right says :mod:`tileir.core.numbers.arithmetic`, which is vectorised, so that no interpreter walks the loops.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import attrs
 import numpy as np
 
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content, special_values
-from tileir.core import arithmetic
 from tileir.core.dtype import FORMATS, DType
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Assign, Cast, Const, For, KernelFunction, Param, ParamAccess, Subscript, Type, Var
 

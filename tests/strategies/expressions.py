@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strategies.semtree_values import special_values
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Domain, Op
 from tileir.semtree.ir import Apply, Cast, Const, Expr, Type, Var
 from tileir.semtree.rewrite import walk

@@ -9,8 +9,8 @@ import numpy as np
 
 from strategies.devices import compiler, executor
 from strategies.pipelines import PIPELINES
-from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.accumulate import Accumulate

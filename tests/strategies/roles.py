@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import attrs
 
-from tileir.core.schema import Role, slots
+from tileir.core.nodes.schema import Role, slots
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

@@ -15,7 +15,7 @@ from tileir.semtree.simplify.expression_rules import CONVERSION_RULES, LANE_RULE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tileir.core.rewrite import Rule
+    from tileir.core.nodes.rewrite import Rule
     from tileir.semtree.ir import Expr
 
     Builder = Callable[[Type], Expr]

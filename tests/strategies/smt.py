@@ -1,4 +1,4 @@
-"""Integer expressions of kernels as terms of z3's bit-vectors, each operation as :mod:`tileir.core.arithmetic` has it.
+"""Integer expressions of kernels as bit-vectors of z3, each operation as :mod:`tileir.core.numbers.arithmetic` has it.
 
 The terms are written down here once more, so that a rule and its proof do not share an error.
 """

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tileir.core.numbers.ranges import Range
 from tileir.core.ops import Op
-from tileir.core.ranges import Range
 from tileir.semtree.analysis.ranges import is_defined
 from tileir.semtree.interpret import evaluation, interpreter, scalar_arithmetic
 from tileir.semtree.interpret.operator_trees import OperatorTree
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from tileir.core.dtype import DType
-    from tileir.core.number_system import NumberSystem
+    from tileir.core.numbers.number_system import NumberSystem
     from tileir.semtree.ir import KernelFunction, Type
     from tileir.semtree.legalise.capabilities import Capabilities
 

@@ -13,9 +13,9 @@ from hypothesis import given, strategies as st
 from strategies.effort import examples
 from strategies.passes import program_of
 from strategies.stripe import cases, tiled
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, TileError, VerifyError
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Aggregation
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.interpret import plan

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from strategies.roles import wrong
-from tileir.core import schema
 from tileir.core.dtype import DType
+from tileir.core.nodes import schema
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.stripe import ir

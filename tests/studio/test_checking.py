@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tileir
-from tileir.driver.arguments import tensor_types
+from tileir.driver.calls.arguments import tensor_types
 from tileir.studio.design.checking import checked
 from tileir.testing.programs.catalog import CASES
 from tileir.typed.inference.inference import infer

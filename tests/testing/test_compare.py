@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.testing.compare import Comparison, reduced
 from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.case import Case, fault_of, program

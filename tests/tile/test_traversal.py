@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from tileir.core.schema import Role, slots
+from tileir.core.nodes.schema import Role, slots
 from tileir.tile import ir
 
 

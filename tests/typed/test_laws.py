@@ -12,7 +12,7 @@ from strategies.loops import arguments, functions
 from strategies.tile import Case, assert_equal, cases
 from tileir.core.dtype import DType
 from tileir.core.errors import DivergenceError
-from tileir.core.patterns import Law
+from tileir.core.nodes.patterns import Law
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 from tileir.typed.interpreter import interpret

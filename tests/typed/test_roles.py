@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from strategies.roles import wrong
-from tileir.core import schema
 from tileir.core.dtype import DType
+from tileir.core.nodes import schema
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import Source, Span
 from tileir.poly.affine import Affine

@@ -10,11 +10,11 @@ from hypothesis import given
 
 from strategies.effort import examples
 from strategies.tile import Case, cases
-from tileir.core.arithmetic import cast, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.nodes.rewrite import Rule
+from tileir.core.numbers.arithmetic import cast, rounded
 from tileir.core.ops import Op
-from tileir.core.rewrite import Rule
 from tileir.testing.programs.case import Array
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer

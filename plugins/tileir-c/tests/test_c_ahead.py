@@ -17,8 +17,8 @@ from c_values import element, mapped, padded, special_values
 from strategies.effort import examples
 from strategies.semtree import kernel_cases
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Buffer, BufferRole, Cast, KernelFunction, Launch, ParamAccess, Program, Type

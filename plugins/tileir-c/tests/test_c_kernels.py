@@ -13,8 +13,8 @@ from c_values import INDEX, assert_same, element, mapped, padded, special_values
 from strategies.effort import examples
 from strategies.semtree import function_cases, kernel_cases
 from strategies.semtree_values import ALL_DTYPES, allowed_ops, same_content
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.ir import Apply, Assign, Cast, Const, KernelFunction, Reduce, Subscript, Type

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, named
+from tileir.core.nodes import attrs
 from tileir.core.targets.target import Target
 
 STATIC_SHARED_BYTES: Final = 48 * 1024

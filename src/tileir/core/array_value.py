@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 
 if TYPE_CHECKING:
     Array: TypeAlias = np.ndarray[Any, Any]

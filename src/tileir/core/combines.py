@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator, float_for
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.core.number_system import NumberSystem
+    from tileir.core.numbers.number_system import NumberSystem
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

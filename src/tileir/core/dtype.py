@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 
 class DType(enum.Enum):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Self
 
-from tileir.core import attrs
 from tileir.core.codes import CODES, WARNINGS
+from tileir.core.nodes import attrs
 from tileir.core.text.span import Span
 
 MAX_FAULTS: Final = 100

@@ -16,8 +16,8 @@ import attrs
 from tileir.core import distributions
 from tileir.core.distributions import logged
 from tileir.core.errors import BackendError
-from tileir.core.forking import Renewable
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.process.forking import Renewable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

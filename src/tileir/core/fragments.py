@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.core.text.names import nearest
 
 

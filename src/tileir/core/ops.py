@@ -1,6 +1,6 @@
 """Elementwise operations and aggregations: one table for every stage.
 
-:mod:`tileir.core.arithmetic` defines what each one computes.
+:mod:`tileir.core.numbers.arithmetic` defines what each one computes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 
 
 class Op(enum.Enum):

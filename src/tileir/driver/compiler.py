@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tileir.core import attrs
-from tileir.core.cancelling import checkpoint
-from tileir.core.collection import collection_paused
 from tileir.core.errors import SkippedPassWarning, TileError, fail
+from tileir.core.nodes import attrs
+from tileir.core.process.cancelling import checkpoint
+from tileir.core.process.collection import collection_paused
 from tileir.core.targets.target import Target
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Program, Source, program_of, stage_name
@@ -139,7 +139,7 @@ def compile_stages(
 
     Raises:
         TileError: The function is wrong, or does not fit the arguments.
-        CancelledError: Nobody wants the kernels any more, as :func:`tileir.core.cancelling.cancelled_if` tells.
+        CancelledError: Nobody wants the kernels any more, as :func:`tileir.core.process.cancelling.cancelled_if` tells.
     """
     with collection_paused():
         origin = program_of(source)

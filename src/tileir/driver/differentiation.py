@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.process.tracebacks import at_the_call
 from tileir.core.text.names import nearest
-from tileir.core.tracebacks import at_the_call
-from tileir.driver.arguments import bind, is_number, split, tensor_type, tensor_types
+from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
 from tileir.runtime.arrays import to_array

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
-from tileir.core import attrs
-from tileir.core.collection import collection_paused
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.nodes import attrs
+from tileir.core.process.collection import collection_paused
+from tileir.core.process.tracebacks import at_the_call, shortened
 from tileir.core.targets.target import Target
 from tileir.core.text.shown import call_of
-from tileir.core.tracebacks import at_the_call, shortened
-from tileir.driver.arguments import (
+from tileir.driver.calls.arguments import (
     NOTHING,
     bind,
     check_options,
@@ -23,13 +23,13 @@ from tileir.driver.arguments import (
     memory_checked,
     passed_values,
 )
+from tileir.driver.calls.pending import PendingCall, R_co
+from tileir.driver.calls.usual_calls import UsualCalls
 from tileir.driver.compilation import Compilation, ready
 from tileir.driver.listings import forms_of, listing_of
-from tileir.driver.pending import PendingCall, R_co
 from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
-from tileir.driver.usual_calls import UsualCalls
 from tileir.runtime.arrays import Array, check_inputs
 from tileir.runtime.context import Context, default_context, owner_of
 from tileir.runtime.devices.home import Home
@@ -42,8 +42,8 @@ from tileir.typed import ir as typed
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
+    from tileir.driver.calls.operands import Operands
     from tileir.driver.explain.dispatch import Dispatch
-    from tileir.driver.operands import Operands
     from tileir.passes.base import Pass
     from tileir.runtime.devices.array import DeviceArray
     from tileir.schedule.remarks import Remark
@@ -268,7 +268,7 @@ class Executable(Generic[R_co]):
                 plan.resources.calls.wait()
             given = self._passed(arrays)
             if stays is not None:
-                from tileir.driver.operands import run_on_device  # it loads arrays of devices
+                from tileir.driver.calls.operands import run_on_device  # it loads arrays of devices
 
                 return run_on_device(plan, self.home, given, named, stays=stays)
             values = given if plan.accepts(given) else check_inputs(plan.inputs, given)
@@ -290,7 +290,7 @@ class Executable(Generic[R_co]):
 
     def _operands(self, given: Sequence[Any], out: Any) -> Operands:
         """Return the arrays to read and to write; no copy among them is older than the calls before this one."""
-        from tileir.driver.operands import destinations, operands_of  # they load arrays of devices
+        from tileir.driver.calls.operands import destinations, operands_of  # they load arrays of devices
 
         plan = self._plan
         calls = plan.resources.calls

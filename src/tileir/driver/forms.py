@@ -11,11 +11,11 @@ import numpy as np
 
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import ArgumentError, Diagnostic, ParseError, VerifyError
+from tileir.core.process.tracebacks import at_the_call
 from tileir.core.targets.hardware import HardwareModel
 from tileir.core.targets.target import Target
-from tileir.core.tracebacks import at_the_call
 from tileir.driver import texts
-from tileir.driver.arguments import check_kind
+from tileir.driver.calls.arguments import check_kind
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Block, Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction

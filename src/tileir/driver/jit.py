@@ -8,11 +8,11 @@ from typing import Any, Generic
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.errors import BackendError, TileError
+from tileir.core.nodes import attrs
+from tileir.core.process.tracebacks import at_the_call, shortened
 from tileir.core.targets.target import Target
-from tileir.core.tracebacks import at_the_call, shortened
-from tileir.driver.arguments import (
+from tileir.driver.calls.arguments import (
     NOTHING,
     array_format,
     bind,
@@ -24,8 +24,8 @@ from tileir.driver.arguments import (
     split,
     tensor_type,
 )
+from tileir.driver.calls.pending import PendingCall, R_co
 from tileir.driver.executable import Executable, compile_for
-from tileir.driver.pending import PendingCall, R_co
 from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import Named, TargetChoice, choice_of
@@ -191,7 +191,7 @@ class Jit(Generic[R_co]):
         """Return a value, or an array of a device for what another library has there."""
         if type(value) is np.ndarray or is_number(value):
             return value
-        from tileir.driver.operands import residents  # it loads arrays of devices
+        from tileir.driver.calls.operands import residents  # it loads arrays of devices
 
         return residents((name,), (value,), self._context)[0]
 
@@ -199,7 +199,7 @@ class Jit(Generic[R_co]):
         """Return values, with arrays of devices for what others have there."""
         if all(type(value) is np.ndarray or is_number(value) for value in values):
             return values
-        from tileir.driver.operands import residents  # it loads arrays of devices
+        from tileir.driver.calls.operands import residents  # it loads arrays of devices
 
         return residents(self._names, values, self._context)
 
@@ -207,7 +207,7 @@ class Jit(Generic[R_co]):
         """Return the device that was named, or the one that arrays are on; None for what the context chooses."""
         if self.device is not None or all(type(value) is np.ndarray or is_number(value) for value in values):
             return self.device
-        from tileir.driver.operands import home_of_any  # it loads arrays of devices
+        from tileir.driver.calls.operands import home_of_any  # it loads arrays of devices
 
         home = home_of_any(values)
         return None if home is None or self._chooses(home.device.id) else home.device.id
@@ -301,7 +301,7 @@ def evaluate(source: Source, arrays: Any = (), **named: Any) -> Any:
     values = bind(names, positional, {**by_name, **named})
     if all(isinstance(value, np.ndarray) or is_number(value) for value in values):
         return _evaluated(program, names, values)
-    from tileir.driver.operands import home_of_any, residents, seen_by_host, sent  # they load arrays of devices
+    from tileir.driver.calls.operands import home_of_any, residents, seen_by_host, sent  # they load arrays of devices
 
     values = residents(names, values, default_context())
     home = home_of_any(values)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, assert_never
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.driver.arguments import bind as bound, is_number, split, tensor_type, tensor_types
+from tileir.driver.calls.arguments import bind as bound, is_number, split, tensor_type, tensor_types
 from tileir.semtree.ir import BufferRole, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.ir import Function as TileFunction
@@ -173,7 +173,7 @@ def types_of(program: Program, description: object) -> dict[str, TensorType]:
     but must not contradict. Only numbers that a typed function is called with must be described.
 
     Raises:
-        ArgumentError: As :func:`tileir.driver.arguments.tensor_types`; TIL713, the program has another type.
+        ArgumentError: As :func:`tileir.driver.calls.arguments.tensor_types`; TIL713, the program has another type.
     """
     if isinstance(program, TileFunction):
         return tensor_types(program, description)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.targets.target import Target
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias, overload
 
-from tileir.core import attrs
 from tileir.core.errors import ArgumentError
-from tileir.core.patterns import Law, Operand
+from tileir.core.nodes import attrs
+from tileir.core.nodes.patterns import Law, Operand
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.typed.ir import Function as TypedFunction
@@ -53,7 +53,7 @@ def rewrite(program: object, *laws: Law | str, where: Condition | None = None) -
 
             return run((_Laws(known),), program)
         case SemProgram():
-            from tileir.core.rewrite import rewritten
+            from tileir.core.nodes.rewrite import rewritten
 
             kernels = rewritten(program.kernels, lambda kernel: (rewrite(kernel, *known),))
             return program if kernels is program.kernels else attrs.evolve(program, kernels=kernels)

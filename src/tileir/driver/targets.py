@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.errors import ArgumentError, fail
+from tileir.core.nodes import attrs
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 

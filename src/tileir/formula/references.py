@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.formula.ir import Formula, Mask, Repeat, Source, Step
 from tileir.formula.text.reading import PREVIOUS
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import ClassVar, Final, Protocol
 
-from tileir.core import attrs
-from tileir.core.cancelling import checkpoint
 from tileir.core.errors import TileError, VerifyError, fail
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
+from tileir.core.process.cancelling import checkpoint
 from tileir.core.targets.target import Target
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded

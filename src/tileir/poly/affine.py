@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.shown import Shown
 
 Rational: TypeAlias = int | Fraction

@@ -17,8 +17,8 @@ from functools import lru_cache
 from math import ceil, floor, gcd, prod
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, Rational, total
 from tileir.poly.box import enclose
 from tileir.poly.constraint import RangeConstraint, Row, gather, merge, normalised, system

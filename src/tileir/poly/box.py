@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.simplex import Budget, Optimum, minimise
 
 if TYPE_CHECKING:

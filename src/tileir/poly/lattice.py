@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Rational, exact
 
 IntegerRows: TypeAlias = tuple[tuple[int, ...], ...]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 import attrs
 
 from tileir.core.errors import ArgumentError, BackendError
-from tileir.core.forking import Renewable
+from tileir.core.process.forking import Renewable
+from tileir.core.process.tracebacks import made_at_the_call
 from tileir.core.text.advice import meant
-from tileir.core.tracebacks import made_at_the_call
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.devices.home import Home

@@ -11,8 +11,8 @@ import attrs
 from tileir.core import distributions
 from tileir.core.distributions import loaded, logged, name_of, reason_of
 from tileir.core.errors import BackendError
-from tileir.core.forking import Renewable
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.process.forking import Renewable
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
 
 if TYPE_CHECKING:

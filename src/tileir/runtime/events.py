@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, NoReturn
 
-from tileir.core import attrs
 from tileir.core.errors import BackendError
-from tileir.core.forking import Renewable
+from tileir.core.nodes import attrs
+from tileir.core.process.forking import Renewable
 from tileir.runtime.interface import Event
 from tileir.runtime.offers import NotifyingEvent
 

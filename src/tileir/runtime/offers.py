@@ -64,7 +64,7 @@ class DecidingExecutor(RepeatingExecutor, Protocol):
     Attributes:
         decides: Where it is true, as ``repeats`` then is, :meth:`SequencingExecutor.sequence` takes a
             :class:`Repetition` on a :class:`Condition` and a :class:`Choice` in the place of a launch as well; it calls
-            :func:`tileir.core.cancelling.checkpoint` and handles signals now and then, so that loops can be stopped.
+            :func:`tileir.core.process.cancelling.checkpoint` and handles signals now and then: loops can be stopped.
             Otherwise plans look up conditions themselves, and launch one kernel after the other.
 
     """

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.events import Failure, PendingEvent, all_ended, failure_of
 from tileir.runtime.interface import Event
 

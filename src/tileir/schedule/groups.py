@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Use, product

@@ -14,8 +14,8 @@ from math import prod
 from operator import is_
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, merges
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, movement

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves

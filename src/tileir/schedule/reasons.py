@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 
 @attrs.frozen

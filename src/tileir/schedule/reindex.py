@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from tileir.core.evolving import evolved
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes.evolving import evolved
+from tileir.core.nodes.rewrite import rewritten
 from tileir.poly.affine import Affine
 from tileir.stripe import blocks as stripe
 from tileir.stripe.ir import Block, Device, Index, LoadIndex, Location, Refinement, Statement

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import cache, wraps
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.schedule.reasons import REASONS
 from tileir.stripe.ir import Statement
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.graphs import Work, WorkGraph
+from tileir.core.graphs.frozen import Work, WorkGraph
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import BufferRole, Launch, Loop, ParamAccess, Program, While, Work as SemWork
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
-from tileir.core import attrs
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
+from tileir.core.nodes.schema import OPERAND, OPERANDS, USES, one_of
+from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import Op
-from tileir.core.schema import OPERAND, OPERANDS, USES, one_of
 from tileir.semtree.kinds import GridLevel, Type, bits
 from tileir.semtree.node import Node
 
@@ -26,7 +26,7 @@ class Const(Node):
 
     @classmethod
     def of(cls, value: bool | int | float, type: Type) -> Const:  # noqa: A002  # the name of the field
-        """Return ``value`` rounded or wrapped to ``type``, as :func:`tileir.core.arithmetic.rounded` does."""
+        """Return ``value`` rounded or wrapped to ``type``, as :func:`tileir.core.numbers.arithmetic.rounded` does."""
         return cls(rounded(value, type.dtype), type)
 
 
@@ -63,7 +63,7 @@ class Apply(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Cast(Node):
-    """Convert by value, with :func:`tileir.core.arithmetic.cast`; lanes stay."""
+    """Convert by value, with :func:`tileir.core.numbers.arithmetic.cast`; lanes stay."""
 
     form: ClassVar[str] = "cast<{type}>({operand})"
     operand: Expr = attrs.field(metadata=OPERAND)

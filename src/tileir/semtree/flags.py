@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core import attrs
-from tileir.core.schema import OPERAND, Role, role
+from tileir.core.nodes import attrs
+from tileir.core.nodes.schema import OPERAND, Role, role
 from tileir.semtree.expressions import Expr, Subscript
 from tileir.semtree.kinds import Collective
 

@@ -2,17 +2,17 @@
 
 Operands of :class:`Apply` follow the table of :mod:`tileir.core.ops`: all of one type (for ``COND`` the first is bool
 of the same lanes), the result that type, or bool of the same lanes for comparisons. Integer arithmetic wraps;
-:mod:`tileir.core.arithmetic` defines each operation. A kernel runs once for each point of ``grid``; groups are not
-ordered. Each has ``group`` threads, one on most processors, which may meet at a :class:`Barrier`.
+:mod:`tileir.core.numbers.arithmetic` defines each operation. A kernel runs once for each point of ``grid``; groups have
+no order. Each has ``group`` threads, one on most processors, which may meet at a :class:`Barrier`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.schema import BODY, INTRODUCES, OPERAND, PART, Role, role
+from tileir.core.nodes import attrs
+from tileir.core.nodes.schema import BODY, INTRODUCES, OPERAND, PART, Role, role
 from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import (
     Apply as Apply,
@@ -343,7 +343,7 @@ class Program(ShownProgram, Whole):
     def graph(self) -> nx.DiGraph[str]:
         """Return a frozen networkx graph of inputs, works and outputs, linked by the buffers that works hand on.
 
-        :mod:`tileir.core.graphs` tells the attributes.
+        :mod:`tileir.core.graphs.frozen` tells the attributes.
         """
         from tileir.semtree.dataflow import dataflow  # it imports this module
 

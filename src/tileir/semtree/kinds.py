@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from tileir.core import attrs
 from tileir.core.dtype import DType  # the decoder of JSON reads annotations
+from tileir.core.nodes import attrs
 from tileir.semtree.node import Node
 
 

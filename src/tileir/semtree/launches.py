@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeVar, assert_never
 
-from tileir.core import schema
-from tileir.core.cancelling import checkpoint
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import schema
+from tileir.core.nodes.rewrite import rewritten
+from tileir.core.process.cancelling import checkpoint
 from tileir.semtree.ir import Branch, Launch, Loop, ParamAccess, Program, Work
 
 B = TypeVar("B")

@@ -12,9 +12,9 @@ from typing import Final
 
 import attrs
 
-from tileir.core import schema
+from tileir.core.nodes import schema
+from tileir.core.nodes.rewrite import Rule, rewritten
 from tileir.core.ops import Op
-from tileir.core.rewrite import Rule, rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Const, Expr, For, KernelFunction, Stmt, Subscript, Var
 

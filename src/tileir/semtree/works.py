@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TypeAlias
 
-from tileir.core import attrs
 from tileir.core.dtype import DType  # the decoder of JSON reads annotations
-from tileir.core.schema import BODY, USES
+from tileir.core.nodes import attrs
+from tileir.core.nodes.schema import BODY, USES
 from tileir.semtree.kinds import BufferRole
 from tileir.semtree.node import Node
 

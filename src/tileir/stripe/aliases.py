@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system

@@ -27,12 +27,12 @@ from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
-from tileir.core import attrs, schema
 from tileir.core.combines import Combine, Rule
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs, schema
+from tileir.core.nodes.rewrite import rewritten
+from tileir.core.nodes.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.core.ops import Aggregation, Op, merges
-from tileir.core.rewrite import rewritten
-from tileir.core.schema import BODY, INTRODUCES, READS, USES, WRITES
 from tileir.core.text.shown import counted, statements_in
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import SERIAL, Binding as Binding, bindings_of
@@ -228,7 +228,7 @@ class Intrinsic(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Convert(Node):
-    """``$into = cast_dtype($input)``: :func:`tileir.core.arithmetic.cast`."""
+    """``$into = cast_dtype($input)``: :func:`tileir.core.numbers.arithmetic.cast`."""
 
     input: str = attrs.field(metadata=USES)
     into: str = attrs.field(metadata=INTRODUCES)
@@ -244,9 +244,9 @@ class Special(Node):
     Known are ``copy`` and ``transpose`` (one input, one output), ``fill`` (no input; the parameter ``value``) and
     ``zero``, and the hint ``prefetch`` (no output; the parameter ``ahead``, in elements). ``order`` (one input, one
     output; the parameter ``descending``, 0 or 1) stores where the elements of a row stand when they are sorted, as
-    :func:`tileir.core.arithmetic.order` does: as many as the output, a row of integers, has elements. ``attend``
-    and ``attend_back`` are those of :mod:`tileir.stripe.attending`. Others are for back ends and tensorisation, and
-    have no meaning here.
+    :func:`tileir.core.numbers.arithmetic.order` does: as many as the output, a row of integers, has elements.
+    ``attend`` and ``attend_back`` are those of :mod:`tileir.stripe.attending`. Others are for back ends and
+    tensorisation, and have no meaning here.
     """
 
     name: str

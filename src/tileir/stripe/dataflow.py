@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.graphs import Work, WorkGraph
+from tileir.core.graphs.frozen import Work, WorkGraph
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import Launch, Loop, Program, While, Work as StripeWork
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 import attrs
 
 from tileir.core.errors import VerifyError
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.stripe.ir import (
     Block,

@@ -9,8 +9,8 @@ import enum
 import re
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.fragments import FRAGMENTS
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.stripe.shapes import Node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.stripe.blocks import (
     INSIDE as INSIDE,
@@ -90,7 +90,7 @@ class Program(ShownProgram, Whole):
     def graph(self) -> nx.DiGraph[str]:
         """Return a frozen networkx graph of inputs, works and outputs, linked by the memory that works hand on.
 
-        :mod:`tileir.core.graphs` tells the attributes.
+        :mod:`tileir.core.graphs.frozen` tells the attributes.
         """
         from tileir.stripe.dataflow import dataflow  # it imports this module
 

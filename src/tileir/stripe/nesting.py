@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
-from tileir.core.evolving import evolved
+from tileir.core.nodes.evolving import evolved
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_table import launched

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.stripe.shapes import Node
 
 TagValue: TypeAlias = bool | int | float | str | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-from tileir.core import attrs, schema
-from tileir.core.rewrite import rewritten
-from tileir.core.schema import BODY, PART, READS, USES, WRITES
+from tileir.core.nodes import attrs, schema
+from tileir.core.nodes.rewrite import rewritten
+from tileir.core.nodes.schema import BODY, PART, READS, USES, WRITES
 from tileir.stripe.shapes import Node
 
 if TYPE_CHECKING:

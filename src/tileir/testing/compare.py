@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import attrs
-from tileir.core.arithmetic import dtype_of
 from tileir.core.errors import TileError
+from tileir.core.nodes import attrs
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.testing.batches import run_together
 from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.subject import Array, Subject

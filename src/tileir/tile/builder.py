@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import TileError, fail
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation
+from tileir.core.process.tracebacks import methods_at_the_call
 from tileir.core.text.span import call_site
-from tileir.core.tracebacks import methods_at_the_call
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial

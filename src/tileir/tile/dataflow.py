@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.graphs import PLAIN, Vertex, frozen_graph
+from tileir.core.graphs.frozen import PLAIN, Vertex, frozen_graph
 from tileir.tile.ir import Function
 from tileir.tile.traversal import names_read
 

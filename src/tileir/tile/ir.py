@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.errors import Diagnostic
+from tileir.core.nodes import attrs
+from tileir.core.nodes.schema import OPERAND, OPERANDS
 from tileir.core.ops import Aggregation, Combination
-from tileir.core.schema import OPERAND, OPERANDS
 from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.core.text.span import Span, span_field
 from tileir.tile.node import Node, Whole
@@ -269,7 +269,7 @@ class Function(ShownProgram, Whole):
     def graph(self) -> nx.DiGraph[str]:
         """Return a frozen networkx graph of inputs and statements, linked to the statements that read them.
 
-        :mod:`tileir.core.graphs` tells the attributes.
+        :mod:`tileir.core.graphs.frozen` tells the attributes.
         """
         from tileir.tile.dataflow import dataflow  # it imports this module
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.names import NameScope
 from tileir.tile.ir import (

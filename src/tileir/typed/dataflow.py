@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core import schema
 from tileir.core.dtype import DType
-from tileir.core.graphs import PLAIN, Vertex, frozen_graph
-from tileir.core.grouping import grouped
+from tileir.core.graphs.frozen import PLAIN, Vertex, frozen_graph
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import schema
 from tileir.typed.ir import Elementwise, Function, Operation, Scan, ScanPart, ScanResult, TensorType, Value, operands
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def dataflow(function: Function) -> nx.DiGraph[str]:
     """Link each value to its users: a frozen graph whose nodes are in program order, parameters first.
 
-    The successors of a node are its users. Beside the attributes of :mod:`tileir.core.graphs` it has ``last_use``: a
-    value is live from its ``position`` to that, the entries of :func:`order` and :func:`last_uses`.
+    The successors of a node are its users. Beside the attributes of :mod:`tileir.core.graphs.frozen` it has
+    ``last_use``: a value is live from its ``position`` to that, the entries of :func:`order` and :func:`last_uses`.
     """
     positions, ends, results = order(function), last_uses(function), set(function.outputs)
     vertices = (

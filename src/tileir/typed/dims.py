@@ -1,7 +1,7 @@
 """Arithmetic of what is known when compiling: dimensions, literals, and what is made of them.
 
 Integers are exact and never wrap, division truncates towards zero, floats are f64. A constant that a cast gave
-a dtype follows :mod:`tileir.core.arithmetic` in that dtype.
+a dtype follows :mod:`tileir.core.numbers.arithmetic` in that dtype.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Domain, Op
 from tileir.core.text.span import Span
 from tileir.typed.inference.values import Known, Operand

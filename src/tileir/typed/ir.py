@@ -9,12 +9,12 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import attrs, schema
 from tileir.core.array_value import ArrayValue
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs, schema
+from tileir.core.nodes.schema import BODY, INTRODUCES, USES
 from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.schema import BODY, INTRODUCES, USES
 from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.core.text.span import Span, span_field
 from tileir.poly.affine import Affine
@@ -94,7 +94,7 @@ class Elementwise(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Cast(Node):
-    """Convert every element to ``dtype`` by the rules of :func:`tileir.core.arithmetic.cast`."""
+    """Convert every element to ``dtype`` by the rules of :func:`tileir.core.numbers.arithmetic.cast`."""
 
     name: str = attrs.field(metadata=INTRODUCES)
     input: str = attrs.field(metadata=USES)
@@ -140,8 +140,8 @@ class Reshape(Node):
 class Argsort(Node):
     """Where the elements of ``input`` stand along ``axis`` when they are sorted: the first ``shape[axis]`` of them.
 
-    The order is that of :func:`tileir.core.arithmetic.order`: stable, with NaN as the greatest element. Its dtype is
-    that of a :class:`Coordinate`. What is sorted by it, keys and payload alike, follows by a :class:`Gather`.
+    The order is that of :func:`tileir.core.numbers.arithmetic.order`: stable, with NaN as the greatest element. Its
+    dtype is that of a :class:`Coordinate`. What is sorted by it, keys and payload alike, follows by a :class:`Gather`.
     """
 
     name: str = attrs.field(metadata=INTRODUCES)

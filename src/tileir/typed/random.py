@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.span import Span
 from tileir.poly.affine import Affine

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from operator import index
 from typing import TypeAlias
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.core.text.advice import dtype_meant
 
 Shape: TypeAlias = tuple[int, ...]

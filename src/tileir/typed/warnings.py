@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import Final
 
-from tileir.core import attrs
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic
-from tileir.core.ranges import Range, exact
+from tileir.core.nodes import attrs
+from tileir.core.numbers.arithmetic import rounded
+from tileir.core.numbers.ranges import Range, exact
 from tileir.core.text.span import Span
 from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile

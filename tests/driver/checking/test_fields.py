@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Aggregation, Op
 from tileir.driver.checking import fields
 from tileir.driver.checking.numbers import EXACT, Array, differing, shown

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pytest
 
-from tileir.core import schema
+from tileir.core.nodes import schema
 from tileir.core.text.writer import Writer
 from tileir.semtree.interpret.interpreter import run
 from tileir.semtree.ir import (

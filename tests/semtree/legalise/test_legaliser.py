@@ -12,9 +12,9 @@ import pytest
 
 from strategies import exhaustive
 from strategies.strict import run_strictly
-from tileir.core import arithmetic
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Op
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.interpret.interpreter import run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.semtree.ir import MatrixOperand
 from tileir.semtree.swizzles import PLAIN
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS, Fragment
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.semtree.ir import GridLevel, MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.rewrite import summands

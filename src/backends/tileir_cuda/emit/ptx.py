@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import llvmlite.binding as llvm
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir_llvm.run.forking import guard_forks
 from tileir_llvm.run.modules import emitted, optimised, parsed, refusals, whole_pipeline
 from tileir_llvm.run.parallel_modules import made_side_by_side

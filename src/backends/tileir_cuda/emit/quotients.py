@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import schema
 from tileir.core.dtype import DType
+from tileir.core.nodes import schema
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.ops import Op
-from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.functions.draft import Draft, Term, fma, where

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.semtree.ir import WARP, KernelFunction, Turn, WarpRole
 from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import roles, threads_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.semtree.ir import DeclareArray, KernelFunction, MatrixMultiply, Region
 from tileir.semtree.rewrite import statements
 from tileir_cuda.architectures import STATIC_SHARED_BYTES

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cuda.bindings import driver
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir_cuda.run.driver import checked
 from tileir_cuda.run.words import spelt
 from tileir_llvm.device.host import device

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 from cuda.bindings import driver
 
-from tileir.core.forking import Renewable
+from tileir.core.process.forking import Renewable
 from tileir.semtree.ir import KernelFunction
 from tileir_cuda.emit.boxes import MAP_BYTES, TensorMap, tensor_maps
 from tileir_cuda.run.driver import checked

@@ -6,7 +6,7 @@ from ctypes import addressof, create_string_buffer
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir_cuda.run.array_calls import Program, array_call
 from tileir_cuda.run.driver import context_of, fail, status_of
 from tileir_cuda.run.entries import Entries

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.targets.generic_hardware import processor
 from tileir.core.targets.hardware import HardwareModel, MemoryUnit
 

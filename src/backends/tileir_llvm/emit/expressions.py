@@ -7,9 +7,9 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import BackendError
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,

@@ -1,4 +1,4 @@
-"""Operations on f32 and f64, as :mod:`tileir.core.arithmetic` defines them; narrower floats are converted before."""
+"""Operations on f32 and f64, as :mod:`tileir.core.numbers.arithmetic` defines them; narrower floats are widened."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core.dtype import DType
-from tileir.core.integers import quotient, remainder
+from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.ops import Op
 from tileir_llvm.emit.conversions import integer, wrapped
 from tileir_llvm.emit.spelling import INTEGER_COMPARISON, constant, register, suffix

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.evolving import evolved
+from tileir.core.nodes import attrs
+from tileir.core.nodes.evolving import evolved
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 from tileir_llvm.emit.conversions import cast, convert, integer, wrapped

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Cast, Const, Declare, Expr, Stmt, Subscript, Type, Var
 from tileir_llvm.emit.conversions import cast, integer

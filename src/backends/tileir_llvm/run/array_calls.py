@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Array, Format
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code

@@ -8,8 +8,8 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
-from tileir.core import attrs
 from tileir.core.errors import BackendError
+from tileir.core.nodes import attrs
 from tileir_llvm.run.modules import target_machine
 from tileir_llvm.run.uninterrupted import uninterrupted
 

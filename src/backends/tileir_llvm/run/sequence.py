@@ -8,7 +8,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Format, addresses_of
 from tileir.runtime.host_memory import HostBuffer
 from tileir.runtime.interface import Choice, Condition, Repetition

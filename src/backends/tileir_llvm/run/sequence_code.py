@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from tileir.core import attrs
-from tileir.core.cancelling import checkpoint
+from tileir.core.nodes import attrs
+from tileir.core.process.cancelling import checkpoint
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
 
@@ -273,7 +273,7 @@ def straight(features: tuple[str, ...]) -> Native:
 def looping(features: tuple[str, ...], turns: int) -> Native:
     """Return what runs entries with loops and branches, and asks Python for the first time after so many turns.
 
-    It raises what a signal raises meanwhile, and :class:`~tileir.core.cancelling.CancelledError`.
+    It raises what a signal raises meanwhile, and :class:`~tileir.core.process.cancelling.CancelledError`.
     """
     code = _looping_code(features)
     run, python = _LOOPING(*code.addresses), ctypes.addressof(_PYTHON)

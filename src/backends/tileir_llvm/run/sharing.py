@@ -8,7 +8,7 @@ from functools import partial
 from struct import pack
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 ALWAYS_SECONDS: Final = 1e-3
 """Kernels that take longer alone are shared out to all threads, whatever that costs: nothing is measured for them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 SPELT: Final = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16", "mma_m16n8k8_f32")
 """The matrix fragments that have statements of PTX, as :mod:`tileir.core.fragments` names them."""

@@ -11,8 +11,8 @@ from typing import Final
 
 import pyopencl as cl
 
-from tileir.core import attrs
 from tileir.core.errors import BackendError
+from tileir.core.nodes import attrs
 
 log: Final = logging.getLogger("tileir.opencl")
 

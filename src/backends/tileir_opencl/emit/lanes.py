@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core import attrs, schema
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs, schema
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.ops import Op
-from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.dots import plain_dot
 from tileir.semtree.ir import (

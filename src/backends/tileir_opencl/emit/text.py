@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.text.writer import Writer
 from tileir_opencl.emit.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
 

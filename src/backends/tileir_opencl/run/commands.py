@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import attrs
 import pyopencl as cl
 
-from tileir.core.forking import Renewable
+from tileir.core.process.forking import Renewable
 from tileir.runtime.postponed import Postponed, failed
 from tileir_opencl.run.events import InFlight, OpenCLEvent, sorted_out
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused

@@ -11,7 +11,7 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError
-from tileir.core.forking import Renewable
+from tileir.core.process.forking import Renewable
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
 STEP: Final = 256

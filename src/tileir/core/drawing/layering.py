@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 _SWEEPS: Final = 6
 

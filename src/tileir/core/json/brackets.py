@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 _CLOSES: Final = {"{": "}", "[": "]"}
 _OPENS: Final = {sign: opening for opening, sign in _CLOSES.items()}

@@ -19,11 +19,11 @@ from typing import Final, TypeVar
 
 from attrs import AttrsInstance
 
-from tileir.core.collection import collection_paused
 from tileir.core.errors import ArgumentError, fail
 from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
 from tileir.core.json.encoder import encode, identify
-from tileir.core.tracebacks import at_the_call
+from tileir.core.process.collection import collection_paused
+from tileir.core.process.tracebacks import at_the_call
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from itertools import repeat
 from types import NoneType, UnionType
 from typing import Final, TypeAlias, get_args, get_origin, get_type_hints
 
-from tileir.core import attrs
 from tileir.core.json.encoder import field_names
+from tileir.core.nodes import attrs
 
 Decoder: TypeAlias = Callable[[object], object]
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.errors import Diagnostic, fail
 from tileir.core.json.brackets import brackets_of, misplaced
 from tileir.core.json.decoder import MAX_DEPTH, is_shallow
+from tileir.core.nodes import attrs
 from tileir.core.text.names import nearest
 from tileir.core.text.span import Source, Span
 

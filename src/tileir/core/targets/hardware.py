@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs
 from tileir.core.text.names import nearest
 
 REGISTER: Final = "REGISTER"

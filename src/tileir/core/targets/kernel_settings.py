@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.targets.hardware import REGISTER, HardwareModel
 from tileir.core.targets.template_expressions import power_of_two_below
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.errors import TileError, fail
 from tileir.core.json.brackets import misplaced
 from tileir.core.json.plain import Path, places_of, read_json
+from tileir.core.nodes import attrs
 from tileir.core.targets.template import Filled, filled
 from tileir.core.targets.template_expressions import Value
 from tileir.core.targets.template_parser import TAG

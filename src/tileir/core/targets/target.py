@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
+from tileir.core.process.tracebacks import made_at_the_call
 from tileir.core.targets.hardware import HardwareModel
-from tileir.core.tracebacks import made_at_the_call
 
 
 @made_at_the_call

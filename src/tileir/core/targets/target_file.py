@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeAlias, get_type_hints
 
-from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Path, Reader
+from tileir.core.nodes import attrs
 from tileir.core.targets.generic_hardware import generic_hardware
 from tileir.core.targets.hardware import HardwareModel
 from tileir.core.targets.hardware_json import from_value

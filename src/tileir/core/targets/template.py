@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.nodes import attrs
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
 

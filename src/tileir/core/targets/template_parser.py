@@ -6,8 +6,8 @@ import ast
 import re
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.errors import TileError, fail
+from tileir.core.nodes import attrs
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.core.text.span import Source, Span
 

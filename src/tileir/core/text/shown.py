@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tileir.core.schema import Role, slots
+from tileir.core.nodes.schema import Role, slots
 from tileir.core.text.markup import folded, highlighted
 
 if TYPE_CHECKING:

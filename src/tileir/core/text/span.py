@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 _Position: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _Place: TypeAlias = tuple[int | None, int | None, int | None]

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.errors import TileError
+from tileir.core.nodes import attrs
 from tileir.core.targets.target import Target
-from tileir.driver.arguments import tensor_types
+from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.driver.compiler import passes_of
 from tileir.driver.programs import Source, function_of, program_of, refuse_semtree, types_of

@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
-from tileir.core import attrs
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 
 
 @attrs.frozen(repr=False)

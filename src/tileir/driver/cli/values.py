@@ -21,8 +21,8 @@ from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
-from tileir.driver.arguments import type_of_text
 from tileir.driver.binding import bind
+from tileir.driver.calls.arguments import type_of_text
 from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.programs import Program, input_names, output_names, types_of

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs
 from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import launches as launches_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tileir.core import attrs
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
+from tileir.core.process.tracebacks import at_the_call
 from tileir.core.targets.target import Target
 from tileir.core.text.names import nearest
 from tileir.core.text.shown import counted
-from tileir.core.tracebacks import at_the_call
-from tileir.driver.arguments import device_meant
+from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
 from tileir.driver.programs import Source, program_of, types_of

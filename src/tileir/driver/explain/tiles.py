@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from tileir.core import attrs
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.core.targets.target import Target
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.driver.explain.explanation import explain
 from tileir.driver.explain.text import runs_text, seconds_text, size_text
 from tileir.driver.programs import function_of

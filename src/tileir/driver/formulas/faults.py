@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.driver.arguments import tensor_types
+from tileir.core.nodes import attrs
+from tileir.driver.calls.arguments import tensor_types
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import Formula, Mask, Number, Repeat, Source, Step
 from tileir.formula.lower.lowering import craft

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
-from tileir.driver.arguments import tensor_types
+from tileir.core.nodes import attrs
+from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, Array, in_strips
 from tileir.driver.jit import Jit
 from tileir.driver.programs import function_of

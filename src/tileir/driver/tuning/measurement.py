@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core.dtype import DType
-from tileir.driver.arguments import passed_values
+from tileir.driver.calls.arguments import passed_values
 from tileir.driver.compilation import Compilation, Request, ready
 from tileir.runtime.context import Context
 from tileir.runtime.interface import DeviceInfo, Event, Kernel, Library, Options

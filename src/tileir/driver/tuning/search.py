@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tileir.core import attrs
 from tileir.core.errors import ArgumentError
+from tileir.core.nodes import attrs
+from tileir.core.process.tracebacks import at_the_call
 from tileir.core.text.shown import counted
-from tileir.core.tracebacks import at_the_call
-from tileir.driver.arguments import device_meant
+from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
 from tileir.driver.given_passes import refuse_functions

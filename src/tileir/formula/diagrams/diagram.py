@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
 from tileir.formula.text.printer import value_text

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.formula.ir import Argument, Formula
 from tileir.formula.text.parser import parse
 

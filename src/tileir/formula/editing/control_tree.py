@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypedDict
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION, Offers, offered
 from tileir.formula.definitions.parameters import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.lexing import END, Faults, Token
 from tileir.core.text.span import Source as Text
 from tileir.formula.ir import Condition, Near, Step

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.ops.arrays.shaping import product
 from tileir.ops.shared.foundation import (
     Aggregation,

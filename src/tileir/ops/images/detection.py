@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.ops.arithmetic.reductions import argmax
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import (

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.ops.arrays.indexing import take
 from tileir.ops.shared.foundation import (
     Aggregation,

@@ -10,7 +10,7 @@ import math
 from contextlib import nullcontext
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.ops.arithmetic import reductions
 from tileir.ops.shared.foundation import (
     Aggregation,

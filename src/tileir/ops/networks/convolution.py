@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.ops.shared.foundation import (
     Aggregation,
     Dim,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from tileir.core.extensions import EXTENSIONS, Kind
+from tileir.core.process.tracebacks import at_the_call
 from tileir.core.text.advice import missing_attribute
-from tileir.core.tracebacks import at_the_call
 
 
 def operation_called(name: str, known: Collection[str]) -> Callable[..., object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.ops.shared.foundation import (
     Aggregation,
     Combined,

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.ops.shared.foundation import Dim, Polynomial, Tensor, dim_like, mistaken
 
 PerAxis: TypeAlias = "int | Sequence[int]"

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels.replacement import Replacement, replaced

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
-from tileir.core.needed import needed
+from tileir.core.graphs.needed import needed
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import TupleReduction

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, always_reached
 from tileir.poly.affine import Affine

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
 from tileir.passes.algorithms.split_reduction import against_contraction, reads_a_row, widest
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.forms import against_flat

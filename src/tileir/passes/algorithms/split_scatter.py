@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address

@@ -8,8 +8,8 @@ from itertools import product
 from math import prod
 from typing import ClassVar
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, is_element

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.stripe.check.scope import Scope
 from tileir.stripe.dependences import dependences

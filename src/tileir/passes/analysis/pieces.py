@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import is_element
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Constant, Direction, Load, Refinement, Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import floor, prod
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.rewrites.decided import bounds_of_scalars
 from tileir.poly.affine import Affine

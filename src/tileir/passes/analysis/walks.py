@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.poly.affine import Affine, movement
 from tileir.stripe.ir import Block, Direction, Load, Store

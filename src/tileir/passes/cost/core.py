@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from tileir.core.dtype import DType, accumulator
-from tileir.core.integers import network_comparisons
+from tileir.core.numbers.integers import network_comparisons
 from tileir.core.ops import Op
 from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.figures import ITERATION_CYCLES, Cycles

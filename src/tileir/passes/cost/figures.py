@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.stripe import works as stripe
 
 if TYPE_CHECKING:

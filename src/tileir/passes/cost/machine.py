@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.targets.hardware import LOCAL, ExecutionUnit, HardwareModel, MemoryUnit
 from tileir.core.targets.target import Target
 

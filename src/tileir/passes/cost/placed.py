@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.cost.figures import KernelCost, ProgramCost

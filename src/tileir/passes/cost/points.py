@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 Terms: TypeAlias = tuple[tuple[int, int], ...]
 """(index, coefficient) pairs; indices are numbers."""

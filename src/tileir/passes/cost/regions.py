@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 Dims: TypeAlias = tuple[tuple[int, int], ...]
 """(stride, count) pairs by growing stride, all strides positive and all counts above 1."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation
 from tileir.passes.cost.points import Constraint, Terms
 from tileir.poly.affine import Affine

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final
 
-from tileir.core import attrs
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
+from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.fragments import Where, usable
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, bytes_of_a_row, is_element

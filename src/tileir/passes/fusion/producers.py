@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.poly.affine import Affine

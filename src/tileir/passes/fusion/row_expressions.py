@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.analysis.accesses import address
 from tileir.poly.affine import Affine

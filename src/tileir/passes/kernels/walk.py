@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes.rewrite import rewritten
 from tileir.passes.base import selected, selected_kernel
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry

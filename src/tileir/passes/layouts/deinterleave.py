@@ -10,11 +10,11 @@ from itertools import product
 from math import prod
 from typing import ClassVar, Final
 
-from tileir.core import attrs
-from tileir.core.arithmetic import Array
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
+from tileir.core.numbers.arithmetic import Array
 from tileir.core.ops import Aggregation
-from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.accesses import address, is_element

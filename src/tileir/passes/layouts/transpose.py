@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.fragments import usable
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks

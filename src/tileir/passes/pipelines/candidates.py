@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.errors import TileError
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs
 from tileir.passes.base import Pass, applied
 from tileir.passes.cost.prediction import predict
 

@@ -40,7 +40,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "locate_block": "placement.locate",
         "locate_inner_block": "placement.locate",
         "locate_memory": "placement.locate",
-        "matrix_contraction": "schedules.groups.matrix_contraction",
+        "matrix_contraction": "schedules.groups.matrix.contraction",
         "memory_placement": "placement.memory_placement",
         "order_loops": "tiling.order_loops",
         "pad": "layouts.pad",

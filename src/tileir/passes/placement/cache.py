@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from tileir.core import attrs
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.passes.base import selected, selected_kernel, unordered, with_kernels

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.errors import ParseError, fail
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.targets.hardware import MemoryUnit
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.targets.hardware import REGISTER
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import hardware_of

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
-from tileir.core import attrs
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.passes.analysis.stored import edges, overhangs, stores_all

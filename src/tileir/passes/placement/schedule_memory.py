@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.errors import Diagnostic, TileError
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.targets.target import Target
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import with_dependences

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tileir.core import attrs
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.stored import edges, overhangs
 from tileir.passes.placement.cache_blocks import fitted, refitted

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final, TypeVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.stripe.aliases import allocations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.base import with_temporaries
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.passes.kernels import schedule as sch

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import attrs
 
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes.rewrite import rewritten
 from tileir.passes.analysis.accesses import known_ranges
 from tileir.stripe.check.views import has_constraints, same_axes
 from tileir.stripe.ir import Block, Dim, Direction, Refinement, views_read, views_written

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import reads_neighbours
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import SCHEDULED

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import roots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels.forms import against_flat

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeGuard
 
 import attrs
 
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.progressions import are_apart, counts_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address, is_element, observed_indices
 from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.layouts.own_axes import with_own_axes

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.inline import CHEAP

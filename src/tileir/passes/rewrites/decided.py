@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.rewrites.dead_code import pruned

@@ -7,9 +7,10 @@ from itertools import product
 from math import prod
 from typing import ClassVar, Final
 
-from tileir.core import arithmetic, attrs
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Aggregation
-from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.dependences import roots

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core import attrs
-from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import ParseError
-from tileir.core.needed import needed
+from tileir.core.graphs.needed import needed
+from tileir.core.nodes import attrs
+from tileir.core.nodes.patterns import MOST_CHANGES, Changes, Law, Scalar
+from tileir.core.nodes.rewrite import rewritten
+from tileir.core.numbers.arithmetic import fits, rounded
 from tileir.core.ops import Op
-from tileir.core.patterns import MOST_CHANGES, Changes, Law, Scalar
-from tileir.core.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.base import map_kernels
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
@@ -47,7 +47,7 @@ class Rewrite:
     """Put operations on scalars in the place of others, as laws say: ``div(x, sqrt(y)) -> mul(x, rsqrt(y))``.
 
     Laws are tried in order, again and again, until none fits. Scalars that nothing reads then are dropped. Whether a
-    law holds is up to who writes it (:mod:`tileir.core.patterns`).
+    law holds is up to who writes it (:mod:`tileir.core.nodes.patterns`).
 
     Attributes:
         laws: The laws.

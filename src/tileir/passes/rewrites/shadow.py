@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core import attrs
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import map_kernels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.targets.target import Target
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.placement.locate import Place, location, memory_of

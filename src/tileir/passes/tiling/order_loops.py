@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks
 from tileir.stripe.ir import Block, Direction, Index, Program, Refinement

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from tileir.core.forking import Renewable
+from tileir.core.process.forking import Renewable
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")

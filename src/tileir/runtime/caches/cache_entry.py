@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 FORMAT: Final = 1
 MAGIC: Final = b"tileir" + FORMAT.to_bytes(2, "little")

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 """The permissions of everybody but the owner."""

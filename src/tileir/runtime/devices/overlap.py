@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.devices.home import OPAQUE
 
 if TYPE_CHECKING:

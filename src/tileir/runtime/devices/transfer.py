@@ -10,7 +10,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError
-from tileir.core.tracebacks import at_the_call
+from tileir.core.process.tracebacks import at_the_call
 from tileir.runtime.arrays import Array, converted, to_array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeGuard, assert_never
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Array, Format, fit_as_they_are, formats_of
 from tileir.runtime.events import Failure, PendingEvent, all_ended, ends_of
 from tileir.runtime.interface import Condition, Event, Kernel, Library, PartingExecutor, SequencingExecutor

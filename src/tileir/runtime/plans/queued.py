@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.offers import ArrayQueue, Queue, QueueingExecutor
 from tileir.runtime.plans.workspace import Layout, unrolled
 

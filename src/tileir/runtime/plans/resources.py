@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
-from tileir.core.forking import Renewable
+from tileir.core.process.forking import Renewable
 from tileir.runtime.events import PendingEvent, Scheduler
 from tileir.runtime.interface import Executor, PartingExecutor
 from tileir.runtime.offers import StreamingExecutor, is_asynchronous

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.arrays import Array
 from tileir.runtime.events import all_ended
 from tileir.runtime.interface import BatchingExecutor, BindingKernel, BoundKernel, Buffer as Memory, Event, Executor

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.schedule.script import Pattern, Script
 from tileir.schedule.search.sketches import LANES, Sketch, Sketched, inner_of, outputs_of
 from tileir.schedule.tree import Loop, Tail, Tree, leaves, own_memory

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Parameter, Step, applied, known_values
 from tileir.schedule.sizes import Known, Size

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, Rational, exact
 from tileir.schedule.meetings import apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out

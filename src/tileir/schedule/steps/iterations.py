@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out

@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable, Mapping, Set
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use

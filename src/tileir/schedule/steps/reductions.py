@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.sizes import Known

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tileir.core import attrs
 from tileir.core.fragments import FRAGMENTS, Fragment
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.products import dtype_of_product, factors_of_product

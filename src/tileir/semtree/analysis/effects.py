@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tileir.core import attrs, schema
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs, schema
 from tileir.core.ops import Op
 from tileir.semtree.dots import fragment_of
 from tileir.semtree.ir import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core.errors import Diagnostic
-from tileir.core.schema import introduced, named
+from tileir.core.nodes.schema import introduced, named
 from tileir.semtree.analysis.effects import meets, sets, targets, writes
 from tileir.semtree.check.type_rules import expression_faults
 from tileir.semtree.ir import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TypeAlias
 
-from tileir.core import attrs, schema
+from tileir.core.nodes import attrs, schema
 from tileir.semtree.ir import Const, Declare, DeclareArray, Expr, For, KernelFunction, Param, Stmt, Subscript, Var
 from tileir.semtree.rewrite import statements
 

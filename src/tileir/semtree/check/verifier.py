@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import attrs
 
 from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.schema import bodies, introduced, mentions, operands, used
+from tileir.core.nodes.schema import bodies, introduced, mentions, operands, used
 from tileir.semtree.check.cluster_checks import check_clusters
 from tileir.semtree.check.instruction_checks import (
     check_channels,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 
 
 @attrs.frozen

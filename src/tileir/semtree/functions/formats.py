@@ -7,9 +7,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
+from tileir.core.numbers.arithmetic import rounded
 from tileir.semtree.functions.draft import Term
 
 

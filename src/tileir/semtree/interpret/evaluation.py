@@ -38,7 +38,7 @@ from tileir.semtree.ir import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.core.number_system import NumberSystem
+    from tileir.core.numbers.number_system import NumberSystem
     from tileir.semtree.interpret.memory import Memory
 
 Frame: TypeAlias = list[Any]

@@ -9,7 +9,7 @@ from typing import assert_never
 import attrs
 import numpy as np
 
-from tileir.core.number_system import NumberSystem
+from tileir.core.numbers.number_system import NumberSystem
 from tileir.semtree.clusters import channels_of_clusters
 from tileir.semtree.interpret.channels import ChannelState, acquiring, bulk_copying, meeting, receiving, stepping
 from tileir.semtree.interpret.evaluation import CLUSTER, COPIES, SHARED, ExpressionCompiler, Frame

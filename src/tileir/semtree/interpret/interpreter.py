@@ -13,9 +13,9 @@ from math import prod
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.number_system import REAL, NumberSystem
+from tileir.core.nodes import attrs
+from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.interpret.channels import check_received
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, COPIES, SHARED, STEPS, Frame

@@ -7,10 +7,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
-from tileir.core.number_system import REAL, NumberSystem
+from tileir.core.nodes import attrs
+from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.semtree.interpret.orders import Clock, Known, Order, Touched
 
 Array: TypeAlias = np.ndarray[Any, Any]

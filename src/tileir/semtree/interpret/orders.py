@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 Known: TypeAlias = dict[int, int]
 """Up to which of its arrivals the work of a group is known, by the number of the group."""

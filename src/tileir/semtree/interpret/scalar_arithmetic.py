@@ -1,7 +1,7 @@
 """Operations on the values that the interpreter holds, chosen once for each node.
 
 A scalar integer is a Python int and a scalar bool a Python bool; a scalar float is a NumPy scalar, and a
-vector a NumPy array. :mod:`tileir.core.arithmetic` defines every operation; the common ones have short
+vector a NumPy array. :mod:`tileir.core.numbers.arithmetic` defines every operation; the common ones have short
 paths here, which the tests prove equal to it. Callers hold ``numpy.errstate(all="ignore")``.
 """
 
@@ -17,10 +17,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.arithmetic import apply
 from tileir.core.dtype import DType
-from tileir.core.integers import quotient, remainder
-from tileir.core.number_system import REAL, NumberSystem
+from tileir.core.numbers.arithmetic import apply
+from tileir.core.numbers.integers import quotient, remainder
+from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 

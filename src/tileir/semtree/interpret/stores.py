@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.semtree.interpret.evaluation import AGENT, SHARED, STEPS
 from tileir.semtree.interpret.memory import Stores
 from tileir.semtree.ir import BulkStore, BulkWait

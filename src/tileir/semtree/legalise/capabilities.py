@@ -8,14 +8,14 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.semtree.kinds import Hint
 
 
 class Support(enum.Enum):
-    """For which operands an operation or conversion of a back end gives what :mod:`tileir.core.arithmetic` defines."""
+    """For which operands an operation of a back end gives what :mod:`tileir.core.numbers.arithmetic` defines."""
 
     TOTAL = "total"  # for all
     DEFINED = "defined"

@@ -1,7 +1,7 @@
 """Floats narrower than f32 as their bits: conversions by integer operations, and arithmetic in f32.
 
 All follows from the row of a format in :mod:`tileir.core.dtype`. Conversions round to nearest even, as
-:func:`tileir.core.arithmetic.cast` does. Nothing depends on whether a processor flushes subnormal numbers of f32 where
+:func:`tileir.core.numbers.arithmetic.cast` does. Nothing depends on whether a processor flushes subnormal f32 where
 these occur only as a result that is rounded further.
 """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tileir.core import schema
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes import schema
+from tileir.core.nodes.rewrite import rewritten
 from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Const, Declare, Expr, KernelFunction, Reduce, Shuffle, Stmt, Subscript, Var
 from tileir.semtree.rewrite import children, expressions, kernel_names, map_bodies, with_body, with_children

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tileir.core import attrs, schema
+from tileir.core.nodes import attrs, schema
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import reads, writes

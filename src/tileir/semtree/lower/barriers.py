@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 

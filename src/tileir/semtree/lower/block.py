@@ -7,9 +7,9 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core import attrs
 from tileir.core.errors import fail
-from tileir.core.evolving import evolved
+from tileir.core.nodes import attrs
+from tileir.core.nodes.evolving import evolved
 from tileir.core.ops import Op, merges
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine

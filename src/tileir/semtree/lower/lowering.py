@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 import attrs
 
 from tileir.core.dtype import DType
-from tileir.core.integers import network_comparisons
+from tileir.core.numbers.integers import network_comparisons
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -256,7 +256,7 @@ def _of_attention(
     blocks: BlockLowering, block: stripe.Block, views: dict[str, View], attending: tuple[stripe.Special, Attending]
 ) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
     """Return grid and body of a kernel of attention, which processors do without."""
-    from tileir.semtree.lower.attention import attention_kernel
+    from tileir.semtree.lower.attention.forward import attention_kernel
 
     return attention_kernel(blocks, block, views, *attending)
 

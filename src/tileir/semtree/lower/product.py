@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.errors import fail
 from tileir.core.fragments import Fragment, Run, usable
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.core.targets.target import Target
 from tileir.poly.affine import Affine

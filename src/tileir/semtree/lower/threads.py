@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core import attrs
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.core.targets.target import Target
 from tileir.poly.affine import Affine

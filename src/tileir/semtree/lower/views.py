@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tileir.core.arithmetic import Array, apply, constant, rounded
+from tileir.core.numbers.arithmetic import Array, apply, constant, rounded
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Expr, Ramp, Reduce, Type
 from tileir.semtree.rewrite import law

@@ -2,7 +2,7 @@
 
 The tests prove every rule by the interpreter, over all dtypes that it claims.
 
-Most are laws of :mod:`tileir.core.patterns`, which become rules of expressions here.
+Most are laws of :mod:`tileir.core.nodes.patterns`, which become rules of expressions here.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
-from tileir.core.arithmetic import fits
+from tileir.core.nodes import attrs
+from tileir.core.nodes.rewrite import Rule
+from tileir.core.numbers.arithmetic import fits
 from tileir.core.ops import Op
-from tileir.core.rewrite import Rule
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Expr, Ramp, Reduce
 from tileir.semtree.simplify.conversion_rules import (
     cast_of_broadcast,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.dtype import DType
-    from tileir.core.patterns import Law, Scalar
+    from tileir.core.nodes.patterns import Law, Scalar
 
 
 _EVERY_OPERATION: Final = (fold_operation, operation_on_broadcasts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.arithmetic import rounded
+from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Broadcast, Const, Expr, GridIndex, Ramp, Type, Var
 from tileir.semtree.rewrite import law

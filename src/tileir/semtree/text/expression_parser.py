@@ -6,9 +6,9 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
-from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
+from tileir.core.numbers.arithmetic import fits
 from tileir.core.ops import Op
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 
 import attrs
 
-from tileir.core import schema
+from tileir.core.nodes import schema
 from tileir.semtree.ir import Expr, LValue, Subscript, Type, Var
 from tileir.semtree.text.forms import Field, Literal, Piece, pieces
 

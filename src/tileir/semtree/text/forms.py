@@ -14,7 +14,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, TypeAlias, get_args, get_type_hints
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.semtree.ir import Expr, Stmt
 from tileir.semtree.text.lexer import words_of
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.semtree.ir import DeclareArray, KernelFunction, Region
 from tileir.semtree.rewrite import statements
 

@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
-from tileir.core.reaching import reached
+from tileir.core.graphs.reaching import reached
 from tileir.stripe.ir import Block, Direction, Load, Refinement, Special, Statement, Store, views_read
 
 if TYPE_CHECKING:

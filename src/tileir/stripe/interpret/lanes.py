@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from tileir.core.number_system import REAL, NumberSystem
+from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.stripe.ir import Constant, Convert, Intrinsic, Load, LoadIndex, Store
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
-from tileir.core.number_system import REAL, NumberSystem
+from tileir.core.nodes import attrs
+from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.core.ops import Aggregation
 from tileir.stripe.ir import TensorShape
 

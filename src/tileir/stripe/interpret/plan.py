@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Refinement, Special, Store, views_read
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from tileir.core.evolving import evolved
-from tileir.core.rewrite import rewritten
+from tileir.core.nodes.evolving import evolved
+from tileir.core.nodes.rewrite import rewritten
 from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
 from tileir.stripe.lower.renaming import with_names

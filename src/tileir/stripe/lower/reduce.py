@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from tileir.core.number_system import REAL
+from tileir.core.numbers.number_system import REAL
 from tileir.core.ops import Op
 from tileir.core.targets import hardware
 from tileir.core.text.names import NameScope

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape

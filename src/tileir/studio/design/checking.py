@@ -7,7 +7,7 @@ from typing import Final
 
 from tileir.core.errors import TileError
 from tileir.core.text.span import Span
-from tileir.driver.arguments import tensor_types
+from tileir.driver.calls.arguments import tensor_types
 from tileir.studio.views.views import Checked, InputView, faults_of
 from tileir.tile.checks.integers import integers, sizing_inputs
 from tileir.tile.ir import Contraction, Function

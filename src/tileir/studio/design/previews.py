@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import attrs
 import numpy as np
 
-from tileir.core.cancelling import CancelledError, cancelled_if
 from tileir.core.errors import TileError, fail
+from tileir.core.process.cancelling import CancelledError, cancelled_if
 from tileir.driver.executable import Executable
 from tileir.driver.explain.explanation import explain_program
 from tileir.driver.formulas.crafting import CraftedFormula

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.studio.design.bench import Bench
 from tileir.studio.views.snapshot import Snapshot, snapshot_of
 from tileir.studio.views.subject import Subject

@@ -20,10 +20,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core import attrs
 from tileir.core.drawing.layering import drawing_of
 from tileir.core.errors import BackendError, fail
 from tileir.core.json.codec import to_json
+from tileir.core.nodes import attrs
 from tileir.core.ops import Combination
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import all_names_of_targets
 from tileir.core.text.names import nearest

@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError, fail
-from tileir.driver.arguments import tensor_types, type_of_text
+from tileir.driver.calls.arguments import tensor_types, type_of_text
 from tileir.driver.cli.values import number_of
 from tileir.driver.formulas.pictures import as_levels
 from tileir.driver.tuning.measurement import random_array

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.testing.fuzz.areas import AREAS
 from tileir.testing.fuzz.recording import Recorded, save
 from tileir.testing.fuzz.worker import SHRINKING, kind_of, seed_of

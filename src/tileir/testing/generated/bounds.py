@@ -20,9 +20,9 @@ from typing import Any, Final, assert_never
 
 import numpy as np
 
-from tileir.core import attrs
-from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.ops import Aggregation, Combination, Domain, Op
 from tileir.testing.generated.exact import rough_values
 from tileir.testing.values import bound

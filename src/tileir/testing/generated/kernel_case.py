@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.interpret.memory import ALL_CHECKS

@@ -8,9 +8,9 @@ from typing import Final
 import attrs
 import numpy as np
 
-from tileir.core.arithmetic import dtype_of
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.generated.choices import Choices
 from tileir.testing.generated.exact import Array, allowed, rough_values, sums_exactly, tolerance, zeros_have_signs

@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from tileir.core.arithmetic import apply, cast
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
+from tileir.core.numbers.arithmetic import apply, cast
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.programs.case import Array, Conformance, as_array, halves, integers
 from tileir.testing.programs.convolutions import correlate

@@ -19,8 +19,8 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
+from tileir.driver.calls.stepper import stepper
 from tileir.driver.jit import jit
-from tileir.driver.stepper import stepper
 from tileir.driver.tuning.search import tune
 from tileir.runtime.caches.disk_cache import DiskCache
 from tileir.runtime.context import Context

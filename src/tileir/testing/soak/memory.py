@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.errors import TileError
+from tileir.core.nodes import attrs
+from tileir.driver.calls.stepper import stepper
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import jit
-from tileir.driver.stepper import stepper
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.context import Context
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.driver.jit import jit
 from tileir.runtime.context import Context
 

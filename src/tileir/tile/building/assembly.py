@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import attrs
 
-from tileir.core.needed import needed
+from tileir.core.graphs.needed import needed
 from tileir.core.text.span import Span
 from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (

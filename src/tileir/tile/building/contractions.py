@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.operators import method_of
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.span import call_site

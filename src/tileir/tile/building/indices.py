@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from tileir.core import attrs
-from tileir.core.integers import quotient, remainder
+from tileir.core.nodes import attrs
+from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.operators import method_of, methods_of
 from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same

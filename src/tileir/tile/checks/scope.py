@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import assert_never
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.span import Span
 from tileir.tile.functions import builtin
 from tileir.tile.ir import (

@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import arithmetic, attrs
 from tileir.core.array_value import ArrayValue
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
+from tileir.core.numbers import arithmetic
 from tileir.core.text.lexing import Cursor, Token
 from tileir.core.text.span import Span
 from tileir.tile.ir import Attribute, Constant, Name

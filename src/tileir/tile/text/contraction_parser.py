@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text import lexing
 from tileir.core.text.advice import meant

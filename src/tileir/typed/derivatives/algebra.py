@@ -8,8 +8,8 @@ from functools import cached_property
 
 import attrs
 
-from tileir.core import arithmetic
 from tileir.core.dtype import DType, accumulator, arithmetic_type
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core import attrs
 from tileir.core.dtype import DType, accumulator, arithmetic_type
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Combination
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices

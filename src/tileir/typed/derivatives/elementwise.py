@@ -11,7 +11,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.typed.ir import Elementwise, Operation, Value
 

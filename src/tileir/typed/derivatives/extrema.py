@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from tileir.core import attrs
 from tileir.core.dtype import accumulator
+from tileir.core.nodes import attrs
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.recurrences import shifted

@@ -17,7 +17,7 @@ import attrs
 
 from tileir.core.dtype import arithmetic_type
 from tileir.core.errors import fail
-from tileir.core.needed import needed
+from tileir.core.graphs.needed import needed
 from tileir.core.ops import Op
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules
 from tileir.typed.derivatives.algebra import Algebra

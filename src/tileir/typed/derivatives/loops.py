@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tileir.core.dtype import DType, accumulator, arithmetic_type
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
 from tileir.core.ops import Op
 from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission

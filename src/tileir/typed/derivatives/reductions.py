@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tileir.core import attrs
 from tileir.core.combines import Combine
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Coordinate, Reduce, Shape

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import arithmetic, attrs
 from tileir.core.dtype import accumulator, arithmetic_type, promote_all
+from tileir.core.nodes import attrs
+from tileir.core.numbers import arithmetic
 from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType, arithmetic_type, float_for, promote_all
 from tileir.core.errors import TileError, fail
+from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import SHIFTS, Domain, Op
 from tileir.core.text.span import Span
 from tileir.typed.dims import fold

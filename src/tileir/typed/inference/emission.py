@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import fail
+from tileir.core.numbers.arithmetic import fits, rounded
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.typed.inference.numbers import Numbers, natural_dtype

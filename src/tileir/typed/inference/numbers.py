@@ -12,11 +12,11 @@ from typing import Final
 
 import attrs
 
-from tileir.core.arithmetic import fits
 from tileir.core.dtype import DType, float_for, promote_all
-from tileir.core.needed import needed
+from tileir.core.graphs.needed import needed
+from tileir.core.graphs.reaching import reached
+from tileir.core.numbers.arithmetic import fits
 from tileir.core.ops import Domain, Op
-from tileir.core.reaching import reached
 from tileir.core.text.names import NameScope
 from tileir.core.text.span import Span
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.text.span import Span
 from tileir.typed.ir import Shape
 

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias, assert_never
 
 import attrs
 
-from tileir.core.arithmetic import rounded
 from tileir.core.dtype import DType
 from tileir.core.errors import Diagnostic, TileError, fail
+from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.tile import ir as tile

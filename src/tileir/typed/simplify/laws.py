@@ -1,14 +1,14 @@
-"""Laws of :mod:`tileir.core.patterns` as rules of typed functions."""
+"""Laws of :mod:`tileir.core.nodes.patterns` as rules of typed functions."""
 
 from __future__ import annotations
 
 import attrs
 
-from tileir.core.arithmetic import fits, rounded
 from tileir.core.dtype import DType
+from tileir.core.nodes.patterns import Law, Scalar
+from tileir.core.nodes.rewrite import Rule
+from tileir.core.numbers.arithmetic import fits, rounded
 from tileir.core.ops import Op
-from tileir.core.patterns import Law, Scalar
-from tileir.core.rewrite import Rule
 from tileir.core.text.names import NameScope
 from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import Constant, Elementwise, Operation, Value

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.grouping import grouped
+from tileir.core.graphs.grouping import grouped
 from tileir.core.text.names import NameScope
 
 if TYPE_CHECKING:

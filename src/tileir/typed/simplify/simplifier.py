@@ -10,10 +10,10 @@ import operator
 
 import attrs
 
-from tileir.core import schema
+from tileir.core.nodes import schema
+from tileir.core.nodes.patterns import MOST_CHANGES, Changes
+from tileir.core.nodes.rewrite import Rule, fixpoint
 from tileir.core.ops import Op
-from tileir.core.patterns import MOST_CHANGES, Changes
-from tileir.core.rewrite import Rule, fixpoint
 from tileir.core.text.names import NameScope
 from tileir.typed.dataflow import with_operands, without_dead, without_idle_parts
 from tileir.typed.inference.emission import nameless

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system

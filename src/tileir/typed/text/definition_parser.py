@@ -7,9 +7,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from tileir.core import attrs
 from tileir.core.combines import Combine
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.core.text.lexing import AbandonError
 from tileir.core.text.names import nearest

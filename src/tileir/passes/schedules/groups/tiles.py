@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.staging import TileShape
 from tileir.schedule.nest import Nest

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.stripe.ir import Index

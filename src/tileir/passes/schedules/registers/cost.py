@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Limits, Tiling, row_pieces
 from tileir.passes.schedules.registers.steps import Step

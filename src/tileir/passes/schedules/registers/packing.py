@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, total
 from tileir.poly.box import feasible
 from tileir.poly.constraint import Span, system

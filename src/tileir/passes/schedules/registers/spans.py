@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Segment

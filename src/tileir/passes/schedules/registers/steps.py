@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor, prod
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import PAGE_BYTES
 from tileir.passes.schedules.registers.spans import bounding
 from tileir.poly.affine import Affine

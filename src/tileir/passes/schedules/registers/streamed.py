@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product as combinations
 from typing import Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.blocked import Visit
 from tileir.passes.schedules.registers.blocks import Chunk, Piece, Split, TileBlocks, column_pieces

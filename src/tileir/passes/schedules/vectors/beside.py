@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import ClassVar, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.core.text.names import NameScope
 from tileir.passes.fusion.inline import CHEAP

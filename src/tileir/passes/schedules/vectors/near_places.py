@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tileir.core import attrs
-from tileir.core.arithmetic import Array
+from tileir.core.nodes import attrs
+from tileir.core.numbers.arithmetic import Array
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.forms import against_flat
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine

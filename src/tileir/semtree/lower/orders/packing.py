@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem

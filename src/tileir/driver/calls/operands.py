@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.nodes import attrs
 from tileir.core.text.names import nearest
 from tileir.runtime.arrays import (
     Array,

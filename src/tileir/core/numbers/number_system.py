@@ -6,9 +6,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core import arithmetic
-from tileir.core.arithmetic import Number
 from tileir.core.dtype import DType
+from tileir.core.numbers import arithmetic
+from tileir.core.numbers.arithmetic import Number
 from tileir.core.ops import Aggregation, Op
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ _UFUNCS: Final = {
 
 
 class NumberSystem:
-    """The numbers that devices compute with, as :mod:`tileir.core.arithmetic` defines them.
+    """The numbers that devices compute with, as :mod:`tileir.core.numbers.arithmetic` defines them.
 
     A subclass may represent floats in another way. Bools and integers are the same in every system: they decide where
     elements are, and which are computed.
@@ -49,7 +49,7 @@ class NumberSystem:
         return arithmetic.apply(op, *args)
 
     def order(self, array: Array, axis: int, *, descending: bool) -> Array:
-        """Return the places of the elements along ``axis`` in sorted order: :func:`tileir.core.arithmetic.order`."""
+        """Return the sorted places of the elements along ``axis``: :func:`tileir.core.numbers.arithmetic.order`."""
         return arithmetic.order(array, axis, descending=descending)
 
     def merge_at(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Generic, TypeVar
 
-from tileir.core import attrs
 from tileir.core.errors import DivergenceError
+from tileir.core.nodes import attrs
 
 S = TypeVar("S")
 T = TypeVar("T")

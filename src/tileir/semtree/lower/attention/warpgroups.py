@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.ir import ChannelStep, TurnStep
-from tileir.semtree.lower.attention_softmax import GROWTH, Softmax
-from tileir.semtree.lower.attention_tiles import box, operand
+from tileir.semtree.lower.attention.softmax import GROWTH, Softmax
+from tileir.semtree.lower.attention.tiles import box, operand
 from tileir.stripe.attending import QUAD, STAGES, of_width
 
 _WIDE: Final = sem.Type(DType.F32)

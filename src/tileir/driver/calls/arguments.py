@@ -218,7 +218,7 @@ def array_format(name: str, value: object) -> Format:
     if isinstance(value, np.ndarray):
         array = to_array(name, value)
         return array.dtype, array.shape
-    from tileir.driver.operands import format_of  # it loads arrays of devices
+    from tileir.driver.calls.operands import format_of  # it loads arrays of devices
 
     return format_of(name, value)
 
@@ -287,7 +287,7 @@ def passed_values(function: Function, types: Mapping[str, TensorType], arguments
 def integer_of(value: object) -> int | None:
     """Return the integer that a number or an array of rank 0 is, of any dtype; None for anything else."""
     if not isinstance(value, np.ndarray | int | float | np.generic) and hasattr(value, "__dlpack__"):
-        from tileir.driver.operands import scalar_of  # it loads arrays of devices
+        from tileir.driver.calls.operands import scalar_of  # it loads arrays of devices
 
         value = scalar_of(value)
     if isinstance(value, np.ndarray) and value.shape == () and np.issubdtype(value.dtype, np.integer):

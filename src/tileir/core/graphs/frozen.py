@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import DivergenceError
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.core.text.lexing import Cursor, Lexer, everything, source_of
 from tileir.core.text.names import nearest

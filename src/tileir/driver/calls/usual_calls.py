@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tileir.core import attrs
-from tileir.driver.arguments import memory_checked, out_of_memory
-from tileir.driver.pending import PendingCall, called
+from tileir.core.nodes import attrs
+from tileir.driver.calls.arguments import memory_checked, out_of_memory
+from tileir.driver.calls.pending import PendingCall, called
 from tileir.runtime.devices.home import Home
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from tileir.driver.queued_calls import QueuedCalls
+    from tileir.driver.calls.queued_calls import QueuedCalls
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -94,7 +94,7 @@ class UsualCalls:
         """Do the same with arrays of the device, all of them, piece by piece."""
         if not hasattr(arrays[0], "await_call"):
             return None
-        from tileir.driver.operands import call_as_they_are  # it loads arrays of devices
+        from tileir.driver.calls.operands import call_as_they_are  # it loads arrays of devices
 
         with memory_checked():
             results = call_as_they_are(self.plan, self.home, arrays, out)
@@ -105,7 +105,7 @@ class UsualCalls:
         """Calls that are put into the queue of the device; None where it has none."""
         if self.plan.queued is None:
             return None
-        from tileir.driver.queued_calls import QueuedCalls  # it loads arrays of devices
+        from tileir.driver.calls.queued_calls import QueuedCalls  # it loads arrays of devices
 
         return QueuedCalls.of(self.plan, self.home)
 

@@ -13,7 +13,7 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.passes.schedules.groups.matrix_plan import MatrixTiling
+    from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
     from tileir.schedule.nest import Nest, Segment
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import attrs
 from tileir.core.fragments import Where
+from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tileir.core.text.names import NameScope
-    from tileir.passes.schedules.groups.matrix_plan import MatrixTiling
+    from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 
 _LINE: Final = 128
 """Bytes of all banks of local memory."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
-from tileir.core.integers import quotient
+from tileir.core.nodes import attrs
+from tileir.core.numbers.integers import quotient
 from tileir.core.ops import Op
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.fragments import Run
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.schedules.groups.matrix_boxes import ends
-from tileir.passes.schedules.groups.matrix_plan import (
+from tileir.passes.schedules.groups.matrix.boxes import ends
+from tileir.passes.schedules.groups.matrix.plan import (
     MatrixTiling,
     Panel,
     are_neighbours,
@@ -20,7 +20,7 @@ from tileir.passes.schedules.groups.matrix_plan import (
     swizzle_of,
     whole_clusters,
 )
-from tileir.passes.schedules.groups.matrix_results import Results
+from tileir.passes.schedules.groups.matrix.results import Results
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Node, Use, leaf

@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from typing import Final, Self
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention_softmax import Softmax
-from tileir.semtree.lower.attention_tiles import Matrix, Panel, copies, operand, tile
+from tileir.semtree.lower.attention.softmax import Softmax
+from tileir.semtree.lower.attention.tiles import Matrix, Panel, copies, operand, tile
 from tileir.semtree.lower.block import BlockLowering
 from tileir.stripe.attending import STAGES, Attending, of_width
 

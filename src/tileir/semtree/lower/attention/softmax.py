@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from typing import ClassVar, Final, Self
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention_tiles import Matrix, Panel, Threads, tile
+from tileir.semtree.lower.attention.tiles import Matrix, Panel, Threads, tile
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.transform.expansions import LEAST_EXPONENT
 from tileir.stripe.attending import QUAD, Attending

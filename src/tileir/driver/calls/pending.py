@@ -6,7 +6,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.runtime.events import PendingEvent
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, cast
 
 import numpy as np
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core.nodes import attrs
+from tileir.core.process.tracebacks import at_the_call
 from tileir.core.text.advice import meant
-from tileir.core.tracebacks import at_the_call
-from tileir.driver.arguments import bind, is_number, memory_checked
+from tileir.driver.calls.arguments import bind, is_number, memory_checked
+from tileir.driver.calls.pending import R_co
 from tileir.driver.executable import Executable
 from tileir.driver.jit import Jit, jit
-from tileir.driver.pending import R_co
 from tileir.driver.programs import Source, input_names, output_names, program_of
 from tileir.driver.targets import Named
 from tileir.runtime.arrays import Array, TensorSpec, check_inputs, to_array
@@ -303,7 +303,7 @@ def _sent(array: Any, executable: Executable) -> Any:
     """Return an array on the device of an executable."""
     if _is_resident(array):
         return array
-    from tileir.driver.operands import sent  # it loads arrays of devices
+    from tileir.driver.calls.operands import sent  # it loads arrays of devices
 
     return sent([array], executable.home)[0]
 
@@ -312,7 +312,7 @@ def _like(old: Any, new: Array) -> Any:
     """Return a copy of an array where another one is."""
     if not _is_resident(old):
         return new.copy()
-    from tileir.driver.operands import sent  # it loads arrays of devices
+    from tileir.driver.calls.operands import sent  # it loads arrays of devices
 
     return sent([new], old.home)[0]
 

@@ -14,17 +14,17 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import FRAGMENTS
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention_back import Back
-from tileir.semtree.lower.attention_roles import Roles
-from tileir.semtree.lower.attention_softmax import SUMS, Softmax
-from tileir.semtree.lower.attention_tiles import Matrix, copies, operand
-from tileir.semtree.lower.attention_warpgroups import WarpGroups
+from tileir.semtree.lower.attention.backward import Back
+from tileir.semtree.lower.attention.roles import Roles
+from tileir.semtree.lower.attention.softmax import SUMS, Softmax
+from tileir.semtree.lower.attention.tiles import Matrix, copies, operand
+from tileir.semtree.lower.attention.warpgroups import WarpGroups
 from tileir.semtree.lower.block import BlockLowering
 from tileir.semtree.lower.loops import grid_indices
 from tileir.semtree.lower.turns import Turns

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from tileir.core import attrs
 from tileir.core.fragments import Fragment, Where, usable
+from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
-from tileir.passes.schedules.groups.matrix import build
-from tileir.passes.schedules.groups.matrix_boxes import (
+from tileir.passes.schedules.groups.matrix.blocks import build
+from tileir.passes.schedules.groups.matrix.boxes import (
     OF_TWO,
     are_whole_lines,
     boxes,
@@ -25,8 +25,8 @@ from tileir.passes.schedules.groups.matrix_boxes import (
     further_ahead,
     with_copier,
 )
-from tileir.passes.schedules.groups.matrix_panels import panels, tops, with_windows_apart
-from tileir.passes.schedules.groups.matrix_plan import (
+from tileir.passes.schedules.groups.matrix.panels import panels, tops, with_windows_apart
+from tileir.passes.schedules.groups.matrix.plan import (
     OF_LOCAL,
     OF_WINDOWS,
     SMALL,
@@ -41,8 +41,8 @@ from tileir.passes.schedules.groups.matrix_plan import (
     tallest,
     wastes,
 )
-from tileir.passes.schedules.groups.matrix_refusals import against_constraints, against_product
-from tileir.passes.schedules.groups.matrix_results import staged_columns, stored_boxes
+from tileir.passes.schedules.groups.matrix.refusals import against_constraints, against_product
+from tileir.passes.schedules.groups.matrix.results import staged_columns, stored_boxes
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, emit, product
 from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest

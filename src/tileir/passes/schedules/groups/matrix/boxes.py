@@ -8,8 +8,8 @@ from math import gcd
 from operator import mul
 from typing import Final
 
-from tileir.core import attrs
-from tileir.passes.schedules.groups.matrix_plan import MatrixTiling, Panel, groups_of, piece_of, swizzle_of
+from tileir.core.nodes import attrs
+from tileir.passes.schedules.groups.matrix.plan import MatrixTiling, Panel, groups_of, piece_of, swizzle_of
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use
 from tileir.stripe.blocks import Index

@@ -9,7 +9,7 @@ import attrs
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
-from tileir.passes.schedules.groups.matrix_plan import Panel
+from tileir.passes.schedules.groups.matrix.plan import Panel
 from tileir.schedule.nest import Nest, Use
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe

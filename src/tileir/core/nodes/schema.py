@@ -13,7 +13,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 
 N = TypeVar("N")
 T = TypeVar("T")

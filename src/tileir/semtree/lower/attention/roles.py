@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from tileir.core import attrs
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.ir import ChannelStep
-from tileir.semtree.lower.attention_tiles import Panel, box_back, tile
-from tileir.semtree.lower.attention_warpgroups import WarpGroups
+from tileir.semtree.lower.attention.tiles import Panel, box_back, tile
+from tileir.semtree.lower.attention.warpgroups import WarpGroups
 from tileir.semtree.lower.turns import Turns
 from tileir.semtree.swizzles import PLAIN
 

@@ -1,0 +1,1 @@
+"""Graphs of programs as frozen networkx graphs, and walks over them."""

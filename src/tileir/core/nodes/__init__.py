@@ -1,0 +1,1 @@
+"""Immutable nodes: their classes, the roles of their fields, and rewriting."""

@@ -1,0 +1,1 @@
+"""Contractions by instructions that multiply matrices: plans, tiles, copies, and results."""

@@ -1,0 +1,1 @@
+"""Attention as kernels of groups of threads: forward, backward, and in roles."""
