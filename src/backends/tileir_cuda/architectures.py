@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Target, attrs
 from tileir.core.fragments import FRAGMENTS, named
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
 
 STATIC_SHARED_BYTES: Final = 48 * 1024
 """Shared memory that a group may have as variables of a module; more is asked for at the launch."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, Diagnostic, attrs
 from tileir.runtime.checks import checked_parts, sealed
 from tileir.semtree.ir import KernelFunction
 

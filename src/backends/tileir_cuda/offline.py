@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, Diagnostic, attrs
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import HostExecutor

@@ -1,1 +1,53 @@
-"""What every stage shares: dtypes, elementwise operations, diagnostics, spans, text and rewriting."""
+"""What every stage shares: dtypes, elementwise operations, diagnostics, spans, text and rewriting.
+
+The names that most modules speak of are handed on here, so that one import has them.
+"""
+
+from tileir.core.process.collection import collection_paused as collection_paused
+
+with collection_paused(lasting=True):  # as `tileir` says, which cannot do so before this package is there
+    from tileir.core.array_value import ArrayValue as ArrayValue
+    from tileir.core.combines import Combine as Combine
+    from tileir.core.dtype import (
+        DType as DType,
+        FloatFormat as FloatFormat,
+        accumulator as accumulator,
+        arithmetic_type as arithmetic_type,
+        float_for as float_for,
+        promote as promote,
+        promote_all as promote_all,
+    )
+    from tileir.core.errors import (
+        MAX_FAULTS as MAX_FAULTS,
+        ArgumentError as ArgumentError,
+        BackendError as BackendError,
+        Diagnostic as Diagnostic,
+        DivergenceError as DivergenceError,
+        GroupLimitError as GroupLimitError,
+        ParseError as ParseError,
+        SkippedPassWarning as SkippedPassWarning,
+        TileError as TileError,
+        VerifyError as VerifyError,
+        fail as fail,
+    )
+    from tileir.core.graphs.grouping import grouped as grouped
+    from tileir.core.nodes import attrs as attrs, schema as schema
+    from tileir.core.nodes.rewrite import rewritten as rewritten
+    from tileir.core.ops import (
+        Aggregation as Aggregation,
+        Combination as Combination,
+        Domain as Domain,
+        Op as Op,
+        merges as merges,
+    )
+    from tileir.core.process.forking import Renewable as Renewable
+    from tileir.core.process.tracebacks import at_the_call as at_the_call
+    from tileir.core.targets.target import Target as Target
+    from tileir.core.text.advice import meant as meant
+    from tileir.core.text.names import NameScope as NameScope, nearest as nearest
+    from tileir.core.text.span import (
+        Source as Source,
+        Span as Span,
+        call_site as call_site,
+        span_field as span_field,
+    )

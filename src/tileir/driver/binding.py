@@ -7,10 +7,7 @@ from itertools import takewhile
 
 import attrs
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.names import nearest
+from tileir.core import ArgumentError, ArrayValue, Diagnostic, at_the_call, nearest
 from tileir.driver.calls.arguments import integer_of, is_number
 from tileir.driver.programs import Source, function_of
 from tileir.runtime.arrays import to_array

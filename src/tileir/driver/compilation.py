@@ -11,12 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.errors import BackendError, GroupLimitError, TileError
+from tileir.core import ArrayValue, BackendError, GroupLimitError, Target, TileError, attrs, collection_paused
 from tileir.core.json.codec import from_json, identity, to_json
-from tileir.core.nodes import attrs
-from tileir.core.process.collection import collection_paused
-from tileir.core.targets.target import Target
 from tileir.driver import programs
 from tileir.runtime.caches.disk_cache import DiskCache, cache_log, digest_of
 from tileir.runtime.caches.source_digest import digest_of_extensions, source_digest

@@ -8,9 +8,7 @@ from typing import Any, Literal, TypeAlias, overload
 import attrs
 import numpy as np
 
-from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.names import nearest
+from tileir.core import ArgumentError, Diagnostic, at_the_call, nearest
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
-from tileir.core.errors import Diagnostic, TileError
-from tileir.core.nodes import attrs
-from tileir.core.process.collection import collection_paused
+from tileir.core import Diagnostic, Target, TileError, attrs, collection_paused
 from tileir.core.process.tracebacks import at_the_call, shortened
-from tileir.core.targets.target import Target
 from tileir.core.text.shown import call_of
 from tileir.driver.calls.arguments import (
     NOTHING,

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 import attrs
 import numpy as np
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.errors import ArgumentError, Diagnostic, ParseError, VerifyError
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core import ArgumentError, ArrayValue, Diagnostic, ParseError, Target, VerifyError, at_the_call
 from tileir.core.targets.hardware import HardwareModel
-from tileir.core.targets.target import Target
 from tileir.driver import texts
 from tileir.driver.calls.arguments import check_kind
 from tileir.semtree.ir import KernelFunction, Program as SemProgram

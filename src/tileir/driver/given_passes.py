@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.stripe.ir import Program
 
 if TYPE_CHECKING:

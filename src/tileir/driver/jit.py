@@ -8,10 +8,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from tileir.core.errors import BackendError, TileError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, Target, TileError, attrs
 from tileir.core.process.tracebacks import at_the_call, shortened
-from tileir.core.targets.target import Target
 from tileir.driver.calls.arguments import (
     NOTHING,
     array_format,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tileir.core.errors import BackendError
+from tileir.core import BackendError, meant
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.text.advice import meant
 from tileir.runtime.interface import Backend, Library
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
+from tileir.core import ArgumentError, Diagnostic, DType
 from tileir.driver.calls.arguments import bind as bound, is_number, split, tensor_type, tensor_types
 from tileir.semtree.ir import BufferRole, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
+from tileir.core import Target, attrs
 from tileir.driver.compilation import PROGRAM, Request
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Program

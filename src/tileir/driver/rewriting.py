@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias, overload
 
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, attrs
 from tileir.core.nodes.patterns import Law, Operand
 from tileir.semtree.ir import KernelFunction, Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram

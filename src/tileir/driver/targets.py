@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.errors import ArgumentError, fail
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
-from tileir.core.text.names import nearest
+from tileir.core import ArgumentError, Target, attrs, fail, nearest
 
 if TYPE_CHECKING:
     from tileir.core.targets.target_file import Scalar, TargetFile

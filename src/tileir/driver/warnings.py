@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tileir.core.errors import Diagnostic
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core import Diagnostic, at_the_call
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_types
 from tileir.driver.compilation import Request
 from tileir.driver.programs import Source, program_of

@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
+from tileir.core import Span, attrs, span_field
 from tileir.core.text.shown import call_of, counted
-from tileir.core.text.span import Span, span_field
 from tileir.formula.node import Node, Whole
 
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.text.names import nearest
-from tileir.core.text.span import Span
+from tileir.core import Diagnostic, Span, VerifyError, nearest
 from tileir.formula.ir import Formula, Mask, Merge, Near, Number, Region, Repeat, Source, Step
 from tileir.formula.text import spelling
 from tileir.formula.text.reading import PREVIOUS

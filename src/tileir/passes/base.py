@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import ClassVar, Final, Protocol
 
-from tileir.core.errors import TileError, VerifyError, fail
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import Target, TileError, VerifyError, attrs, fail, rewritten
 from tileir.core.process.cancelling import checkpoint
-from tileir.core.targets.target import Target
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops

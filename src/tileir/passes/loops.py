@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Set as AbstractSet
 
 import attrs
 
-from tileir.core.nodes import schema
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, schema
 from tileir.stripe.ir import Branch, Buffer, Launch, Loop, Program, Refinement, Work
 from tileir.stripe.lower.kernel_table import KernelTable
 from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of

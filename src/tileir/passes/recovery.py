@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tileir.core.errors import TileError, VerifyError
-from tileir.core.nodes import attrs
+from tileir.core import TileError, VerifyError, attrs
 from tileir.passes.base import NOT_REPEATED, Pass, label_of, run, unchecked
 from tileir.schedule.remarks import refused, remark
 from tileir.stripe.check.verifier import verify as verify_program

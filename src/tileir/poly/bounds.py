@@ -17,8 +17,7 @@ from functools import lru_cache
 from math import ceil, floor, gcd, prod
 from typing import Final
 
-from tileir.core.errors import Diagnostic, TileError, fail
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, TileError, attrs, fail
 from tileir.poly.affine import Affine, Rational, total
 from tileir.poly.box import enclose
 from tileir.poly.constraint import RangeConstraint, Row, gather, merge, normalised, system

@@ -8,9 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, Diagnostic, DType, attrs
 from tileir.core.numbers.arithmetic import constant, fits
 from tileir.runtime.array_files import declared, is_nameless, possible_dtypes
 from tileir.runtime.devices.dlpack import HOST_KINDS, imported, place_of

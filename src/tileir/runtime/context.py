@@ -10,10 +10,8 @@ from typing import Any, Final, Self
 
 import attrs
 
-from tileir.core.errors import ArgumentError, BackendError
-from tileir.core.process.forking import Renewable
+from tileir.core import ArgumentError, BackendError, Renewable, meant
 from tileir.core.process.tracebacks import made_at_the_call
-from tileir.core.text.advice import meant
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.devices.home import Home

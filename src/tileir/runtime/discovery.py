@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 
-from tileir.core import distributions
+from tileir.core import BackendError, Renewable, distributions, grouped
 from tileir.core.distributions import loaded, logged, name_of, reason_of
-from tileir.core.errors import BackendError
-from tileir.core.graphs.grouping import grouped
-from tileir.core.process.forking import Renewable
 from tileir.runtime.interface import API_VERSION, TOP_RANK, Backend, DeviceInfo
 
 if TYPE_CHECKING:

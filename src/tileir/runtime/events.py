@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, NoReturn
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
-from tileir.core.process.forking import Renewable
+from tileir.core import BackendError, Renewable, attrs
 from tileir.runtime.interface import Event
 from tileir.runtime.offers import NotifyingEvent
 

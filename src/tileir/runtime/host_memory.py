@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core.errors import ArgumentError, BackendError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, BackendError, attrs
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import memory_size
 from tileir.runtime.events import PendingEvent, Scheduler

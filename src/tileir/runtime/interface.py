@@ -9,11 +9,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from tileir.core.errors import ArgumentError, BackendError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, BackendError, Target, attrs, meant
 from tileir.core.process.tracebacks import made_at_the_call
-from tileir.core.targets.target import Target
-from tileir.core.text.advice import meant
 from tileir.semtree.ir import KernelFunction, Program
 
 API_VERSION: Final = 1

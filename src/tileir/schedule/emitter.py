@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, attrs
 from tileir.core.nodes.evolving import evolved
-from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
 

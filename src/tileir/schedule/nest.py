@@ -14,10 +14,7 @@ from math import prod
 from operator import is_
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, merges
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, DType, NameScope, attrs, merges
 from tileir.poly.affine import Affine, movement
 from tileir.schedule.emitter import emit as emit
 from tileir.schedule.reindex import with_values

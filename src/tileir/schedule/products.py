@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, DType, Op
 from tileir.schedule.nest import Use
 from tileir.stripe import ir as stripe
 

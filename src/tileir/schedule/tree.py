@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule.nest import Nest, Use, analyse
 from tileir.schedule.reindex import with_values

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from math import prod
 
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, Op
 from tileir.semtree.ir import (
     Apply,
     Assign,

@@ -8,11 +8,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.nodes.schema import OPERAND, OPERANDS, USES, one_of
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Op
 from tileir.semtree.kinds import GridLevel, Type, bits
 from tileir.semtree.node import Node
 

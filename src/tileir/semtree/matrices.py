@@ -14,10 +14,8 @@ from typing import Final
 
 import attrs
 
-from tileir.core.errors import BackendError
+from tileir.core import BackendError, NameScope, Op
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.semtree.boxes import copied_in_turn, thread_number
 from tileir.semtree.ir import (
     WARP,

@@ -12,10 +12,8 @@ from typing import Final
 
 import attrs
 
-from tileir.core.nodes import schema
+from tileir.core import NameScope, Op, schema
 from tileir.core.nodes.rewrite import Rule, rewritten
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Const, Expr, For, KernelFunction, Stmt, Subscript, Var
 
 _NO_ARRAYS: Final[Mapping[str, str]] = MappingProxyType({})

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, attrs
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.core.nodes import attrs
 from tileir.stripe.blocks import Block, Refinement, Special
 from tileir.stripe.tags import TagValue
 

@@ -27,12 +27,9 @@ from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
+from tileir.core import Aggregation, DType, Op, attrs, merges, rewritten, schema
 from tileir.core.combines import Combine, Rule
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs, schema
-from tileir.core.nodes.rewrite import rewritten
 from tileir.core.nodes.schema import BODY, INTRODUCES, READS, USES, WRITES
-from tileir.core.ops import Aggregation, Op, merges
 from tileir.core.text.shown import counted, statements_in
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import SERIAL, Binding as Binding, bindings_of

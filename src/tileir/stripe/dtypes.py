@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.stripe.ir import Block, Constant, Convert, Intrinsic, Load, LoadIndex, Special, Statement, Store
 
 SPELLING: Final[Mapping[DType, str]] = MappingProxyType(

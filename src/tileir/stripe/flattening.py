@@ -11,9 +11,7 @@ from typing import NoReturn
 
 import attrs
 
-from tileir.core.errors import VerifyError
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, VerifyError, rewritten
 from tileir.stripe.ir import (
     Block,
     Branch,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Sequence
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import attrs, grouped
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.dependences import Order, order_of
 from tileir.stripe.ir import Block, Direction, Refinement, views_read, views_written

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.stripe.lower.kernel_builder import axis_index
 from tileir.typed.ir import Cast, Constant, Coordinate, Elementwise, Operation, Reshape, Shape, Value

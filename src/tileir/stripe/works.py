@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-from tileir.core.nodes import attrs, schema
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten, schema
 from tileir.core.nodes.schema import BODY, PART, READS, USES, WRITES
 from tileir.stripe.shapes import Node
 

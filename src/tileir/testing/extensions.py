@@ -11,11 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.errors import TileError
+from tileir.core import Target, TileError, nearest
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import load, target_called
-from tileir.core.text.names import nearest
 from tileir.driver.checking.check import check_passes
 from tileir.driver.executable import compile as compile_for_device
 from tileir.driver.jit import evaluate

@@ -8,9 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, Diagnostic, DType, attrs
 from tileir.driver.calls.arguments import bind, split, tensor_types
 from tileir.driver.differentiation import Names, Ties, chosen_for, is_even
 from tileir.driver.executable import compile as compile_for_device

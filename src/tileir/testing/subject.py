@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir.driver.executable import Executable, compile as compile_function
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Backend, Buffer, Compiler, DeviceInfo, Event, Executor, Kernel, Library, Options

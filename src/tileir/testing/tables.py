@@ -12,9 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.dtype import DType, arithmetic_type
-from tileir.core.errors import TileError
-from tileir.core.nodes import attrs
+from tileir.core import DType, TileError, arithmetic_type, attrs
 from tileir.core.ops import OPS, Op
 from tileir.driver.jit import evaluate
 from tileir.testing.values import Array, bound, check_close, small, special, to_cast

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.core.numbers.arithmetic import cast, dtype_of
-from tileir.core.ops import Op
 from tileir.semtree.transform.expansions import ULP
 
 Array = np.ndarray[Any, np.dtype[Any]]

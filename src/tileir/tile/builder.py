@@ -23,12 +23,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
+from tileir.core import Aggregation, ArrayValue, TileError, attrs, call_site, fail
 from tileir.core.process.tracebacks import methods_at_the_call
-from tileir.core.text.span import call_site
 from tileir.tile.building.assembly import assemble
 from tileir.tile.building.contractions import Access, Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, Function, Input, IntLiteral, Name, Output, Statement
 from tileir.tile.traversal import dimensions
 

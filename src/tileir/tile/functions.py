@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.combines import Combine
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import Combine, DType, attrs
 from tileir.core.ops import OPS, Op
 from tileir.core.text.advice import meant, own_form
 

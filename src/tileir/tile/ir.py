@@ -5,13 +5,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.errors import Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, ArrayValue, Combination, Diagnostic, Span, attrs, span_field
 from tileir.core.nodes.schema import OPERAND, OPERANDS
-from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.shown import ShownProgram, call_of, counted
-from tileir.core.text.span import Span, span_field
 from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:

@@ -12,10 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, ArrayValue, Combination, NameScope, attrs
 from tileir.tile.ir import (
     Assignment,
     Binary,

@@ -6,8 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.nodes import schema
+from tileir.core import ArrayValue, schema
 from tileir.tile.ir import (
     Assignment,
     Constant,

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.dtype import DType
+from tileir.core import DType, grouped, schema
 from tileir.core.graphs.frozen import PLAIN, Vertex, frozen_graph
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import schema
 from tileir.typed.ir import Elementwise, Function, Operation, Scan, ScanPart, ScanResult, TensorType, Value, operands
 
 if TYPE_CHECKING:

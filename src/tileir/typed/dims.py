@@ -13,11 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import fail
+from tileir.core import Domain, DType, Op, Span, fail
 from tileir.core.numbers import arithmetic
-from tileir.core.ops import Domain, Op
-from tileir.core.text.span import Span
 from tileir.typed.inference.values import Known, Operand
 
 _LIMIT: Final = 1 << 64  # what no dtype holds cannot be meant, and repeated squaring must not take all memory

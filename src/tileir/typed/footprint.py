@@ -14,10 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.errors import fail
+from tileir.core import attrs, fail, nearest
 from tileir.core.graphs.reaching import reached
-from tileir.core.nodes import attrs
-from tileir.core.text.names import nearest
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import solve
 from tileir.typed.interpreter import interpret

@@ -11,11 +11,9 @@ from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
+from tileir.core import Aggregation, ArgumentError, Combination, Diagnostic, DType, Op
 from tileir.core.combines import reduce_elements
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
 from tileir.core.numbers.number_system import REAL, NumberSystem
-from tileir.core.ops import Aggregation, Combination, Op
 from tileir.typed.dataflow import loop_of, result_type, results_of
 from tileir.typed.ir import (
     Argsort,

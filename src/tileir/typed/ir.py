@@ -9,14 +9,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.combines import Combine
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs, schema
+from tileir.core import Aggregation, ArrayValue, Combination, Combine, DType, Op, Span, attrs, schema, span_field
 from tileir.core.nodes.schema import BODY, INTRODUCES, USES
-from tileir.core.ops import Aggregation, Combination, Op
 from tileir.core.text.shown import ShownProgram, call_of, counted
-from tileir.core.text.span import Span, span_field
 from tileir.poly.affine import Affine
 from tileir.typed.node import Node, Whole
 from tileir.typed.number_steps import NumberStep

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.span import Span, span_field
+from tileir.core import DType, Op, Span, attrs, span_field
 from tileir.typed.node import Node
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic, TileError
+from tileir.core import ArgumentError, Diagnostic, DType, Op, TileError
 from tileir.core.graphs.reaching import reached
 from tileir.core.numbers.arithmetic import constant, fits, rounded
-from tileir.core.ops import Op
 from tileir.typed.inference.elementwise import folded
 from tileir.typed.inference.values import Known
 from tileir.typed.ir import Function, Value

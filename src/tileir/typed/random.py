@@ -11,11 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.text.span import Span
+from tileir.core import Aggregation, Combination, DType, Op, Span, attrs, fail
 from tileir.poly.affine import Affine
 from tileir.typed.inference.elementwise import tensor
 from tileir.typed.inference.emission import Emission

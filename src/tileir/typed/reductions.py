@@ -6,10 +6,8 @@ from math import prod
 
 import attrs
 
+from tileir.core import DType, Op, grouped
 from tileir.core.combines import Rule
-from tileir.core.dtype import DType
-from tileir.core.graphs.grouping import grouped
-from tileir.core.ops import Op
 from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import Elementwise, Function, Reduce, Shape
 

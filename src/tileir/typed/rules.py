@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.core.dtype import DType, accumulator as accumulator_of, arithmetic_type, promote, promote_all
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Combination
+from tileir.core import (
+    Aggregation,
+    Combination,
+    DType,
+    accumulator as accumulator_of,
+    arithmetic_type,
+    attrs,
+    promote,
+    promote_all,
+)
 
 
 @attrs.frozen

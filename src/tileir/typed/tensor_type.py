@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs, fail
 from tileir.core.text.advice import dtype_meant
 
 Shape: TypeAlias = tuple[int, ...]

@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
-from tileir.core.dtype import DType, accumulator, arithmetic_type
-from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core import Diagnostic, DType, Op, VerifyError, accumulator, arithmetic_type
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Op
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
 from tileir.typed.inference.emission import broadcast_shape, broadcasts_to

@@ -11,12 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.errors import Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, DType, Span, attrs
 from tileir.core.numbers.arithmetic import rounded
 from tileir.core.numbers.ranges import Range, exact
-from tileir.core.text.span import Span
 from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile
 from tileir.tile.checks.unused import allowed, in_order

@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.semtree.clusters import channels_of_clusters
 from tileir.semtree.ir import (
     WARP,

@@ -15,8 +15,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.functions.draft import Draft, Term, at_least, at_most, fma
 from tileir.semtree.functions.formats import LN_2, format_of
 from tileir.semtree.ir import Apply, Broadcast, Const, Expr, KernelFunction, Turn, Type

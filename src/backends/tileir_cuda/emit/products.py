@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op, attrs
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
 from tileir.semtree.ir import GridLevel, MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.rewrite import summands
 from tileir.semtree.swizzles import period

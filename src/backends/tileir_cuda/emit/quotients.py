@@ -21,11 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import schema
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, rewritten, schema
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.functions.draft import Draft, Term, fma, where
 from tileir.semtree.ir import Apply, Broadcast, Expr, KernelFunction, Stmt

@@ -32,11 +32,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs, schema
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, attrs, rewritten, schema
 from tileir.semtree.analysis.effects import assigned_variables, census, reads, writes
 from tileir.semtree.functions.draft import Draft, Term, fma
 from tileir.semtree.ir import (

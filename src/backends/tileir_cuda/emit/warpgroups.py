@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, attrs
 from tileir.core.fragments import FRAGMENTS, named
-from tileir.core.nodes import attrs
 from tileir.semtree.ir import MatrixMultiply, MatrixOperand, Type
 from tileir.semtree.matrices import held
 from tileir.semtree.swizzles import folded

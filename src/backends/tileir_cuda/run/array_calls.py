@@ -11,8 +11,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.exchange import Exchange
 from tileir_cuda.run.array_code import STRUCTURES, Call, Library, Operand

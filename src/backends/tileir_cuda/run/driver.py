@@ -13,8 +13,7 @@ from typing import Any, Final, NoReturn
 
 from cuda.bindings import driver
 
-from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, Diagnostic, attrs
 
 _RESULT: Final = driver.CUresult
 SUCCESS: Final = _RESULT.CUDA_SUCCESS

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cuda.bindings import driver
 
-from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.nodes import attrs
-from tileir.core.process.forking import Renewable
+from tileir.core import BackendError, Diagnostic, Renewable, attrs
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
 from tileir.runtime.events import Scheduler

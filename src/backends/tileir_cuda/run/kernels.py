@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
 
-from tileir.core.errors import BackendError, Diagnostic, GroupLimitError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, Diagnostic, GroupLimitError, attrs
 from tileir.runtime.checks import check_buffers
 from tileir.semtree.ir import Await
 from tileir.semtree.rewrite import statements

@@ -14,8 +14,7 @@ from typing import Any, Final
 import attrs
 from cuda.bindings import driver
 
-from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.process.forking import Renewable
+from tileir.core import BackendError, Diagnostic, Renewable
 from tileir.runtime.events import Failure, failure_of
 from tileir.runtime.interface import Event
 from tileir.runtime.postponed import Postponed, Watchers, failed

@@ -10,8 +10,7 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 
 VARIABLE: Final = "TILEIR_LLVM_PROCESSOR"
 """Environment variable that names the processor; it is read once."""

@@ -11,8 +11,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import Prefetch
 from tileir.semtree.legalise.capabilities import COMPARISONS, INTEGERS, WIDE_FLOATS, Capabilities, Support, table
 from tileir.semtree.legalise.storage import STORED

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import GridLevel, KernelFunction, Param, ParamAccess, Type

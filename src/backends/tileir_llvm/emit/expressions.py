@@ -7,10 +7,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import BackendError, DType, Op, attrs
 from tileir.semtree.ir import (
     Apply,
     Bitcast,

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import Type
 from tileir_llvm.emit.memory import joined, lane_of
 from tileir_llvm.emit.spelling import FLOAT_COMPARISON, constant, register, suffix

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.core.numbers.integers import quotient, remainder
-from tileir.core.ops import Op
 from tileir_llvm.emit.conversions import integer, wrapped
 from tileir_llvm.emit.spelling import INTEGER_COMPARISON, constant, register, suffix
 from tileir_llvm.emit.text import FunctionText, Value

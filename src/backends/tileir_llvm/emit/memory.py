@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.nodes.evolving import evolved
-from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 from tileir_llvm.emit.conversions import cast, convert, integer, wrapped
 from tileir_llvm.emit.integers import apply_integer

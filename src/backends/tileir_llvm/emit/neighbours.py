@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.semtree.ir import Apply, Cast, Const, Declare, Expr, Stmt, Subscript, Type, Var
 from tileir_llvm.emit.conversions import cast, integer
 from tileir_llvm.emit.integers import apply_integer, select

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import KernelFunction, Type
 
 REGISTER: Final[Mapping[DType, str]] = MappingProxyType(

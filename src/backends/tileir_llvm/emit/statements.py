@@ -8,8 +8,7 @@ from typing import Final, TypeAlias, assert_never
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Apply,

@@ -9,8 +9,7 @@ import weakref
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.process.forking import Renewable
+from tileir.core import Renewable, attrs
 from tileir.runtime.checks import kernel_at
 from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import Addresses, HostExecutor

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir.runtime.checks import sealed
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.transform.layout import layout

@@ -8,8 +8,7 @@ from typing import Final
 
 import llvmlite.binding as llvm
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir_llvm.run.modules import target_machine
 from tileir_llvm.run.uninterrupted import uninterrupted
 

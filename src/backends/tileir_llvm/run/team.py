@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Final, Protocol
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir.runtime.host_memory import HostBuffer, allocate
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyopencl as cl
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
+from tileir.core import DType, Target, attrs
 from tileir_opencl.device.features import SPELT, Features
 from tileir_opencl.device.probe import has_ptx, works_with
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir.runtime.interface import DeviceInfo
 from tileir_opencl.device.capabilities import Capabilities, capabilities
 from tileir_opencl.device.platforms import Found, scan

@@ -11,8 +11,7 @@ from typing import Final
 
 import pyopencl as cl
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 
 log: Final = logging.getLogger("tileir.opencl")
 

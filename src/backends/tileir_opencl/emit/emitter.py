@@ -12,10 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.errors import BackendError, Diagnostic
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import BackendError, Diagnostic, DType, NameScope, Op
 from tileir.semtree.analysis.effects import assigned_variables, census
 from tileir.semtree.analysis.ranges import Ranges
 from tileir.semtree.ir import (

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, attrs
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.nodes import attrs
 from tileir.semtree.ir import AsyncCopy, MatrixMultiply, MatrixOperand
 from tileir.semtree.rewrite import summands
 from tileir.semtree.swizzles import period

@@ -9,11 +9,7 @@ from __future__ import annotations
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs, schema
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, attrs, grouped, rewritten, schema
 from tileir.semtree.dots import plain_dot
 from tileir.semtree.ir import (
     Apply,
@@ -51,7 +47,6 @@ from tileir_opencl.emit.spelling import register_bits
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.dtype import DType
     from tileir_opencl.device.features import Features
 
 WIDTHS: Final = (16, 8, 4, 3, 2, 1)

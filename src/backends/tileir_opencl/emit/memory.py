@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.semtree.ir import Type
 from tileir_opencl.emit.logic import compared
 from tileir_opencl.emit.spelling import MEMORY, PRODUCT, SUM, UNARY, register, vector

@@ -12,8 +12,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Domain, Op
+from tileir.core import Domain, DType, Op
 from tileir.semtree.ir import Prefetch
 from tileir.semtree.legalise.capabilities import (
     COMPARISONS,

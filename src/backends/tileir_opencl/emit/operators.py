@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import Type
 from tileir.semtree.legalise.c_operators import FUNCTIONS
 from tileir_opencl.emit.logic import both, choice, compared, differ, either, negated

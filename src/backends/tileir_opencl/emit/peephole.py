@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
 from tileir.semtree.ir import Apply, Assign, Const, Expr, Stmt
 

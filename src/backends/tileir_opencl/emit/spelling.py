@@ -16,8 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import Type
 from tileir.semtree.legalise import c_operators
 

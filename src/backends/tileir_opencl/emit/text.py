@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, NameScope, attrs
 from tileir.core.text.writer import Writer
 from tileir_opencl.emit.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tileir.core.text.names import NameScope
     from tileir.semtree.ir import Type
     from tileir_opencl.device.features import Features
 

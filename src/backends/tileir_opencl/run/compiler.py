@@ -11,9 +11,8 @@ from typing import Final
 
 import pyopencl as cl
 
+from tileir.core import BackendError, attrs
 from tileir.core.distributions import version_of
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.check.verifier import verify
 from tileir.semtree.ir import KernelFunction

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from tileir.core.errors import Diagnostic, GroupLimitError
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, GroupLimitError, attrs
 from tileir.runtime.checks import check_buffers
 from tileir_opencl.emit.emitter import scratch_bytes
 from tileir_opencl.run.buffers import OpenCLBuffer

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir.semtree.ir import KernelFunction
 from tileir_opencl.emit.emitter import symbol
 from tileir_opencl.run.programs import NativeProgram, binary_of

@@ -10,8 +10,7 @@ from typing import Final
 import attrs
 import pyopencl as cl
 
-from tileir.core.errors import BackendError
-from tileir.core.process.forking import Renewable
+from tileir.core import BackendError, Renewable
 from tileir_opencl.run.faults import OUT_OF_MEMORY, refused
 
 STEP: Final = 256

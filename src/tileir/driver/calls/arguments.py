@@ -11,8 +11,7 @@ from typing import Final, TypeGuard
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
+from tileir.core import ArgumentError, Diagnostic, DType, TileError, fail
 from tileir.core.text.advice import dtype_meant, meant
 from tileir.runtime.arrays import Format, to_array
 from tileir.runtime.context import Context

@@ -7,10 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.nodes import attrs
-from tileir.core.text.names import nearest
+from tileir.core import ArgumentError, Diagnostic, DType, attrs, nearest
 from tileir.runtime.arrays import (
     Array,
     Format,

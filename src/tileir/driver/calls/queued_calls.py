@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.exchange import Exchange, Format
 from tileir.runtime.devices.home import Home

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeGuard, cast
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.advice import meant
+from tileir.core import ArgumentError, Diagnostic, DType, at_the_call, attrs, meant
 from tileir.driver.calls.arguments import bind, is_number, memory_checked
 from tileir.driver.calls.pending import R_co
 from tileir.driver.executable import Executable

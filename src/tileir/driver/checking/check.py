@@ -15,9 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.errors import TileError
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
+from tileir.core import Target, TileError, attrs
 from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.checking.numbers import EXACT, differing, shown
 from tileir.driver.compiler import passes_of

@@ -6,11 +6,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import DType
+from tileir.core import Aggregation, DType, Op
 from tileir.core.numbers import arithmetic
 from tileir.core.numbers.arithmetic import Number
 from tileir.core.numbers.number_system import NumberSystem
-from tileir.core.ops import Aggregation, Op
 from tileir.driver.checking import fields
 
 Array: TypeAlias = np.ndarray[Any, Any]

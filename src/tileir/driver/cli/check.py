@@ -10,9 +10,8 @@ from typing import TypeGuard
 import attrs
 import click
 
-from tileir.core.errors import BackendError, Diagnostic, TileError, fail
+from tileir.core import BackendError, Diagnostic, Target, TileError, fail
 from tileir.core.protocols import mistakes
-from tileir.core.targets.target import Target
 from tileir.driver.cli import values as cli_values
 from tileir.driver.cli.reporting import report
 from tileir.driver.cli.targets import chosen, target_options

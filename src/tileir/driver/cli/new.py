@@ -11,8 +11,7 @@ from typing import Final
 
 import click
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 
 
 @attrs.frozen(repr=False)

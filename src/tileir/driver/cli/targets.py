@@ -10,10 +10,9 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from tileir.core.errors import TileError, fail
+from tileir.core import Target, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.targets.hardware_json import to_json as hardware_text, to_value as hardware_value
-from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import Parameter, TargetFile, hardware_of, target_called
 from tileir.core.targets.target_names import names_of_targets
 from tileir.driver.cli.reporting import report

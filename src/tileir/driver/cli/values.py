@@ -17,10 +17,7 @@ import attrs
 import click
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import Diagnostic, TileError, fail
-from tileir.core.targets.target import Target
-from tileir.core.text.names import nearest
+from tileir.core import Diagnostic, DType, Target, TileError, fail, nearest
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import type_of_text
 from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture

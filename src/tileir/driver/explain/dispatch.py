@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs, grouped
 from tileir.runtime.plans.plan import Plan
 from tileir.semtree.ir import Branch, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import launches as launches_of

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.targets.target import Target
-from tileir.core.text.names import nearest
+from tileir.core import Target, at_the_call, attrs, fail, nearest
 from tileir.core.text.shown import counted
 from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request

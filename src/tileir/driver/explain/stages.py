@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Final
 
-from tileir.core.errors import fail
-from tileir.core.targets.target import Target
-from tileir.core.text.names import nearest
+from tileir.core import Target, fail, nearest
 from tileir.driver.compiler import compile_stages, passes_of, stripe_of, typed_of
 from tileir.driver.executable import compile_for
 from tileir.driver.forms import to_text

@@ -6,9 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
+from tileir.core import Target, attrs, fail
 from tileir.driver.compiler import stripe_of
 from tileir.driver.explain.explanation import asked, explain_program
 from tileir.driver.explain.text import count_text, seconds_text, size_text

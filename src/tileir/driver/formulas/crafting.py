@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, TileError
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.names import nearest
+from tileir.core import ArgumentError, DType, TileError, at_the_call, attrs, nearest
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import check_kind, check_options, is_number
 from tileir.driver.executable import Executable

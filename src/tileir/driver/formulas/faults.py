@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import Diagnostic, TileError
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, DType, TileError, attrs
 from tileir.driver.calls.arguments import tensor_types
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.ir import Formula, Mask, Number, Repeat, Source, Step
@@ -18,7 +17,6 @@ from tileir.typed.ir import Scan
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tileir.core.dtype import DType
     from tileir.driver.formulas.picture_parts import Array
     from tileir.formula.definitions.functions import Function
 

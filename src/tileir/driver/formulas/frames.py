@@ -11,8 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.driver.cli.values import dtype_and_file, load, read_array, save
 from tileir.driver.formulas.pictures import is_picture
 from tileir.runtime.array_files import as_saved

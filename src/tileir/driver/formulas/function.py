@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, DType, attrs
 from tileir.driver.calls.arguments import tensor_types
 from tileir.driver.formulas.picture_parts import STRIP_PIXELS, Array, in_strips
 from tileir.driver.jit import Jit

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, attrs
 
 if TYPE_CHECKING:
     from tileir.typed.footprint import Reach

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import BackendError
+from tileir.core import BackendError, DType
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous

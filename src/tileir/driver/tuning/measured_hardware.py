@@ -12,9 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, DType, attrs
 from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of

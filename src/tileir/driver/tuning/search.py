@@ -11,9 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core import ArgumentError, at_the_call, attrs
 from tileir.core.text.shown import counted
 from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request

@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core.errors import TileError
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs
 from tileir.driver.compilation import Request
 from tileir.runtime.caches.disk_cache import DiskCache, digest_of
 from tileir.runtime.caches.source_digest import source_digest

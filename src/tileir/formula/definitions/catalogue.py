@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.errors import ArgumentError, Diagnostic, TileError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, Diagnostic, TileError, attrs
 from tileir.formula.definitions.function_file import read_functions
 from tileir.formula.definitions.functions import Function
 

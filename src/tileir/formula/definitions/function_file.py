@@ -18,10 +18,8 @@ from typing import Final
 
 import attrs
 
-from tileir.core.errors import ArgumentError, Diagnostic, ParseError, TileError, VerifyError
+from tileir.core import ArgumentError, Diagnostic, ParseError, Source, Span, TileError, VerifyError, nearest
 from tileir.core.targets.template_expressions import ExpressionError, parse
-from tileir.core.text.names import nearest
-from tileir.core.text.span import Source, Span
 from tileir.formula.definitions.function_checks import faults_of
 from tileir.formula.definitions.functions import Derived, Function
 from tileir.formula.definitions.parameters import (

@@ -14,10 +14,8 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.errors import Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, attrs, nearest
 from tileir.core.targets.template_expressions import Budget, evaluate, parse
-from tileir.core.text.names import nearest
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter, Operand, Parameter
 from tileir.formula.ir import Argument, Boundary, Value
 from tileir.formula.lower.channels import bordered, channel, coloured

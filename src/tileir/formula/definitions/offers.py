@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, attrs
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
 from tileir.formula.ir import Formula, Repeat, Step

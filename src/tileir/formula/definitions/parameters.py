@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import nearest
+from tileir.core import attrs, nearest
 from tileir.formula.ir import Colour, Number, Value, Weights, Word
 from tileir.formula.text.printer import number_text, value_text
 

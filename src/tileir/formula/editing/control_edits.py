@@ -6,9 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
-from tileir.core.text.names import nearest
+from tileir.core import ArgumentError, attrs, nearest
 from tileir.formula.definitions.bodies import keeps_size
 from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import MASK, NEAR, NONE, REGION

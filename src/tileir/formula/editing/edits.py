@@ -11,8 +11,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tileir.core.errors import ArgumentError
-from tileir.core.text.names import nearest
+from tileir.core import ArgumentError, nearest
 from tileir.formula.editing.changes import Change, Edited, edited, with_argument_changed, without_arguments
 from tileir.formula.ir import (
     Argument,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tileir.core.errors import VerifyError
-from tileir.core.nodes import attrs
+from tileir.core import VerifyError, attrs
 from tileir.formula.definitions.functions import Function
 from tileir.formula.editing.changes import Edited, composed, edited
 from tileir.formula.editing.control_edits import ControlEdits

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.formula.definitions.parameters import Operand, channels
 from tileir.formula.ir import Argument, Colour, Condition, Formula, Near, Number, Region, Repeat, Step
 

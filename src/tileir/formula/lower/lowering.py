@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, TileError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, DType, TileError, attrs
 from tileir.formula.definitions.functions import Function, parameter_name
 from tileir.formula.definitions.parameters import Operand as Value
 from tileir.formula.ir import Boundary, Formula, Mask, Near, Repeat, Source, Step, Subject

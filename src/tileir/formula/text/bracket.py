@@ -12,9 +12,8 @@ from typing import ClassVar, Final
 
 import attrs
 
-from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core import Diagnostic, Source as Text, Span, VerifyError
 from tileir.core.text.lexing import END, AbandonError, everything
-from tileir.core.text.span import Source as Text, Span
 from tileir.formula.ir import (
     Argument,
     Boundary,

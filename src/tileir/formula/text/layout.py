@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from tileir.core.nodes import attrs
+from tileir.core import Source as Text, attrs
 from tileir.core.text.lexing import END, Faults, Token
-from tileir.core.text.span import Source as Text
 from tileir.formula.ir import Condition, Near, Step
 from tileir.formula.text.lexer import NAME, Lexer, tokens
 

@@ -9,10 +9,9 @@ from typing import Final
 
 import attrs
 
-from tileir.core.errors import ArgumentError
+from tileir.core import ArgumentError, Source
 from tileir.core.text import lexing
 from tileir.core.text.lexing import END, Faults, Token
-from tileir.core.text.span import Source
 
 NAME: Final = "name"
 NUMBER: Final = "number"

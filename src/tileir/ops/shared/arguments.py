@@ -16,10 +16,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.names import nearest
+from tileir.core import DType, at_the_call, attrs, nearest
 from tileir.ops.networks.recurrent import RecurrentWeights
 from tileir.ops.shared.foundation import Dim, Tensor, mistaken
 

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias, TypeVar
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError
-from tileir.core.ops import Aggregation
+from tileir.core import Aggregation, DType, TileError
 from tileir.core.text.advice import dtype_meant
 from tileir.tile.building.contractions import Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of

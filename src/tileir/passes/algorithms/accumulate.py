@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, DType, NameScope, Op, attrs, rewritten
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges
 from tileir.passes.base import selected_kernel, unordered, with_kernels
 from tileir.passes.kernels.schedule import REGISTER

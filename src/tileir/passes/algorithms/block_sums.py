@@ -14,10 +14,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, Op, attrs, rewritten
 from tileir.passes.base import at_least, map_kernels, unordered
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.tiling.tile import tiled

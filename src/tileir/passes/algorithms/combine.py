@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.algorithms.combines import CombineKernels, TupleReduction
 from tileir.passes.algorithms.extrema import extremum_and_position
 from tileir.passes.base import at_least

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use, emit

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused

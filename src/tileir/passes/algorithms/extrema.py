@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tileir.core.combines import Combine
-from tileir.core.dtype import DType
+from tileir.core import Aggregation, Combine, DType, NameScope, Op, attrs
 from tileir.core.graphs.needed import needed
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.combines import TupleReduction
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, attrs
 from tileir.passes.analysis.accesses import address, always_reached
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import product

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Running, running

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Running
 from tileir.passes.kernels import schedule as sch

@@ -10,9 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.algorithms.product_parts import is_whole, product_parts
 from tileir.passes.analysis.accesses import address, reads_neighbours
 from tileir.passes.base import at_least

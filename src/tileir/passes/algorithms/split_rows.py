@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.algorithms.row_members import Member, Rows, is_flat, is_long, members_of
 from tileir.passes.algorithms.split_reduction import widest
 from tileir.passes.analysis.dependences import roots

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.kernels.expansion import called_block, left
 from tileir.passes.kernels.forms import against_flat

@@ -8,11 +8,9 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
+from tileir.core import Aggregation, DType, NameScope, Op
 from tileir.core.graphs.needed import needed
 from tileir.core.numbers import arithmetic
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
 from tileir.stripe.ir import (
     Buffer,
     Constant,

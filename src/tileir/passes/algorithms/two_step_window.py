@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Terms, terms_of
 from tileir.passes.base import at_least

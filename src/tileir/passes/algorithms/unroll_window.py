@@ -8,10 +8,7 @@ from itertools import product
 from math import prod
 from typing import ClassVar
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_kernels, selected_kernel
 from tileir.passes.kernels.merge import made_once

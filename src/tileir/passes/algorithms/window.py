@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.analysis.running import Terms, running, terms_of
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced

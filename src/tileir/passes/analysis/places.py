@@ -7,8 +7,7 @@ hand outer ones on: they are collected in :attr:`Level.passed`.
 
 from __future__ import annotations
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine, total
 from tileir.stripe.check.views import same_axes
 from tileir.stripe.ir import Block, Direction, Index, Refinement

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.stripe import works as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine, Storage
     from tileir.passes.cost.operations import Kind
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Target, attrs
 from tileir.core.targets.hardware import LOCAL, ExecutionUnit, HardwareModel, MemoryUnit
-from tileir.core.targets.target import Target
 
 PIPES: Final = 2
 """Vector instructions that a processor core starts in a cycle at least, even where only one of them may multiply."""

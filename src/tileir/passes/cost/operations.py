@@ -10,13 +10,12 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, DType, Op
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tileir.core.dtype import DType
     from tileir.passes.cost.scopes import Access, Scope
 
 

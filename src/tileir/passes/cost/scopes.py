@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
+from tileir.core import Aggregation, DType, attrs
 from tileir.passes.cost.points import Constraint, Terms
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe

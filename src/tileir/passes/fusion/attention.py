@@ -10,11 +10,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.fusion.attention_backward import Kernels, MatrixViews, backward_kernels
 from tileir.passes.fusion.attention_gradients import gradients_of

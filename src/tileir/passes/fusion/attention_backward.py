@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Protocol
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_gradients import Gradients
 from tileir.passes.fusion.attention_match import output_of

@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, Op, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.attention_match import (
     Scores,

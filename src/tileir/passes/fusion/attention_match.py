@@ -10,8 +10,7 @@ import math
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, Op, attrs
 from tileir.passes.analysis.accesses import address
 from tileir.passes.fusion.row_expressions import (
     ALONG,

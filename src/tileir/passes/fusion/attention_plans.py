@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from tileir.core.dtype import DType
+from tileir.core import DType, attrs
 from tileir.core.fragments import FRAGMENTS, Fragment, Where, usable
-from tileir.core.nodes import attrs
 from tileir.passes.fusion.attention_match import Scores
 from tileir.passes.fusion.row_expressions import ALONG
 from tileir.poly.affine import Affine

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.passes.base import NOT_MEANT, at_least, free_tags, selected, selected_kernel, with_kernels
 from tileir.passes.fusion.scan import FusionScan
 from tileir.passes.kernels.expansion import called_block, left

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import ClassVar, Final
 
+from tileir.core import NameScope, Op, attrs
 from tileir.core.fragments import Where, usable
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.passes.analysis.accesses import address, bytes_of_a_row, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_kernels

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, with_kernels

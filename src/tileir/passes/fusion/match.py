@@ -12,8 +12,7 @@ from itertools import combinations, product
 from math import gcd, prod
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.fusion.group import Element, FusionGroup

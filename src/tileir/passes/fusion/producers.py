@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Op, attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, Refinement, Special, Store

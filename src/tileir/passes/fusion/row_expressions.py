@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, Op, attrs, grouped
 from tileir.passes.analysis.accesses import address
 from tileir.poly.affine import Affine
 from tileir.stripe import ir as stripe

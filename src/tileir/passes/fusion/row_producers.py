@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.kernels.schedule import varying_scalars
 from tileir.passes.schedules.vectors.near_places import NearPlaces

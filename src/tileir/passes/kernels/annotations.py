@@ -6,8 +6,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.errors import VerifyError
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import VerifyError, rewritten
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Statement

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import attrs, grouped
 from tileir.schedule.remarks import Done, Refused, Remarks, listener, refused, remark
 from tileir.stripe.ir import Block, Direction, Launch, Program, Refinement, Statement
 from tileir.stripe.lower.kernel_table import KernelTable, launched

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.base import NOT_MEANT, selected_kernel, with_temporaries
 from tileir.passes.kernels.expansion import called_block
 from tileir.schedule.remarks import Fact, Refused, remark

@@ -17,8 +17,7 @@ from itertools import combinations
 
 import attrs
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, grouped
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Segment, Use, leaf
 from tileir.schedule.reindex import renamed

@@ -10,12 +10,8 @@ from itertools import product
 from math import prod
 from typing import ClassVar, Final
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import Aggregation, NameScope, attrs, grouped, rewritten
 from tileir.core.numbers.arithmetic import Array
-from tileir.core.ops import Aggregation
-from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.analysis.dependences import roots

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.base import at_least, selected_kernel, with_temporaries
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened

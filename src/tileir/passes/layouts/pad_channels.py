@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from tileir.core import NameScope, Op, attrs
 from tileir.core.fragments import usable
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.passes.base import at_least, with_temporaries
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
+from tileir.core import DType, NameScope, attrs
 from tileir.core.fragments import usable
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
@@ -35,10 +34,6 @@ from tileir.stripe.ir import (
     TensorShape,
 )
 from tileir.stripe.tags import BESIDE
-
-if TYPE_CHECKING:
-    from tileir.core.dtype import DType
-
 
 _BOX: Final = 16
 """Bytes of which the distances in a tensor are multiples whose boxes are copied."""

@@ -11,8 +11,7 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tileir.core.errors import TileError
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs
 from tileir.passes.base import Pass, applied, expand_kernels, unnamed
 from tileir.passes.cost.prediction import predict
 from tileir.passes.pipelines.candidates import Candidate

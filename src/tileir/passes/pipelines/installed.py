@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from tileir.core import Target, attrs
 from tileir.core.extensions import EXTENSIONS, Kind
-from tileir.core.nodes import attrs
 from tileir.core.protocols import mistakes
-from tileir.core.targets.target import Target
 from tileir.passes.base import Named, Pass, for_target
 from tileir.passes.offers import OFFERS
 from tileir.passes.pipelines import pipeline

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import nearest
+from tileir.core import attrs, nearest
 
 Written: TypeAlias = "bool | int | float | str | tuple[Written, ...] | dict[str, Written] | None"
 """A value of an option as text and JSON spell it."""

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from tileir.core.nodes import attrs
+from tileir.core import Span, attrs
 from tileir.core.text.lexing import END, AbandonError, Cursor, Lexer, Token, everything, source_of
-from tileir.core.text.span import Span
 from tileir.passes.pipelines.options import WORDS, Written
 
 _TOKEN: Final = re.compile(

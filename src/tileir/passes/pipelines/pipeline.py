@@ -14,10 +14,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tileir.core.errors import Diagnostic, ParseError, TileError, fail
+from tileir.core import Diagnostic, ParseError, Source, Span, TileError, fail, nearest
 from tileir.core.json.plain import Path, places_of, read_json
-from tileir.core.text.names import nearest
-from tileir.core.text.span import Source, Span
 from tileir.passes.base import Named, Pass, aliases_of, unnamed
 from tileir.passes.pipelines.options import (
     FitError,

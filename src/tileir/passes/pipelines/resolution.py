@@ -7,12 +7,9 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Final
 
-from tileir.core.errors import TileError, fail
+from tileir.core import Span, Target, TileError, attrs, fail
 from tileir.core.json.plain import Path as Way
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
 from tileir.core.targets.target_file import TargetFile, file_of, passes_places, passes_value, target_called
-from tileir.core.text.span import Span
 from tileir.passes.base import Pass, for_target
 from tileir.passes.pipelines import pipeline
 from tileir.passes.pipelines.files import FILES

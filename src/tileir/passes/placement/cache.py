@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs, rewritten
 from tileir.passes.analysis.places import Level, keeps_axes
 from tileir.passes.base import selected, selected_kernel, unordered, with_kernels
 from tileir.passes.placement.cache_blocks import Copies, packed_shape, refitted

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.kernels.walk import with_views
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (

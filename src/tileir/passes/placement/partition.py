@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.kernels.walk import choice, rewrite_blocks
 from tileir.passes.placement.locate import Place, location

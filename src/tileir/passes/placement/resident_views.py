@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
+from tileir.core import Aggregation, attrs
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
 from tileir.passes.placement.locate import Place, is_at

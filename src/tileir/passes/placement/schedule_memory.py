@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Final
 
-from tileir.core.errors import Diagnostic, TileError
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.targets.target import Target
-from tileir.core.text.names import NameScope
+from tileir.core import Diagnostic, NameScope, Target, TileError, attrs, rewritten
 from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.base import at_least, free_tags
 from tileir.passes.kernels.walk import rewrite_blocks, with_views

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs, rewritten
 from tileir.passes.analysis.stored import edges, overhangs
 from tileir.passes.placement.cache_blocks import fitted, refitted
 from tileir.passes.placement.locate import fixed, located_by

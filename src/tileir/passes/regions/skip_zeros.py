@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced

@@ -13,8 +13,7 @@ from typing import ClassVar, TypeGuard
 
 import attrs
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, grouped
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.progressions import are_apart, counts_of
 from tileir.passes.base import with_temporaries

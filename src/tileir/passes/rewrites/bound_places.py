@@ -11,11 +11,8 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import DType, Op, attrs, rewritten
 from tileir.core.numbers.ranges import Range, either, exact
-from tileir.core.ops import Op
 from tileir.passes.base import with_kernels
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import attrs, grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import with_kernels
 from tileir.passes.regions.narrowing import narrowed

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.passes.rewrites.dead_code import pruned
 from tileir.poly.affine import Affine, total
 from tileir.schedule.reindex import renamed

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import ClassVar
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import attrs, grouped
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.pieces import Pieces, is_copy, pieces

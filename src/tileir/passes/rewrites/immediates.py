@@ -7,11 +7,8 @@ from itertools import product
 from math import prod
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import Aggregation, NameScope, attrs, rewritten
 from tileir.core.numbers import arithmetic
-from tileir.core.ops import Aggregation
-from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import Terms, elements_of
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import at_least, selected_kernel, with_kernels

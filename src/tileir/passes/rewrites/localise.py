@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import map_kernels, means_all, selected_kernel, unordered, with_temporaries

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.passes.base import expand_kernels
 from tileir.passes.regions.narrowing import narrowed
 from tileir.poly.affine import Affine

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ParseError
+from tileir.core import DType, NameScope, Op, ParseError, attrs, rewritten
 from tileir.core.graphs.needed import needed
-from tileir.core.nodes import attrs
 from tileir.core.nodes.patterns import MOST_CHANGES, Changes, Law, Scalar
-from tileir.core.nodes.rewrite import rewritten
 from tileir.core.numbers.arithmetic import fits, rounded
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.passes.base import map_kernels
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (

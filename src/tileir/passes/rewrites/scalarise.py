@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.passes.base import map_kernels
 from tileir.schedule.reindex import renamed
 from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Statement, Store, views_read, views_written

@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs, rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.base import map_kernels
 from tileir.passes.kernels.schedule import REGISTER

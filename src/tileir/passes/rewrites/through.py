@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.passes.analysis.pieces import Pieces
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import attrs, grouped
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import selected_kernel, with_temporaries
 from tileir.poly.affine import Affine

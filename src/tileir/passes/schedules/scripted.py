@@ -10,10 +10,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import ClassVar, Final
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import Target, attrs, grouped
 from tileir.core.targets.quantities import facts
-from tileir.core.targets.target import Target
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import Pass, expand_kernels, unnamed, with_kernels
 from tileir.passes.kernels.expansion import called_block

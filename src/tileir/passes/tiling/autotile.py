@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
+from tileir.core import Target, attrs
 from tileir.passes.base import at_least, free_tags, map_blocks
 from tileir.passes.placement.locate import Place, location, memory_of
 from tileir.passes.tiling.search import best_tiles

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_kernels, selected, selected_kernel
 from tileir.stripe.ir import Block, Direction, Index, Program, Special, Statement

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core.errors import Diagnostic, TileError
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import Diagnostic, NameScope, TileError, attrs
 from tileir.passes.analysis.accesses import observed_indices
 from tileir.passes.base import free_tags, map_blocks
 from tileir.poly.affine import Affine

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs, rewritten
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import moved, reindexed, renamed

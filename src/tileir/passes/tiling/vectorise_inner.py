@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs, rewritten
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.passes.base import at_least, map_inside, map_kernels, selected_kernel, unordered
 from tileir.passes.kernels import schedule as sch

@@ -17,8 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, attrs
 from tileir.runtime.caches.cache_entry import BrokenEntryError, decode, encode, table_of
 from tileir.runtime.caches.private_directory import OpenDirectory, UntrustedError, opened
 

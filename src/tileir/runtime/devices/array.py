@@ -7,8 +7,7 @@ from typing import Any, Final, NoReturn, Self
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError
+from tileir.core import ArgumentError, DType
 from tileir.runtime.arrays import Array
 from tileir.runtime.devices.dlpack import CUDA_KINDS, HOST, HOST_KINDS, Place, at, exported, spelt
 from tileir.runtime.devices.home import Home

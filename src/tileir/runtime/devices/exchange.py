@@ -13,8 +13,7 @@ from struct import Struct
 from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.runtime.arrays import Array
 from tileir.runtime.devices.dlpack import (
     VERSION,

@@ -10,9 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError, BackendError
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, BackendError, DType, attrs
 from tileir.runtime.arrays import Array
 from tileir.runtime.devices.dlpack import EXTENSION, HOST, Place
 from tileir.runtime.host_memory import allocate as fresh_on_host

@@ -7,10 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core import ArgumentError, DType, at_the_call, attrs
 from tileir.core.text.advice import dtype_meant
 from tileir.runtime.arrays import Array
 from tileir.runtime.context import Context, owner_of

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import ArgumentError
-from tileir.core.process.tracebacks import at_the_call
+from tileir.core import ArgumentError, DType, at_the_call
 from tileir.runtime.arrays import Array, converted, to_array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray

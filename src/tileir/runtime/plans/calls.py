@@ -6,8 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tileir.core.nodes import attrs
-from tileir.core.process.forking import Renewable
+from tileir.core import Renewable, attrs
 from tileir.runtime.devices.overlap import Footprint, overlap
 from tileir.runtime.events import PendingEvent, all_ended, ended_in_queue
 from tileir.runtime.interface import Event

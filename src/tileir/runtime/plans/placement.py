@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import attrs, grouped
 from tileir.runtime.plans.dependencies import ancestors
 from tileir.semtree.ir import BufferRole, Program
 from tileir.semtree.launches import used_buffers

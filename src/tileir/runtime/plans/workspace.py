@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, assert_never
 
 import numpy as np
 
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, attrs
 from tileir.core.process.cancelling import CancelledError, cancelled_if
 from tileir.runtime.arrays import Array, Format, address_of
 from tileir.runtime.interface import (

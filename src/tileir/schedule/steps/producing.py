@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.reindex import renamed

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs, schema
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs, schema
 from tileir.semtree.dots import fragment_of
 from tileir.semtree.ir import (
     Apply,

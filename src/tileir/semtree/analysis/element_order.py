@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.semtree.analysis.effects import assigned_variables, is_plain, reads, writes
 from tileir.semtree.ir import (
     Apply,

@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping
 from functools import reduce
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.numbers.ranges import Range, either, exact
-from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.ir import (
     Apply,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tileir.core.dtype import DType
-from tileir.core.errors import Diagnostic
+from tileir.core import Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
 from tileir.semtree.ir import (
     WARP,

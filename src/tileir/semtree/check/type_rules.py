@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, assert_never
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.core.nodes.schema import choices
 from tileir.core.numbers.arithmetic import fits, rounded
-from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,
     Bitcast,

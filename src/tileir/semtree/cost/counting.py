@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType, accumulator
+from tileir.core import DType, Op, accumulator, attrs
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
 from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
 from tileir.semtree.cost.nest import THREADS, Nest, addressing, outside_offsets

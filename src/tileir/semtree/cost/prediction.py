@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
+from tileir.core import DType, Target, attrs
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.cost.figures import (
     ITERATION_CYCLES,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 
 
 @attrs.frozen

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.core.operators import method_of, methods_of
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.semtree.ir import Apply, Assign, Bitcast, Cast, Const, Declare, Expr, Stmt, Type, Var
 
 

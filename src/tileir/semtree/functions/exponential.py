@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.functions import coefficients
 from tileir.semtree.functions.draft import Draft, Expansion, Term, at_least, at_most, fma, horner, where
 from tileir.semtree.functions.formats import LN_2, format_of

@@ -7,8 +7,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.core.numbers.arithmetic import rounded
 from tileir.semtree.functions.draft import Term
 

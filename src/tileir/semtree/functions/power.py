@@ -22,8 +22,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.functions import coefficients
 from tileir.semtree.functions.draft import Draft, Expansion, Term, at_least, at_most, fma, horner, two_chains, where
 from tileir.semtree.functions.exponential import exp_wide, vanishing

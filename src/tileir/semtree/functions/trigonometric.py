@@ -18,8 +18,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.functions import coefficients
 from tileir.semtree.functions.draft import Draft, Expansion, Term, fma, horner, where
 from tileir.semtree.functions.formats import PI, format_of, scaled_pi

@@ -12,8 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs, fail
 from tileir.semtree.clusters import part_of
 from tileir.semtree.interpret.evaluation import AGENT, CLUSTER, SHARED, STEPS, ExpressionCompiler, Frame
 from tileir.semtree.interpret.instructions import Action, Step, Steps, Waiting

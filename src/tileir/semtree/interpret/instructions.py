@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tileir.core import Op, attrs
 from tileir.core.fragments import FRAGMENTS, Fragment, Layout
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
 from tileir.semtree.interpret.evaluation import AGENT, COPIES, ExpressionCompiler, Frame
 from tileir.semtree.interpret.memory import Array, Memory, poisoned
 from tileir.semtree.ir import (

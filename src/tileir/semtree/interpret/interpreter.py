@@ -13,8 +13,7 @@ from math import prod
 
 import numpy as np
 
-from tileir.core.errors import ArgumentError, Diagnostic
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, Diagnostic, attrs
 from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.semtree.check.verifier import verify, verify_program
 from tileir.semtree.interpret.channels import check_received

@@ -7,9 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
+from tileir.core import DType, TileError, attrs, fail
 from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.semtree.interpret.orders import Clock, Known, Order, Touched
 

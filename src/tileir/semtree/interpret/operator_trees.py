@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.interpret.scalar_arithmetic import wrap
 from tileir.semtree.ir import Apply, Cast, Const, Expr, GridIndex, Var
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.semtree.interpret.evaluation import AGENT, Frame
 from tileir.semtree.interpret.instructions import Step, Steps, Waiting
 from tileir.semtree.interpret.orders import Clock

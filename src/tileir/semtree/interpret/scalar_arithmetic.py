@@ -17,11 +17,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.core.numbers.arithmetic import apply
 from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.numbers.number_system import REAL, NumberSystem
-from tileir.core.ops import Op
 from tileir.semtree.ir import Type
 
 Value: TypeAlias = Any

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.functions.draft import Term, where
 from tileir.semtree.functions.formats import format_of
 from tileir.semtree.legalise.row import Drafting, Row

@@ -7,13 +7,8 @@ from typing import Final, NoReturn
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.errors import BackendError
-from tileir.core.nodes import schema
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import BackendError, DType, NameScope, Op, rewritten, schema
 from tileir.core.numbers.ranges import Range
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.analysis.ranges import Ranges, is_defined, is_number
 from tileir.semtree.functions.draft import Term

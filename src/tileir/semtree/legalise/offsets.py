@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.semtree.ir import Apply, Broadcast, Cast, Const, Expr, Ramp, Subscript, Type
 from tileir.semtree.rewrite import children, with_children
 

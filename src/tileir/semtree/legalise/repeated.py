@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tileir.core.nodes import schema
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, rewritten, schema
 from tileir.semtree.ir import Const, Declare, Expr, KernelFunction, Reduce, Shuffle, Stmt, Subscript, Var
 from tileir.semtree.rewrite import children, expressions, kernel_names, map_bodies, with_body, with_children
 

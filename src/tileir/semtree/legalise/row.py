@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.numbers.ranges import Range
-from tileir.core.ops import Op
 from tileir.semtree.functions.draft import Term
 
 

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tileir.core.nodes import attrs, schema
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, Op, attrs, schema
 from tileir.semtree.analysis.effects import reads, writes
 from tileir.semtree.ir import (
     Apply,

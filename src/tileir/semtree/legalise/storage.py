@@ -7,10 +7,8 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.numbers.arithmetic import constant
-from tileir.core.ops import Op
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.ir import Bitcast, Const, Hint, KernelFunction, Type
 from tileir.semtree.legalise.capabilities import Capabilities, Support

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tileir.core.errors import fail
-from tileir.core.targets.target import Target
+from tileir.core import Target, fail
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.loops import grid_indices
 from tileir.stripe import ir as stripe

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from tileir.core.errors import fail
-from tileir.core.graphs.grouping import grouped
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail, grouped
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 

@@ -8,9 +8,7 @@ from typing import TypeGuard
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op
 from tileir.semtree import ir as sem
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
 from tileir.semtree.roles import roles

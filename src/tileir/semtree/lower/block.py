@@ -7,10 +7,8 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, Op, Target, attrs, fail, merges
 from tileir.core.nodes.evolving import evolved
-from tileir.core.ops import Op, merges
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -42,8 +40,6 @@ from tileir.stripe.tags import PADDED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tileir.core.targets.target import Target
-    from tileir.core.text.names import NameScope
     from tileir.semtree.lower.threads import Team
 
 _REGISTER_BYTES = 16 * 1024

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, DType, NameScope, Op
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE
 from tileir.stripe import ir as stripe
@@ -13,7 +12,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.core.text.names import NameScope
     from tileir.semtree.lower.loops import Guard
     from tileir.semtree.lower.views import OffsetBuilder
 

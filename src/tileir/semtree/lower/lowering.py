@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from tileir.core.dtype import DType
+from tileir.core import DType, NameScope, Target
 from tileir.core.numbers.integers import network_comparisons
-from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.clusters import clustered
@@ -33,7 +32,6 @@ from tileir.stripe.works import local_memory
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from tileir.core.targets.target import Target
     from tileir.semtree.lower.threads import GroupLowering
 
 _OVERHANG: Final = 1 << 20

@@ -14,12 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
-from tileir.core.dtype import DType
-from tileir.core.errors import fail
+from tileir.core import DType, Op, attrs, fail, rewritten
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.ops import Op
 from tileir.core.targets.hardware import LOCAL
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem

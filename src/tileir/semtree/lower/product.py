@@ -17,11 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tileir.core.errors import fail
+from tileir.core import Aggregation, Op, Target, attrs, fail
 from tileir.core.fragments import Fragment, Run, usable
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.targets.target import Target
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, OffsetBuilder, View

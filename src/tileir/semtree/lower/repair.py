@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tileir.core.ops import Op
+from tileir.core import NameScope, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe import ir as stripe
@@ -13,7 +13,6 @@ from tileir.stripe import ir as stripe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.text.names import NameScope
     from tileir.semtree.lower.views import OffsetBuilder, View
 
 

@@ -11,8 +11,7 @@ from typing import Protocol
 
 import attrs
 
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, Op
 from tileir.semtree import ir as sem
 from tileir.semtree.launches import used_buffers, with_buffers
 from tileir.semtree.rewrite import kernel_names, renamed

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core.errors import fail
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, NameScope, Op, fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.stripe.blocks import Binding
@@ -29,7 +28,6 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tileir.core.text.names import NameScope
     from tileir.semtree.lower.block import BlockLowering
     from tileir.semtree.lower.views import View
     from tileir.stripe import ir as stripe

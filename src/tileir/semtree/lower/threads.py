@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Op, attrs, fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.apart import in_roles, is_apart, teams_of

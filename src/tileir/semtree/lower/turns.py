@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.targets.target import Target
+from tileir.core import Op, Target, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering

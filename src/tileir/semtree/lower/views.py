@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, DType, Op, attrs, fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.swizzles import PLAIN, period, swizzled

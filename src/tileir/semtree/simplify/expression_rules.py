@@ -10,10 +10,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.nodes.rewrite import Rule
 from tileir.core.numbers.arithmetic import fits
-from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Expr, Ramp, Reduce
 from tileir.semtree.simplify.conversion_rules import (
     cast_of_broadcast,
@@ -51,7 +50,6 @@ from tileir.semtree.simplify.operation_rules import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.dtype import DType
     from tileir.core.nodes.patterns import Law, Scalar
 
 

@@ -6,9 +6,8 @@ import math
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Op
 from tileir.semtree.ir import Apply, Cast, Const, Expr
 from tileir.semtree.rewrite import law
 

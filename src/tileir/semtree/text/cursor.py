@@ -8,10 +8,9 @@ from typing import Final, NoReturn, TypeAlias
 
 import attrs
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Span
 from tileir.core.text import lexing
 from tileir.core.text.lexing import AbandonError, Token
-from tileir.core.text.span import Span
 from tileir.core.text.writer import bytes_of_text
 from tileir.semtree.ir import Type
 from tileir.semtree.text.lexer import NAME, NUMBER, STRING, WORD, comments_between, lexer_of

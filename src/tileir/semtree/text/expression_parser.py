@@ -6,10 +6,8 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, Span, attrs
 from tileir.core.numbers.arithmetic import fits
-from tileir.core.ops import Op
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
 from tileir.semtree.text.form_parser import FormParser
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.core.text.lexing import Token
-    from tileir.core.text.span import Span
     from tileir.semtree.text.cursor import Cursor
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args, get_origin
 
 import attrs
 
-from tileir.core.nodes import schema
+from tileir.core import Span, schema
 from tileir.semtree.ir import Expr, LValue, Subscript, Type, Var
 from tileir.semtree.text.forms import Field, Literal, Piece, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tileir.core.text.span import Span
     from tileir.semtree.text.cursor import Cursor
     from tileir.semtree.text.expression_parser import ExpressionParser, Parsed
 

@@ -11,10 +11,8 @@ import math
 from enum import Enum
 from typing import assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Op
 from tileir.core.text.writer import Writer, bytes_text
 from tileir.semtree.ir import (
     Apply,

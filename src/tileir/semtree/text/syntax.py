@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import BufferRole, GridLevel, LoopKind, ParamAccess, Region, Type
 from tileir.semtree.text.forms import EXPRESSIONS, STATEMENTS
 

@@ -14,11 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, attrs, rewritten
 from tileir.semtree.analysis.effects import census
 from tileir.semtree.dots import fragment_of, plain_dot
 from tileir.semtree.functions import exponential, inverse, logarithm, power, trigonometric

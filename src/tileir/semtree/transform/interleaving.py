@@ -11,9 +11,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Final, TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, Op, attrs
 from tileir.semtree.analysis.effects import assigns, is_plain, reads, writes
 from tileir.semtree.ir import (
     Apply,

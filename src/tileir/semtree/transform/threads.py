@@ -11,10 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.semtree.analysis.effects import meets
 from tileir.semtree.ir import (
     Apply,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final, assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.errors import Diagnostic, VerifyError
+from tileir.core import Diagnostic, DType, VerifyError
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import BINDINGS, WORDS
 from tileir.stripe.check.body import check_aggregations, check_directions, check_scalars, check_specials

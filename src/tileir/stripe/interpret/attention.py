@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.core.numbers.number_system import NumberSystem
-from tileir.core.ops import Op
 from tileir.stripe.attending import ATTEND, Attending
 from tileir.stripe.interpret.memory import Array, View, check_offsets
 from tileir.stripe.ir import Special

@@ -6,11 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, DType, attrs, fail
 from tileir.core.numbers.number_system import REAL, NumberSystem
-from tileir.core.ops import Aggregation
 from tileir.stripe.ir import TensorShape
 
 Array: TypeAlias = np.ndarray[Any, Any]

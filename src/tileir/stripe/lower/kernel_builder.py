@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import intrinsic_dtype
 from tileir.stripe.ir import (

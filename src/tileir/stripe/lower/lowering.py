@@ -13,8 +13,7 @@ from typing import Final, assert_never
 
 import attrs
 
-from tileir.core.errors import Diagnostic, TileError
-from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core import Aggregation, Combination, Diagnostic, Op, TileError
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
+from tileir.core import NameScope, Op
 from tileir.core.numbers.number_system import REAL
-from tileir.core.ops import Op
 from tileir.core.targets import hardware
-from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
     Block,

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.stripe.ir import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element
 from tileir.stripe.lower.program_builder import ProgramBuilder

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import ArrayValue, DType, NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Dim, Direction, Refinement, Tags, TensorShape
 from tileir.stripe.lower.overwriting import overwriters

@@ -7,8 +7,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.combines import Combine
-from tileir.core.ops import Aggregation
+from tileir.core import Aggregation, Combine
 from tileir.core.text.lexing import END
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import bindings_of

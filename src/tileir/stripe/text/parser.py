@@ -15,8 +15,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.text.writer import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype

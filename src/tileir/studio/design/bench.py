@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs, fail
 from tileir.driver.formulas.crafting import CraftedFormula, craft
 from tileir.driver.formulas.pictures import as_levels
 from tileir.studio.serve.uploads import read

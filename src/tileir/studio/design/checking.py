@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tileir.core.errors import TileError
-from tileir.core.text.span import Span
+from tileir.core import Span, TileError
 from tileir.driver.calls.arguments import tensor_types
 from tileir.studio.views.views import Checked, InputView, faults_of
 from tileir.tile.checks.integers import integers, sizing_inputs

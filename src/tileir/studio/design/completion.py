@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tileir.core.errors import TileError
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs
 from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.offers import offered
 from tileir.formula.definitions.parameters import ChoiceParameter, FlagParameter

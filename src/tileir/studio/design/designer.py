@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs, fail
 from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.definitions.catalogue import default_catalogue
 from tileir.formula.definitions.functions import Function

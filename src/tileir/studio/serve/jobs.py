@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from tileir.core.errors import TileError, fail
-from tileir.core.text.span import Source
+from tileir.core import Source, TileError, fail
 from tileir.studio.design.designer import DESIGNER
 from tileir.studio.serve.session import Event, Job, Session
 from tileir.studio.views.explorer import EXPLORER

@@ -22,8 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs, fail
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import JOBS, faults_event
 from tileir.studio.serve.security import Guard

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError, fail
+from tileir.core import DType, TileError, fail
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]

@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.studio.serve import frames
 from tileir.studio.serve.jobs import PATIENT, SHORT, faults_event
 from tileir.studio.serve.session import STALE, Event

@@ -11,8 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from tileir.core.nodes import attrs
-from tileir.core.text.span import Span
+from tileir.core import Span, attrs
 from tileir.semtree.ir import KernelFunction
 from tileir.stripe.text.comments import tile_text
 from tileir.studio.design.checking import statement_places

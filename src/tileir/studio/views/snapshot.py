@@ -11,11 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
-from tileir.core.targets.target import Target
+from tileir.core import Target, attrs, fail, nearest
 from tileir.core.targets.target_file import all_names_of_targets
-from tileir.core.text.names import nearest
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.driver.targets import TargetChoice, choice_of, scheduling_target
 from tileir.passes.base import Pass

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.studio.design.checking import MOST_CHARACTERS
 
 _MOST_WORD: Final = 4096

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError, fail
+from tileir.core import DType, TileError, fail
 from tileir.driver.calls.arguments import tensor_types, type_of_text
 from tileir.driver.cli.values import number_of
 from tileir.driver.formulas.pictures import as_levels

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tileir.core import Diagnostic, Source, attrs
 from tileir.core.drawing.layering import Wire
-from tileir.core.errors import Diagnostic
-from tileir.core.nodes import attrs
-from tileir.core.text.span import Source
 
 
 @attrs.frozen

@@ -8,9 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, DType, attrs
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Options
 from tileir.testing.generated.choices import Choices

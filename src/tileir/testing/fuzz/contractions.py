@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError
+from tileir.core import DType, TileError
 from tileir.core.numbers.arithmetic import dtype_of
 from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device

@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.arithmetic import dtype_of
-from tileir.core.errors import TileError
-from tileir.core.targets.target import Target
+from tileir.core import Target, TileError
+from tileir.core.numbers.arithmetic import dtype_of
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
 from tileir.passes.base import run

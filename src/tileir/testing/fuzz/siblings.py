@@ -11,8 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError
+from tileir.core import DType, TileError
 from tileir.testing.fuzz.area import Area, Case, array_spec, arrays_of
 from tileir.testing.fuzz.devices import INTERPRETER, results_by_device
 from tileir.testing.generated.choices import Choices

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError
-from tileir.core.targets.target import Target
+from tileir.core import DType, Target, TileError
 from tileir.driver.compiler import compile_stages
 from tileir.formula.text import parser as formula_parser, printer as formula_printer
 from tileir.passes.pipelines import pipeline

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core.dtype import DType
+from tileir.core import Aggregation, Combination, Domain, DType, Op
 from tileir.core.numbers.arithmetic import dtype_of
-from tileir.core.ops import Aggregation, Combination, Domain, Op
 from tileir.typed import ir as typed
 from tileir.typed.ir import Contraction, Elementwise, operands
 

@@ -13,9 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.semtree.interpret import interpreter
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import (

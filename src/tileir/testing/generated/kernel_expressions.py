@@ -6,8 +6,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import (
     Apply,
     Bitcast,

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
+from tileir.core import DType, Op
 from tileir.semtree.ir import Const, Type
 from tileir.testing.generated.choices import Choices
 

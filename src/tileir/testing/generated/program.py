@@ -8,8 +8,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.errors import TileError
+from tileir.core import DType, TileError
 from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.generated.choices import Choices

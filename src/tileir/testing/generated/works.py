@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, KernelFunction, Launch, Loop, Program, While, Work

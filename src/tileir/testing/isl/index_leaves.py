@@ -7,8 +7,7 @@ from typing import Final
 
 import islpy as isl
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
+from tileir.core import Aggregation, attrs
 from tileir.poly.affine import Affine, total
 from tileir.stripe.ir import Block, Direction, Load, Program, Refinement, Special, Store, scalar_inputs, scalar_output
 

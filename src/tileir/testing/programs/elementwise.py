@@ -10,8 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.dtype import DType
+from tileir.core import ArrayValue, DType
 from tileir.core.numbers.arithmetic import apply, cast
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.programs.case import Array, Conformance, as_array, halves, integers

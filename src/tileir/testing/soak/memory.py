@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core.errors import TileError
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs
 from tileir.driver.calls.stepper import stepper
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import jit

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, attrs, call_site
 from tileir.core.operators import method_of
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.indices import Dim, Polynomial
 from tileir.tile.building.recording import Recorded, Recorder, Target, foreign, mistake, named, same

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from tileir.core.nodes import attrs
+from tileir.core import attrs, call_site
 from tileir.core.numbers.integers import quotient, remainder
 from tileir.core.operators import method_of, methods_of
-from tileir.core.text.span import call_site
 from tileir.tile.building.recording import Recorded, Recorder, foreign, literal, mistake, same
 from tileir.tile.checks.polynomial_rules import in_polynomial
 from tileir.tile.ir import (

@@ -7,9 +7,7 @@ from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.span import call_site
+from tileir.core import at_the_call, attrs, call_site
 from tileir.tile.building.assembly import substitute
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import Recorder, mistake

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import numpy as np
 
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, Span, TileError, attrs, call_site, fail
 from tileir.core.process.tracebacks import methods_at_the_call
 from tileir.core.text.advice import ELSEWHERE
-from tileir.core.text.names import NameScope
-from tileir.core.text.span import Span, call_site
 from tileir.tile.ir import (
     Attribute,
     Call,

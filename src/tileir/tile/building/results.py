@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias, TypedDict, Unpack
 
-from tileir.core.ops import Aggregation
-from tileir.core.text.span import call_site
+from tileir.core import Aggregation, call_site
 from tileir.tile.building.contractions import Combined, combined_of, write
 from tileir.tile.building.indices import Dim, Polynomial, polynomial_of, size_of
 from tileir.tile.building.recording import Recorder, Target, mistake

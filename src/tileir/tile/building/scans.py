@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.text.span import call_site
+from tileir.core import attrs, call_site
 from tileir.tile import ir
 from tileir.tile.building.assembly import assemble, substitute
 from tileir.tile.building.indices import Dim, size_of

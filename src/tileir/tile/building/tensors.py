@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn, TypeAlias
 
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, at_the_call, attrs, call_site
 from tileir.core.operators import method_of, methods_of
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.span import call_site
 from tileir.tile import ir
 from tileir.tile.building.contractions import Access, Aggregated, Combined, contract
 from tileir.tile.building.indices import Dim, Polynomial, dim_of, polynomial_of, size_of

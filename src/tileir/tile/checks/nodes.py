@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tileir.core.errors import Diagnostic
-from tileir.core.nodes import attrs
-from tileir.core.text.span import Span
+from tileir.core import Diagnostic, Span, attrs
 from tileir.tile.ir import Call, FloatLiteral, Function, IndexName, IntLiteral, Name
 from tileir.tile.text.grammar import MAX_DEPTH, MAX_NODES
 from tileir.tile.traversal import Role, expressions, walk_with_depth

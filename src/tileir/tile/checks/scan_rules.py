@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.errors import Diagnostic
+from tileir.core import ArrayValue, Diagnostic
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.checks.scope import Kind, Scope
 from tileir.tile.ir import Constant, Function, Scan

@@ -6,8 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import assert_never
 
-from tileir.core.nodes import attrs
-from tileir.core.text.span import Span
+from tileir.core import Span, attrs
 from tileir.tile.functions import builtin
 from tileir.tile.ir import (
     Assignment,

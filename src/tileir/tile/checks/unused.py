@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Set as AbstractSet
 from fractions import Fraction
 from typing import Final
 
+from tileir.core import Diagnostic, meant
 from tileir.core.codes import WARNINGS
-from tileir.core.errors import Diagnostic
-from tileir.core.text.advice import meant
 from tileir.tile.ir import (
     Attribute,
     Binary,

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Set as AbstractSet
 from itertools import chain, islice
 from typing import Final
 
-from tileir.core.errors import MAX_FAULTS, Diagnostic, VerifyError
-from tileir.core.nodes import attrs
+from tileir.core import MAX_FAULTS, Diagnostic, Span, VerifyError, attrs
 from tileir.core.text.advice import meant, own_form
-from tileir.core.text.span import Span
 from tileir.tile.checks.nodes import Nodes, check_depth, collect
 from tileir.tile.checks.polynomial_rules import check_affine
 from tileir.tile.checks.scan_rules import check_constant_arrays, check_scan, count_of

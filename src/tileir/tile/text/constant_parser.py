@@ -10,12 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import ArrayValue, DType, Span, attrs
 from tileir.core.numbers import arithmetic
 from tileir.core.text.lexing import Cursor, Token
-from tileir.core.text.span import Span
 from tileir.tile.ir import Attribute, Constant, Name
 from tileir.tile.text.contraction_parser import TENSOR
 from tileir.tile.text.grammar import DIGEST, MAX_INTEGER

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Combination
+from tileir.core import Aggregation, Combination, attrs, meant
 from tileir.core.text import lexing
-from tileir.core.text.advice import meant
 from tileir.core.text.lexing import Token
 from tileir.tile.ir import Access, Attribute, Constraint, Contraction, Expr, Name
 from tileir.tile.text.expression_parser import ExpressionParser

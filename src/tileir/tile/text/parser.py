@@ -7,14 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.errors import Diagnostic
-from tileir.core.nodes import attrs
-from tileir.core.process.collection import collection_paused
-from tileir.core.process.tracebacks import at_the_call
-from tileir.core.text.advice import meant
+from tileir.core import ArrayValue, Diagnostic, Span, at_the_call, attrs, collection_paused, meant
 from tileir.core.text.lexing import END, AbandonError, More, Token, everything, source_of
-from tileir.core.text.span import Span
 from tileir.tile.checks.verifier import faults_beside, verify
 from tileir.tile.ir import Assignment, Attribute, Contraction, Expr, Function, Input, Name, Output, Scan, Statement
 from tileir.tile.text.constant_parser import ConstantParser

@@ -12,10 +12,8 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.dtype import DType
+from tileir.core import ArrayValue, Combination, DType
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Combination
 from tileir.core.text.writer import Writer
 from tileir.tile.ir import (
     Access,

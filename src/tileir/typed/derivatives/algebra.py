@@ -8,9 +8,8 @@ from functools import cached_property
 
 import attrs
 
-from tileir.core.dtype import DType, accumulator, arithmetic_type
+from tileir.core import Aggregation, Combination, DType, Op, accumulator, arithmetic_type
 from tileir.core.numbers import arithmetic
-from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.typed.dims import read_constant
 from tileir.typed.inference.emission import Emission, broadcast_shape

@@ -8,9 +8,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.dtype import arithmetic_type
-from tileir.core.errors import fail
-from tileir.core.text.span import Span
+from tileir.core import Span, arithmetic_type, fail
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission, broadcast_shape

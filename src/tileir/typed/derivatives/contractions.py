@@ -8,9 +8,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core.dtype import DType, accumulator, arithmetic_type
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Combination
+from tileir.core import Aggregation, Combination, DType, accumulator, arithmetic_type, attrs
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import unbounded_indices
 from tileir.poly.coverage import covers

@@ -11,8 +11,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Op, attrs
 from tileir.typed.ir import Elementwise, Operation, Value
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from tileir.core.dtype import accumulator
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Combination, Op
+from tileir.core import Aggregation, Combination, Op, accumulator, attrs
 from tileir.poly.affine import Affine
 from tileir.typed.derivatives.recurrences import shifted
 from tileir.typed.derivatives.summation import Points, aggregate, alike, incoming, is_bare

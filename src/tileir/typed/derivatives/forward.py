@@ -15,10 +15,8 @@ from typing import assert_never
 
 import attrs
 
-from tileir.core.dtype import arithmetic_type
-from tileir.core.errors import fail
+from tileir.core import Op, arithmetic_type, fail
 from tileir.core.graphs.needed import needed
-from tileir.core.ops import Op
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.reverse import reverse

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.dtype import DType, accumulator, arithmetic_type
-from tileir.core.graphs.grouping import grouped
-from tileir.core.ops import Op
+from tileir.core import DType, Op, accumulator, arithmetic_type, grouped
 from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor

@@ -10,8 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, Combination, NameScope
 from tileir.poly.affine import Affine, total
 from tileir.typed.derivatives import recurrences
 from tileir.typed.derivatives.extrema import Running

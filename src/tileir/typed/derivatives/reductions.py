@@ -10,9 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tileir.core.combines import Combine
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Combine, DType, Op, attrs
 from tileir.typed.inference.values import Tensor
 from tileir.typed.ir import Coordinate, Reduce, Shape
 from tileir.typed.reductions import positions_in
@@ -20,7 +18,6 @@ from tileir.typed.reductions import positions_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tileir.core.dtype import DType
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.derivatives.reverse import Sweep
 

@@ -11,12 +11,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TypeAlias
 
-from tileir.core.dtype import arithmetic_type
-from tileir.core.graphs.grouping import grouped
+from tileir.core import Op, arithmetic_type, attrs, grouped
 from tileir.core.graphs.needed import needed
 from tileir.core.graphs.reaching import reached
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.loops import pull_scan, results_on
 from tileir.typed.derivatives.rules import pullback

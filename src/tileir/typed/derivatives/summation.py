@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core.dtype import accumulator, arithmetic_type, promote_all
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, Op, Span, accumulator, arithmetic_type, attrs, promote_all
 from tileir.core.numbers import arithmetic
-from tileir.core.ops import Aggregation, Combination, Op
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers
@@ -21,7 +19,6 @@ from tileir.typed.rules import contraction_types
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tileir.core.text.span import Span
     from tileir.typed.derivatives.algebra import Algebra
     from tileir.typed.inference.emission import Emission
     from tileir.typed.inference.values import Tensor

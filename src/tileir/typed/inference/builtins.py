@@ -11,10 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from tileir.core.dtype import DType, arithmetic_type
-from tileir.core.errors import fail
-from tileir.core.ops import Op
-from tileir.core.text.span import Span
+from tileir.core import DType, Op, Span, arithmetic_type, fail
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import apply, convert, scalar, truth
 from tileir.typed.inference.emission import Emission

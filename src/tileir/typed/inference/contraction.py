@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from tileir.core.dtype import DType
-from tileir.core.errors import Diagnostic, TileError, fail
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.text.span import Span
+from tileir.core import Aggregation, Combination, Diagnostic, DType, Span, TileError, fail
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import constraint_only_indices, solve, unbounded_indices
 from tileir.poly.coverage import injective

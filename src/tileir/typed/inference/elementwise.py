@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.core.dtype import DType, arithmetic_type, float_for, promote_all
-from tileir.core.errors import TileError, fail
+from tileir.core import DType, Span, TileError, arithmetic_type, fail, float_for, promote_all
 from tileir.core.numbers.arithmetic import rounded
 from tileir.core.ops import SHIFTS, Domain, Op
-from tileir.core.text.span import Span
 from tileir.typed.dims import fold
 from tileir.typed.inference.emission import Emission, adapt, broadcast_shape
 from tileir.typed.inference.numbers import is_float, natural_dtype

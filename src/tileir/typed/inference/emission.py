@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.errors import fail
+from tileir.core import DType, NameScope, Op, Span, fail
 from tileir.core.numbers.arithmetic import fits, rounded
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.typed.inference.numbers import Numbers, natural_dtype
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Cast, Constant, Elementwise, Function, Operation, Shape, Value
@@ -18,7 +15,6 @@ from tileir.typed.ir import Cast, Constant, Elementwise, Function, Operation, Sh
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tileir.core.text.span import Span
     from tileir.typed.derivatives.reverse import Sweep, SweepKey
     from tileir.typed.inference.faults import Observer
 

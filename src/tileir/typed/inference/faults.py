@@ -10,9 +10,7 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.errors import Diagnostic, TileError
-from tileir.core.text.span import Span
+from tileir.core import Diagnostic, DType, Span, TileError
 from tileir.tile import ir as tile
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Known, Number, PoisonedError, Scalar

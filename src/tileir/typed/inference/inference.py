@@ -13,12 +13,7 @@ from typing import Final, assert_never
 
 import attrs
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.dtype import DType
-from tileir.core.errors import Diagnostic, fail
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
-from tileir.core.text.span import Span
+from tileir.core import ArrayValue, Diagnostic, DType, NameScope, Op, Span, fail
 from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.functions import builtin

@@ -12,13 +12,10 @@ from typing import Final
 
 import attrs
 
-from tileir.core.dtype import DType, float_for, promote_all
+from tileir.core import Domain, DType, NameScope, Op, Span, float_for, promote_all
 from tileir.core.graphs.needed import needed
 from tileir.core.graphs.reaching import reached
 from tileir.core.numbers.arithmetic import fits
-from tileir.core.ops import Domain, Op
-from tileir.core.text.names import NameScope
-from tileir.core.text.span import Span
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import arithmetic_type
-from tileir.core.errors import Diagnostic, fail
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.span import Span
+from tileir.core import Aggregation, Diagnostic, Op, Span, arithmetic_type, fail
 from tileir.typed.inference.elementwise import apply, scalar, tensor
 from tileir.typed.inference.emission import Emission, broadcasts_to
 from tileir.typed.inference.numbers import is_float

@@ -8,11 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.combines import Combine
-from tileir.core.dtype import DType, arithmetic_type, float_for
-from tileir.core.errors import fail
-from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.text.span import Span
+from tileir.core import Aggregation, Combination, Combine, DType, Op, Span, arithmetic_type, fail, float_for
 from tileir.poly.affine import Affine
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.text.span import Span
+from tileir.core import DType, Span, attrs
 from tileir.typed.ir import Shape
 
 _LABEL_LENGTH: Final = 40

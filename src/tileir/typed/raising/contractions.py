@@ -11,9 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, Combination, DType, NameScope, Op
 from tileir.poly.affine import Affine
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Expr, IndexName, IntLiteral, Name

@@ -8,9 +8,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op
 from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.tile.ir import (
     Binary,

@@ -19,9 +19,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Combination, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, Combination, DType, NameScope, Op
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers

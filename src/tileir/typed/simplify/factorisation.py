@@ -15,10 +15,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, ArrayConstant, Constraint, Contraction, Function, Operation, Shape

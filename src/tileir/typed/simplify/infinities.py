@@ -15,9 +15,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, DType, NameScope, Op
 from tileir.typed.ir import (
     Access,
     ArrayConstant,

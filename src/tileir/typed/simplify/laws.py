@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from tileir.core.dtype import DType
+from tileir.core import DType, NameScope, Op
 from tileir.core.nodes.patterns import Law, Scalar
 from tileir.core.nodes.rewrite import Rule
 from tileir.core.numbers.arithmetic import fits, rounded
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import Constant, Elementwise, Operation, Value
 from tileir.typed.simplify.simplifier_rules import Site

@@ -17,8 +17,7 @@ from fractions import Fraction
 from math import gcd, prod
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import injective
 from tileir.typed.simplify.term_rows import Points, Rows, rows_of

@@ -15,9 +15,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.dtype import DType
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, Combination, DType, NameScope
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.typed.dataflow import with_bodies

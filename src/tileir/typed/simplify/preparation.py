@@ -21,9 +21,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.errors import TileError
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, NameScope, Op, TileError
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies, with_operands, without_dead

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

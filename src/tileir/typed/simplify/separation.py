@@ -16,8 +16,7 @@ from typing import Final
 
 import attrs
 
-from tileir.core.ops import Aggregation, Combination
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, Combination, NameScope
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers

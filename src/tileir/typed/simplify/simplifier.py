@@ -10,11 +10,9 @@ import operator
 
 import attrs
 
-from tileir.core.nodes import schema
+from tileir.core import NameScope, Op, schema
 from tileir.core.nodes.patterns import MOST_CHANGES, Changes
 from tileir.core.nodes.rewrite import Rule, fixpoint
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.typed.dataflow import with_operands, without_dead, without_idle_parts
 from tileir.typed.inference.emission import nameless
 from tileir.typed.ir import Elementwise, Function, Operation, Override, Recall, Scan, Upstream, Value

@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, Op, attrs
 from tileir.core.nodes.rewrite import Rule, rule
 from tileir.core.numbers import arithmetic
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.typed.dims import read_constant
 from tileir.typed.ir import Cast, Constant, Elementwise, Operation, Reshape, Value
 

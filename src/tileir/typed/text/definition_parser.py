@@ -7,13 +7,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from tileir.core.combines import Combine
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Combine, DType, Op, Span, attrs, nearest
 from tileir.core.text.lexing import AbandonError
-from tileir.core.text.names import nearest
-from tileir.core.text.span import Span
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.tile.text.contraction_parser import combined
 from tileir.tile.text.grammar import AGGREGATIONS

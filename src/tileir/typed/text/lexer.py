@@ -14,10 +14,9 @@ from typing import Final
 
 import attrs
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Source
 from tileir.core.text import lexing
 from tileir.core.text.lexing import Faults, Token
-from tileir.core.text.span import Source
 from tileir.poly.affine import Affine
 from tileir.poly.reading import read_affine
 from tileir.tile.text.lexer import FLOAT as FLOAT, INDEX, INTEGER as INTEGER

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.array_value import ArrayValue
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.process.collection import collection_paused
+from tileir.core import ArrayValue, Op, attrs, collection_paused
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.typed.dataflow import MAX_NESTING

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
-from tileir.core.graphs.grouping import grouped
-from tileir.core.ops import Combination
+from tileir.core import Combination, grouped
 from tileir.core.text.writer import Writer, listed
 from tileir.poly.affine import Affine
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
+from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import RUN, Staging
@@ -17,7 +16,6 @@ from tileir.stripe.blocks import Binding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tileir.core.text.names import NameScope
     from tileir.passes.schedules.groups.tiles import Tiles
 
 

@@ -8,8 +8,7 @@ step; the last of them begins the next tile. This is the scheme of Sengupta et a
 
 from __future__ import annotations
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation
+from tileir.core import Aggregation, attrs
 from tileir.passes.algorithms.scans import Part, ScanKernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block

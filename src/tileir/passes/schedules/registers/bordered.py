@@ -25,10 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeGuard
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Aggregation, Op
-from tileir.core.text.names import NameScope
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import may_overlap
 from tileir.passes.regions.inside import inside

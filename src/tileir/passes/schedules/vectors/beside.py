@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, Op, attrs
 from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.unroll_and_jam import unroll_and_jam

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.core.numbers.arithmetic import Array
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
 from tileir.passes.algorithms.terms import elements_of
 from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.dependences import roots

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch

@@ -14,10 +14,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op, attrs
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.backward import Back

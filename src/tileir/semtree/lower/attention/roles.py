@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.ir import ChannelStep

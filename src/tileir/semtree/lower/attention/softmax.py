@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from typing import ClassVar, Final, Self
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.attention.tiles import Matrix, Panel, Threads, tile

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from tileir.core.dtype import DType
+from tileir.core import DType, Op, attrs
 from tileir.core.fragments import FRAGMENTS, Fragment
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering

@@ -13,9 +13,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import DType, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.ir import ChannelStep, TurnStep

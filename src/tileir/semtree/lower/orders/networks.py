@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.orders.words import Body, Element, Words

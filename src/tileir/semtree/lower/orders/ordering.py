@@ -25,10 +25,8 @@ from collections.abc import Mapping
 from math import log, log2
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.numbers.integers import network_comparisons
-from tileir.core.ops import Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.block import BlockLowering

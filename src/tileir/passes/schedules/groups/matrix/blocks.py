@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tileir.core import NameScope, attrs
 from tileir.core.fragments import Run
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.matrix.boxes import ends
 from tileir.passes.schedules.groups.matrix.plan import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from tileir.core.dtype import DType
+from tileir.core import DType, attrs
 from tileir.core.fragments import Fragment, Run, Swizzle, Where
-from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe import ir as stripe

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.core import NameScope, attrs
 from tileir.core.fragments import Where
-from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use
@@ -21,7 +21,6 @@ from tileir.stripe.tags import SWIZZLE_MASK, SWIZZLE_SHIFT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tileir.core.text.names import NameScope
     from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 
 _LINE: Final = 128
