@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from tileir.core.nodes.attrs import frozen
+from tileir.core.nodes.attrs import evolve, frozen
 
 
 def _upper(text: object) -> str:
@@ -53,6 +53,21 @@ def classes(decorator: Any) -> tuple[Any, ...]:
         more: object = None
 
     @decorator
+    class Derived:
+        _value: object = attrs.field(converter=_upper)
+        keyed: object = attrs.field(kw_only=True, default=1)
+        more: object = 0
+        length: int = attrs.field(init=False, default=2, eq=False)
+
+    @decorator(repr=False)
+    class Reversed:
+        left: object = 1
+        right: object = 2
+
+        def __init__(self, right: object = 2, left: object = 1) -> None:
+            self.__attrs_init__(left, right)  # type: ignore[attr-defined]  # attrs makes it
+
+    @decorator
     class Own:
         value: object
 
@@ -65,7 +80,7 @@ def classes(decorator: Any) -> tuple[Any, ...]:
         def __repr__(self) -> str:
             return "own"
 
-    return Pair, Single, Nothing, Keyed, Cached, Apart, Child, Own
+    return Pair, Single, Nothing, Keyed, Cached, Apart, Child, Derived, Reversed, Own
 
 
 OURS: Final = classes(frozen)
@@ -77,7 +92,7 @@ VALUES: Final = st.one_of(st.integers(0, 1), st.sampled_from([0.0, -0.0, "", "a"
 def pairs(draw: st.DrawFn) -> tuple[Any, Any]:
     """Draw an instance of one of the classes, and one of the class that attrs makes of the same lines."""
     number = draw(st.integers(0, len(OURS) - 1))
-    names = [field.name for field in attrs.fields(OURS[number])]
+    names = [field.alias for field in attrs.fields(OURS[number]) if field.init]
     values = {name: draw(VALUES) for name in names}
     return OURS[number](**values), THEIRS[number](**values)
 
@@ -91,6 +106,35 @@ def test_shared_methods_do_what_those_of_attrs_do(one: tuple[Any, Any], other: t
     assert hash(ours) == hash(our_other) or ours != our_other
     assert "object at" in repr(theirs) or repr(ours) == repr(theirs)
     assert ours != 3
+
+
+@given(pairs(), st.data())
+def test_evolved_instances_are_what_attrs_makes(pair: tuple[Any, Any], data: st.DataObject) -> None:
+    names = [field.alias for field in attrs.fields(type(pair[0])) if field.init]
+    changes = data.draw(st.dictionaries(st.sampled_from(names), VALUES)) if names else {}
+    before = [vars_of(node) for node in pair]
+    for node in pair:
+        hash(node)  # what is known of one node is not known of the other
+        made, theirs = evolve(node, **changes), attrs.evolve(node, **changes)
+        assert vars_of(made) == vars_of(theirs)
+        assert type(made) is type(node)
+        assert made is not node
+        assert hash(made) == hash(theirs) or made != theirs
+    assert [vars_of(node) for node in pair] == before
+
+
+def vars_of(node: Any) -> list[object]:
+    """Return the values of all fields, those that comparisons leave out as well."""
+    return [getattr(node, field.name) for field in attrs.fields(type(node))]
+
+
+@pytest.mark.parametrize("number", range(len(OURS)))
+def test_a_field_that_is_not_there_is_refused(number: int) -> None:
+    cls = OURS[number]
+    node = cls(*(1 for field in attrs.fields(cls) if field.default is attrs.NOTHING))
+    for _ in range(2):
+        with pytest.raises(TypeError, match=f"{cls.__name__} has no field 'fourth'"):
+            evolve(node, fourth=4)
 
 
 def test_other_classes_with_the_same_content_differ() -> None:

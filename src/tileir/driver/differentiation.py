@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
-import attrs
 import numpy as np
 
 from tileir.core import ArgumentError, Diagnostic, at_the_call, nearest
+from tileir.core.nodes import attrs
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 
-import attrs
 import numpy as np
 
 from tileir.core import ArgumentError, ArrayValue, Diagnostic, ParseError, Target, VerifyError, at_the_call
+from tileir.core.nodes import attrs
 from tileir.core.targets.hardware import HardwareModel
 from tileir.driver import texts
 from tileir.driver.calls.arguments import check_kind

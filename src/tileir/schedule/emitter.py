@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tileir.core import NameScope, attrs
-from tileir.core.nodes.evolving import evolved
 from tileir.poly.affine import Affine, exact
 from tileir.stripe import ir as stripe
 
@@ -144,7 +143,7 @@ class _Emitter:
         written: Iterable[stripe.Refinement]
         children: tuple[stripe.Block, ...] = ()
         if node.statements:
-            written = dict.fromkeys(evolved(view, name=use.name) for use, view in views.items())
+            written = dict.fromkeys(attrs.evolve(view, name=use.name) for use, view in views.items())
         else:
             written, chosen = self._chosen(node, views, defined)
             children = tuple(self._inside(node, chosen, own | bound, defined))
@@ -182,7 +181,7 @@ class _Emitter:
         for use, view in shared.items():
             known = written.get(view)
             if known is None:
-                known = written[view] = evolved(view, name=names.fresh(use.root))
+                known = written[view] = attrs.evolve(view, name=names.fresh(use.root))
             starts = zip(views[use].access, view.access, strict=True)
             chosen[use] = _Source(known.name, tuple([int(a.offset - b.offset) for a, b in starts]))
         return written.values(), chosen
@@ -226,7 +225,7 @@ class _Emitter:
                 later = stripe.Direction.INOUT if writes else stripe.Direction.IN
                 first = ways[0].direction
                 direction = first if first is stripe.Direction.OUT else later
-                shared = evolved(ways[0], direction=direction, aggregation=None)
+                shared = attrs.evolve(ways[0], direction=direction, aggregation=None)
                 result.update((use, shared) for use in uses)
         return result
 

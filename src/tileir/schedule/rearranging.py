@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Protocol
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.schedule.emission import kernels_of
 from tileir.schedule.nest import Nest
 from tileir.schedule.remarks import Done, Refused

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
-from tileir.core.nodes.evolving import evolved
+from tileir.core.nodes import attrs
 from tileir.core.nodes.rewrite import rewritten
 from tileir.poly.affine import Affine
 from tileir.stripe import blocks as stripe
@@ -30,7 +28,7 @@ def moved(refinement: Refinement, values: Mapping[str, Affine]) -> Refinement:
     access = tuple(affine.substitute(values) for affine in refinement.access)
     location = _located(refinement.location, values)
     unit = None if refinement.cache_unit is None else refinement.cache_unit.substitute(values)
-    return evolved(refinement, access=access, location=location, cache_unit=unit)
+    return attrs.evolve(refinement, access=access, location=location, cache_unit=unit)
 
 
 def _located(location: Location, values: Mapping[str, Affine]) -> Location:

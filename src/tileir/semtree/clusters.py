@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.core.ops import Op
 from tileir.semtree.ir import (
     Apply,

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import prod
-from typing import Final
-
-import attrs
+from typing import Final, get_args
 
 from tileir.core import BackendError, NameScope, Op
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
+from tileir.core.nodes import attrs
 from tileir.semtree.boxes import copied_in_turn, thread_number
 from tileir.semtree.ir import (
     WARP,
@@ -60,6 +59,9 @@ from tileir.semtree.swizzles import PLAIN, swizzled
 
 COPIED_BYTES: Final = (4, 8, 16)
 """What one asynchronous copy can move."""
+
+_RARE: Final = frozenset((*get_args(Instruction), WarpRole))
+"""The classes of statements that most kernels have none of."""
 
 
 def is_plain(stmt: MatrixMultiply) -> bool:
@@ -121,10 +123,10 @@ def without_instructions(
     Raises:
         BackendError: TIL804, the kernel has roles, or flags, which wait for each other: nothing can take their place.
     """
-    _refuse_waits(kernel, roles=roles, channels=channels, flags=flags)
     kernel = attrs.evolve(kernel, cluster=1) if channels and kernel.cluster > 1 else kernel
-    if not any(isinstance(stmt, Instruction) for stmt in statements(kernel.body)):
+    if _RARE.isdisjoint(map(type, statements(kernel.body))):
         return kernel
+    _refuse_waits(kernel, roles=roles, channels=channels, flags=flags)
     names = NameScope.of(kernel_names(kernel))
 
     def plain(stmt: Stmt) -> tuple[Stmt, ...]:

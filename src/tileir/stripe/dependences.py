@@ -11,8 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.stripe.aliases import Aliases, AnyReach, MemoryKey, Overlap, PlacedReach, compare, contains
 from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Statement, scalar_inputs, scalar_output

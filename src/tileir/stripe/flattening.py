@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-import attrs
-
 from tileir.core import NameScope, VerifyError, rewritten
+from tileir.core.nodes import attrs
 from tileir.stripe.ir import (
     Block,
     Branch,

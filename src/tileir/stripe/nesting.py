@@ -19,9 +19,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
-from tileir.core.nodes.evolving import evolved
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.stripe.blocks import Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_table import launched
@@ -79,7 +77,7 @@ def parameters_of(entry: Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def tagged(memory: Refinement, word: str) -> Refinement:
     """Return an allocation with what text says about it."""
-    return evolved(memory, tags=memory.tags.add(word))
+    return attrs.evolve(memory, tags=memory.tags.add(word))
 
 
 def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
@@ -91,7 +89,7 @@ def _view_in_main(memory: Refinement, given: bool, used: Uses) -> Refinement:
 @lru_cache(1024)  # each pass asks for the views of all memory again
 def view_of(memory: Refinement, direction: Direction) -> Refinement:
     """Return the view of a whole allocation under its own name."""
-    return evolved(memory, direction=direction, source=memory.name, offset=None, constant=False)
+    return attrs.evolve(memory, direction=direction, source=memory.name, offset=None, constant=False)
 
 
 @attrs.define(eq=False, repr=False)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-import attrs
-
 from tileir.core import DType, Op, grouped
 from tileir.core.combines import Rule
+from tileir.core.nodes import attrs
 from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import Elementwise, Function, Reduce, Shape
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     WARP,

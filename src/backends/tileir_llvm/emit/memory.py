@@ -6,7 +6,6 @@ import math
 from typing import Final
 
 from tileir.core import DType, Op, attrs
-from tileir.core.nodes.evolving import evolved
 from tileir.semtree.ir import Type
 from tileir_llvm.emit.conversions import cast, convert, integer, wrapped
 from tileir_llvm.emit.integers import apply_integer
@@ -64,7 +63,7 @@ class Offset:
 
     def moved(self, lane: int) -> Offset:
         """Return the offset of one lane."""
-        return evolved(self, distance=self.distance + lane * self.step, step=1, lanes=1, apart=True)
+        return attrs.evolve(self, distance=self.distance + lane * self.step, step=1, lanes=1, apart=True)
 
     def total(self, out: FunctionText) -> Value:
         """Return the sum, that of lane 0 where lanes have offsets of their own."""

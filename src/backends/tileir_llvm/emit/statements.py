@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias, assert_never
 
-import attrs
-
 from tileir.core import DType, Op
+from tileir.core.nodes import attrs
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Apply,

@@ -9,10 +9,10 @@ import ctypes
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
 import llvmlite
 import llvmlite.binding as llvm
 
+from tileir.core.nodes import attrs
 from tileir.runtime.caches.disk_cache import digest_of, recall, remember
 from tileir_llvm.device.processor import processor
 from tileir_llvm.run.loader import Code, load_code

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from tileir.core.dtype import DType
+from tileir.core.nodes import attrs
 from tileir_opencl.emit.spelling import (
     BIT_AND,
     BIT_OR,

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from types import UnionType
 from typing import Final, TypeGuard
 
-import attrs
 import numpy as np
 
 from tileir.core import ArgumentError, Diagnostic, DType, TileError, fail
+from tileir.core.nodes import attrs
 from tileir.core.text.advice import dtype_meant, meant
 from tileir.runtime.arrays import Format, to_array
 from tileir.runtime.context import Context

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import attrs
 import click
 import numpy as np
 
 from tileir.core import Diagnostic, DType, Target, TileError, fail, nearest
+from tileir.core.nodes import attrs
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import type_of_text
 from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture

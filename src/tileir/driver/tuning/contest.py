@@ -6,10 +6,10 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import numpy as np
 
 from tileir.core import BackendError, DType
+from tileir.core.nodes import attrs
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous

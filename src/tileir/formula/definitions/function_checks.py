@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
 from tileir.core.errors import Diagnostic, TileError
+from tileir.core.nodes import attrs
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,

@@ -16,9 +16,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
 from tileir.core import ArgumentError, Diagnostic, ParseError, Source, Span, TileError, VerifyError, nearest
+from tileir.core.nodes import attrs
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.formula.definitions.function_checks import faults_of
 from tileir.formula.definitions.functions import Derived, Function

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-import attrs
 import numpy as np
 
 from tileir.core import Aggregation, DType, NameScope, Op
 from tileir.core.graphs.needed import needed
+from tileir.core.nodes import attrs
 from tileir.core.numbers import arithmetic
 from tileir.stripe.ir import (
     Buffer,

@@ -8,8 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.core.targets.hardware import REGISTER
 from tileir.passes.cost.core import cycles_of, issues_of
 from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Operations, ProgramCost, bounded, works_cost

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import always_reached, is_element, known_ranges, observed_indices
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Direction, Index, Refinement, Store, views_written

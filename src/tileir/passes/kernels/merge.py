@@ -9,8 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Segment, Use, analyse, with_one_range_each

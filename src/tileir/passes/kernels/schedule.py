@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import attrs
-
 from tileir.core.dtype import DType, accumulator
+from tileir.core.nodes import attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, chosen_by_data, leaf, product

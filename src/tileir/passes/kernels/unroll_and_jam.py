@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import combinations
 
-import attrs
-
 from tileir.core import NameScope, grouped
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Segment, Use, leaf
 from tileir.schedule.reindex import renamed

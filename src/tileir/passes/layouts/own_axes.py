@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.accesses import address, is_element
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.placement.partition import moves_apart
 from tileir.poly.affine import Affine

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.analysis.rows import Rows, rows_written
 from tileir.passes.kernels import schedule as sch

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.progressions import are_apart, counts_of
 from tileir.passes.base import with_kernels

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, takewhile
 from typing import ClassVar, TypeGuard
 
-import attrs
-
 from tileir.core import NameScope, grouped
+from tileir.core.nodes import attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.progressions import are_apart, counts_of
 from tileir.passes.base import with_temporaries

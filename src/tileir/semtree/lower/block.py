@@ -8,7 +8,6 @@ from operator import add
 from typing import TYPE_CHECKING, assert_never
 
 from tileir.core import NameScope, Op, Target, attrs, fail, merges
-from tileir.core.nodes.evolving import evolved
 from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
@@ -174,7 +173,7 @@ class BlockLowering:
             shape, aggregation, owned = refinement.shape, refinement.aggregation, parent.owned and thread is None
             same = bool(parent.places) and shape.strides == parent.shape.strides
             places = tuple(map(add, parent.places, own)) if same else ()
-            result[refinement.name] = evolved(
+            result[refinement.name] = attrs.evolve(
                 parent, offset=offset, shape=shape, aggregation=aggregation, owned=owned, places=places
             )
         return result

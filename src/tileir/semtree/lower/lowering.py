@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
-
 from tileir.core import DType, NameScope, Target
+from tileir.core.nodes import attrs
 from tileir.core.numbers.integers import network_comparisons
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
-from tileir.core.nodes.evolving import evolved
+from tileir.core.nodes import attrs
 from tileir.core.nodes.rewrite import rewritten
 from tileir.stripe import blocks as stripe
 from tileir.stripe.kernels import Kernel, Parameter
@@ -36,7 +34,7 @@ class KernelTable:
     def relaunch(self, kernel: Kernel, launch: Launch) -> Launch:
         """Return a launch of a kernel of another program as one of this, which may get others of its launches."""
         number = self._number(kernel, launch.arguments)
-        return launch if number == launch.kernel else evolved(launch, kernel=number)
+        return launch if number == launch.kernel else attrs.evolve(launch, kernel=number)
 
     def _number(self, kernel: Kernel, arguments: tuple[str, ...]) -> int:
         """Return the number of a kernel, which is added unless an equal one is there."""
@@ -74,7 +72,7 @@ def taken_apart(block: stripe.Block, memory: Mapping[str, stripe.Refinement]) ->
             seen.setdefault(view.source, view)
     parameters = tuple(_parameter(name, memory.get(name, view)) for name, view in seen.items())
     said = block.tags.remove(KERNEL)  # where a block stands is no tag of it
-    return Kernel(parameters, evolved(block, name="", comments=(), deps=(), tags=said)), tuple(seen)
+    return Kernel(parameters, attrs.evolve(block, name="", comments=(), deps=(), tags=said)), tuple(seen)
 
 
 def _parameter(name: str, memory: stripe.Refinement) -> Parameter:
@@ -86,8 +84,8 @@ def _launched_on(kernel: Kernel, arguments: tuple[str, ...]) -> Kernel:
     names = {own.name: name for own, name in zip(kernel.parameters, arguments, strict=True) if own.name != name}
     if not names:
         return kernel
-    parameters = tuple(evolved(each, name=names.get(each.name, each.name)) for each in kernel.parameters)
-    return Kernel(parameters, with_names(evolved(kernel.block, refinements=_seeing(kernel.block, names)), names))
+    parameters = tuple(attrs.evolve(each, name=names.get(each.name, each.name)) for each in kernel.parameters)
+    return Kernel(parameters, with_names(attrs.evolve(kernel.block, refinements=_seeing(kernel.block, names)), names))
 
 
 def _seeing(block: stripe.Block, names: Mapping[str, str]) -> tuple[stripe.Refinement, ...]:
@@ -95,7 +93,7 @@ def _seeing(block: stripe.Block, names: Mapping[str, str]) -> tuple[stripe.Refin
     views = block.refinements
     if not names:
         return views
-    return rewritten(views, lambda r: (evolved(r, source=names[r.source]) if r.source in names else r,))
+    return rewritten(views, lambda r: (attrs.evolve(r, source=names[r.source]) if r.source in names else r,))
 
 
 def is_laid_out(memory: stripe.Refinement, parameter: Parameter) -> bool:
@@ -123,5 +121,5 @@ def _said(launch: Launch) -> object:
 
 def _launched(kernel: Kernel, launch: Launch) -> stripe.Block:
     names = {own.name: name for own, name in zip(kernel.parameters, launch.arguments, strict=True) if own.name != name}
-    refinements = _seeing(kernel.block, names)
-    return evolved(kernel.block, name=launch.name, comments=launch.comments, deps=launch.deps, refinements=refinements)
+    views, said = _seeing(kernel.block, names), launch.comments
+    return attrs.evolve(kernel.block, name=launch.name, comments=said, deps=launch.deps, refinements=views)

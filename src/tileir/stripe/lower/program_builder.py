@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.stripe.flattening import flattened
 from tileir.stripe.ir import Block, Buffer, Direction, Program, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element

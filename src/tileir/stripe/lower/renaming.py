@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.stripe.blocks import Block, Direction, Statement, renamed, scalar_output
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
 from tileir.core import Aggregation, Combine
+from tileir.core.nodes import attrs
 from tileir.core.text.lexing import END
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import bindings_of

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-import attrs
 import numpy as np
 
 from tileir.core.errors import TileError, fail
+from tileir.core.nodes import attrs
 from tileir.core.process.cancelling import CancelledError, cancelled_if
 from tileir.driver.executable import Executable
 from tileir.driver.explain.explanation import explain_program

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-import attrs
 import numpy as np
 
 from tileir.core.errors import TileError
+from tileir.core.nodes import attrs
 from tileir.driver.formulas.crafting import craft
 from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.ir import Formula, Number, Repeat, Source, Step

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import click
 
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.driver.formulas.pictures import is_picture
 from tileir.studio.design.sample import FORMULA, sample_picture
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from tileir.core import DType, TileError
+from tileir.core.nodes import attrs
 from tileir.core.numbers.arithmetic import dtype_of
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.generated.choices import Choices

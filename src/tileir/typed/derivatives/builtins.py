@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
 from tileir.core import Span, arithmetic_type, fail
+from tileir.core.nodes import attrs
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission, broadcast_shape

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, assert_never
 
-import attrs
-
 from tileir.core.dtype import accumulator
+from tileir.core.nodes import attrs
 from tileir.typed.dataflow import with_operands
 from tileir.typed.derivatives import contractions, elementwise, reductions
 from tileir.typed.ir import (

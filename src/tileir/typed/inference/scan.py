@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import attrs
-
 from tileir.core.errors import fail
+from tileir.core.nodes import attrs
 from tileir.tile import ir as tile
 from tileir.typed.dataflow import result_type, results_of
 from tileir.typed.dims import size

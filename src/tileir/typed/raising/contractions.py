@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import attrs
-
 from tileir.core import Aggregation, Combination, DType, NameScope, Op
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Expr, IndexName, IntLiteral, Name

@@ -17,9 +17,8 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from tileir.core import Aggregation, Combination, DType, NameScope, Op
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers

@@ -12,10 +12,10 @@ from fractions import Fraction
 from math import gcd, prod
 from typing import Final
 
-import attrs
 import numpy as np
 
 from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope
+from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, ArrayConstant, Constraint, Contraction, Function, Operation, Shape

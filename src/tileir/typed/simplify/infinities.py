@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from math import inf, isinf
 from typing import Final
 
-import attrs
 import numpy as np
 
 from tileir.core import Aggregation, DType, NameScope, Op
+from tileir.core.nodes import attrs
 from tileir.typed.ir import (
     Access,
     ArrayConstant,

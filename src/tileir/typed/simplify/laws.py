@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import attrs
-
 from tileir.core import DType, NameScope, Op
+from tileir.core.nodes import attrs
 from tileir.core.nodes.patterns import Law, Scalar
 from tileir.core.nodes.rewrite import Rule
 from tileir.core.numbers.arithmetic import fits, rounded

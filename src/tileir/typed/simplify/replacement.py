@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
 from tileir.core import NameScope, grouped
+from tileir.core.nodes import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import Final, TypeVar
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block

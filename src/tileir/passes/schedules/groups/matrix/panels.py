@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import attrs
-
+from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.matrix.plan import Panel
