@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from typing import Any, Final
 
@@ -121,6 +122,60 @@ def test_evolved_instances_are_what_attrs_makes(pair: tuple[Any, Any], data: st.
         assert made is not node
         assert hash(made) == hash(theirs) or made != theirs
     assert [vars_of(node) for node in pair] == before
+
+
+@pytest.mark.parametrize("number", range(len(OURS)))
+def test_constructors_take_what_those_of_attrs_take(number: int) -> None:
+    ours, theirs = classes(frozen)[number], THEIRS[number]  # one that nobody has called yet
+    for _ in range(3):
+        assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+        for values, named in (
+            ((), {}),
+            ((1,), {}),
+            ((1, 2), {}),
+            ((1, 2, 3), {}),
+            ((1,), {"keyed": 2}),
+            ((), {"b": 1}),
+        ):
+            made, faults = [], []
+            for cls in (ours, theirs):
+                try:
+                    made.append(vars_of(cls(*values, **named)))
+                except TypeError as error:
+                    faults.append(str(error))
+            assert made[:1] == made[1:] or faults
+            assert faults[:1] == faults[1:]
+
+
+def test_classes_that_inherit_a_constructor_have_it() -> None:
+    @frozen
+    class Base:
+        value: int
+        other: int = 2
+
+    class Heir(Base):
+        pass
+
+    assert vars_of(Heir(1)) == vars_of(Base(1)) == vars_of(Heir(1)) == [1, 2]
+
+
+def test_constructors_that_do_more_are_left_to_attrs() -> None:
+    seen: list[int] = []
+
+    @frozen
+    class Checked:
+        value: int = attrs.field(validator=lambda _, __, value: seen.append(value))
+
+    @frozen(slots=False)
+    class Noted:
+        value: int
+
+        def __attrs_post_init__(self) -> None:
+            seen.append(self.value)
+
+    for number in range(2):
+        assert (Checked(number).value, Noted(number).value) == (number, number)
+    assert seen == [0, 0, 1, 1]
 
 
 def vars_of(node: Any) -> list[object]:

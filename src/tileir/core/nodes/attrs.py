@@ -2,13 +2,15 @@
 
 attrs writes such methods for each class and compiles them, which takes most of the time in which a module with many
 classes is loaded. What they do is the same for all, but for the names of the fields. Nodes with other values in some of
-their fields are made here at half the price of :func:`attrs.evolve`, as passes make thousands of them.
+their fields are made here at half the price of :func:`attrs.evolve`, as passes make thousands of them; and so are nodes
+in the first place, by constructors that write slots, where those of attrs have ``object`` look for each by its name.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
+from types import CodeType, FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -47,6 +49,8 @@ else:
         made = attrs.frozen(cls, repr=False, eq=None if shares else eq, cache_hash=cache_hash, **options)
         if shares:
             made.__compared__ = staticmethod(_compared(made))
+        if "__init__" not in own and made.__init__.__code__.co_names == _ONLY_SETS:
+            made.__init__ = _until_called(made, made.__init__)
         return made
 
     def evolve(node, /, **changes):
@@ -81,6 +85,50 @@ def _layout(kind: type[attrs.AttrsInstance]) -> _Layout:
 def _together(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function that gives some attributes of an instance."""
     return attrgetter(*names) if len(names) > 1 else lambda node: tuple([getattr(node, name) for name in names])
+
+
+_ONLY_SETS: Final = ("_cached_setattr_get",)
+"""What a constructor by attrs names that does no more than set fields, and what it is to empty."""
+
+
+def _until_called(made: Any, theirs: Any) -> Callable[..., None]:
+    """Return a constructor that puts a quick one into its place when it is called first: most classes never are."""
+
+    def first(node: Any, *values: Any, **named: Any) -> None:
+        made.__init__ = _writing(made, theirs)
+        made.__init__(node, *values, **named)
+
+    first.__wrapped__ = theirs  # type: ignore[attr-defined]  # whose parameters are told
+    return first
+
+
+def _writing(made: Any, theirs: Any) -> Any:
+    """Return a constructor that writes the slots which the one by attrs sets; that itself where there are none."""
+    code, names = theirs.__code__, {field.alias: field.name for field in attrs.fields(made)}
+    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    taken = [names[name] for name in given[1:]]
+    emptied = [name for name in code.co_consts if isinstance(name, str) and name not in taken]
+    slots: list[Any] = [getattr(made, name, None) for name in (*taken, *emptied)]
+    if not all(isinstance(slot, MemberDescriptorType) for slot in slots):
+        return theirs
+    shape = _template(code.co_argcount - 1, code.co_kwonlyargcount, len(emptied))
+    space = {f"set{number}": slot.__set__ for number, slot in enumerate(slots)}
+    init = FunctionType(shape.replace(co_varnames=given), space, theirs.__name__, theirs.__defaults__)
+    for name in ("__kwdefaults__", "__annotations__", "__qualname__", "__module__", "__doc__"):
+        setattr(init, name, getattr(theirs, name))
+    return init
+
+
+@cache
+def _template(positional: int, keyed: int, emptied: int) -> CodeType:
+    """Return the code of a constructor that sets so many fields; to compile that of each class takes its time."""
+    names = [f"value{number}" for number in range(positional + keyed)]
+    taken = ", ".join(("self", *names[:positional], *(("*",) if keyed else ()), *names[positional:]))
+    sets = [f"set{number}(self, {name})" for number, name in enumerate((*names, *("None",) * emptied))]
+    space: dict[str, Any] = {}
+    exec(f"def __init__({taken}): {'; '.join(sets) or 'pass'}", space)
+    code: CodeType = space["__init__"].__code__
+    return code
 
 
 def _shown(node: Any) -> str:
