@@ -70,7 +70,7 @@ def test_passes_see_what_code_may_use(monkeypatch: pytest.MonkeyPatch, name: str
     found = device(monkeypatch, name).target
     assert (found.name, found.vector_bytes) == (f"llvm-{name}", width)
     assert found.vector_registers == registers
-    assert set(found.fragments) == native_dots(PROCESSORS[name], fast_math=True)
+    assert set(found.fragments) == native_dots(PROCESSORS[name])
     assert processor().features == tuple(sorted(PROCESSORS[name]))
 
 

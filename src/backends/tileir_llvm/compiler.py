@@ -92,22 +92,24 @@ class LLVMCompiler:
         from tileir.semtree.check.verifier import verify
         from tileir.semtree.legalise.storage import stored_as_bits
         from tileir.semtree.matrices import without_instructions
+        from tileir.semtree.transform.checked_dots import checked_dots
         from tileir.semtree.transform.expansions import expand_kernel
         from tileir_llvm.emit.capabilities import stored_floats
-        from tileir_llvm.emit.dots import native_dots
+        from tileir_llvm.emit.dots import FLUSHING, native_dots
         from tileir_llvm.emit.emitter import emit
         from tileir_llvm.emit.floats import NATIVE
         from tileir_llvm.emit.statements import is_scheduled
 
         fast_math, bits, cached = self.options.fast_math, self.device.target.vector_bytes * 8, self._cache_bytes
-        dots = native_dots(self.device.features, fast_math=fast_math)
+        dots, flushing = native_dots(self.device.features), frozenset() if fast_math else FLUSHING
         stored = stored_floats(self.device.features)
 
         def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
                 plain = without_instructions(kernels[number], masks=False)  # products read values, and no bits of them
-                yield number, stored_as_bits(expand_kernel(plain, NATIVE, dots), stored)
+                exact = checked_dots(plain, flushing)
+                yield number, stored_as_bits(expand_kernel(exact, NATIVE, dots), stored)
 
         scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
         others = sorted({*range(len(kernels))}.difference(scheduled))

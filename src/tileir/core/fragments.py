@@ -166,6 +166,7 @@ class Fragment:
         feature: What a device has that has the instruction.
         is_async: Whether the instruction only begins the product, and another one waits for it.
         rounded: Whether it computes less exactly than its dtypes: f32 as TF32, or denormals as zeros.
+        flushes: Whether it takes denormals for zeros, but is exact where there are none.
         exact_depth: Terms after which its sums, which have fewer digits than their dtype, have to be added to others by
             ordinary instructions; 0 where sums keep all digits.
 
@@ -181,6 +182,7 @@ class Fragment:
     is_async: bool = False
     rounded: bool = False
     exact_depth: int = 0
+    flushes: bool = False
 
     @property
     def sums(self) -> Layout:
@@ -257,13 +259,13 @@ def _wide(dtype: DType) -> DType:
 
 def _of_registers(
     family: str, mnk: tuple[int, int, int], dtypes: tuple[DType, DType], layouts: tuple[Layout, Layout, Layout],
-    feature: str, *, rounded: bool = False, where: Where = Where.REGISTER, exact_depth: int = 0,
+    feature: str, *, rounded: bool = False, where: Where = Where.REGISTER, exact_depth: int = 0, flushes: bool = False,
 ) -> Fragment:  # fmt: skip
     dtypes_of_all = (*dtypes, _wide(dtypes[0]))
     a, b, c = (Operand(dtype, layout, where) for dtype, layout in zip(dtypes_of_all, layouts, strict=True))
     threads = 1 << len(layouts[2].threads)
     name = _name(family, mnk, *dtypes)
-    return Fragment(name, mnk, threads, a, b, c, feature, rounded=rounded, exact_depth=exact_depth)
+    return Fragment(name, mnk, threads, a, b, c, feature, rounded=rounded, exact_depth=exact_depth, flushes=flushes)
 
 
 def _mma(depth: int, left: DType, right: DType) -> Fragment:
@@ -357,7 +359,7 @@ def _dot(lanes: int, left: DType, right: DType) -> Fragment:
         _layout("", _bits("n", across)),
     )
     mnk, feature = (1, lanes, 1 << terms), "avx512bf16" if left.is_float else "avx512vnni"
-    return _of_registers("dot", mnk, (left, right), layouts, feature, rounded=left.is_float)
+    return _of_registers("dot", mnk, (left, right), layouts, feature, flushes=left.is_float)
 
 
 _WORD: Final = 4

@@ -43,7 +43,7 @@ def device() -> DeviceInfo:
         shuffles=True,
         cache_bytes=tuple(cache.size_bytes for cache in found) or Target().cache_bytes,
         hardware=host_model(f"llvm-{name}", name, threads, width, registers, memory, found) if found else None,
-        fragments=tuple(name for name in SPELT if name in native_dots(features, fast_math=True)),
+        fragments=tuple(name for name in SPELT if name in native_dots(features)),
         native=tuple(sorted(op.value for op in NATIVE)),
     )
     described = processor_name() or host_processor().name

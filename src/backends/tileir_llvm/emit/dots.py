@@ -25,11 +25,15 @@ SPELT: Final = (*named("avx512vnni"), *named("avx512bf16"))
 """The fragments that have an intrinsic, as :mod:`tileir.core.fragments` names them."""
 
 
-def native_dots(features: Collection[str], *, fast_math: bool = False) -> frozenset[str]:
-    """Return the fragments that a processor has; without ``fast_math`` those that are exact."""
+FLUSHING: Final = frozenset(row.name for row in usable(SPELT) if row.flushes)
+"""Those that are exact for factors that :mod:`tileir.semtree.transform.checked_dots` lets through."""
+
+
+def native_dots(features: Collection[str]) -> frozenset[str]:
+    """Return the fragments that a processor has."""
     if "avx512vl" not in features:
         return frozenset()
-    return frozenset(row.name for row in usable(SPELT, rounded=fast_math) if row.feature in features)
+    return frozenset(row.name for row in usable(SPELT) if row.feature in features)
 
 
 def apply_dot(out: FunctionText, left: Value, right: Value, total: Value) -> Value:

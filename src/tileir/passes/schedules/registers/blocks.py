@@ -308,7 +308,8 @@ class TileBlocks:
         tested = {name for constraint in segment.constraints for name in constraint.indices}
         steps = tuple(i for i in loops if i.binding is stripe.Binding.UNROLL and i.name in tested)
         serial = tuple(i for i in loops if i not in steps)
-        vectors = (*columns.vectors, *columns.lanes, *self._terms())
+        terms = (term for term in self._terms() if any(use.stride(term.name) for use in segment.uses))
+        vectors = (*columns.vectors, *columns.lanes, *terms)
         places = {index.name: split.place for index, split in zip(within, splits, strict=True)}
         ranges = {i.name: i.range for i in (*self.nest.indices, *segment.loops, *rows)}
         ranges |= {block: count for split in splits for block, count in split.blocks}

@@ -110,7 +110,7 @@ def panel(
     plain = tuple(i.bound(stripe.Binding.UNROLL) for i in terms)
     nodes: tuple[Node, ...]
     if use.stride(vector) == 1:
-        nodes = (_copy((*loops, *beside, *plain, *lanes), use.substitute(mapping), target),)
+        nodes = (_copy((*loops, *beside, *lanes), use.substitute(mapping), target, *terms),)
     elif terms:
         across = tuple(i.bound(None) for i in lanes)
         nodes = (_copy((*beside, *across, *loops, *plain), use.substitute(mapping), target),)
@@ -124,9 +124,16 @@ def panel(
     return Panel(packed, allocation, tuple(attrs.evolve(node, name=f"pack_{use.root}") for node in nodes))
 
 
-def _copy(indices: tuple[stripe.Index, ...], source: Use, target: Use) -> Node:
-    statements = (stripe.Load(source.name, "x"), stripe.Store("x", target.name))
-    return Node(indices, statements=statements, uses=(source, target))
+def _copy(indices: tuple[stripe.Index, ...], source: Use, target: Use, *terms: stripe.Index) -> Node:
+    """Return a copy, all values of ``terms`` side by side: vectors that interleave are stored as whole ones."""
+    statements: list[stripe.Statement] = []
+    uses: list[Use] = []
+    for number in range(product(i.range for i in terms)):
+        place, name = {i.name: Affine.constant(number) for i in terms}, f"x_{number}" if number else "x"
+        read, written = (attrs.evolve(u.substitute(place), name=f"{u.name}{name[1:]}") for u in (source, target))
+        statements += [stripe.Load(read.name, name), stripe.Store(name, written.name)]
+        uses += [read, written]
+    return Node(indices, statements=tuple(statements), uses=tuple(uses))
 
 
 def _across(

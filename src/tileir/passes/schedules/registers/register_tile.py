@@ -27,6 +27,7 @@ from tileir.passes.schedules.registers.bordered import bordered, bordered_kernel
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.edges import bears_edges, has_edges
 from tileir.passes.schedules.registers.near import pieces
+from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, emit, product
@@ -97,7 +98,7 @@ class RegisterTile:
         if self.edges and not bears_edges(nest, plan, limits, self.edges):
             return refused("TR502", percent=self.edges)
         chosen = nest, plan
-        nest, plan = with_dots(nest, plan, self.dots)
+        nest, plan = with_dots(nest, plan, self.dots, shapes)
         threads = self.threads if sch.total_operations(nest) >= self.operations else 1
         rows = product(row.height for row in plan.rows)
         facts = (("vector", plan.vector.name), ("lanes", plan.lanes), ("vectors", plan.columns), ("rows", rows))
@@ -127,8 +128,13 @@ def _is_whole(view: stripe.Refinement) -> bool:
     return all(start == Affine() for start in view.access)
 
 
-def with_dots(nest: Nest, plan: Tiling, fragments: Collection[str]) -> tuple[Nest, Tiling]:
-    """Return a nest and its plan with dot products by one of ``fragments``; both as they are where none fits."""
+def with_dots(
+    nest: Nest, plan: Tiling, fragments: Collection[str], shapes: Mapping[str, stripe.TensorShape]
+) -> tuple[Nest, Tiling]:
+    """Return a nest and its plan with dot products by one of ``fragments``; both as they are where none fits.
+
+    What is left of an index whose range is no multiple of the terms is added by ordinary instructions.
+    """
     reducing = [segment for segment in nest.segments if segment.loops]
     if len(reducing) != 1:
         return nest, plan
@@ -143,17 +149,26 @@ def with_dots(nest: Nest, plan: Tiling, fragments: Collection[str]) -> tuple[Nes
     if row is None:
         return nest, plan
     terms = row.mnk[2]
-    index = _split_index(nest, segment, plan, factors, terms)
+    index = _split_index(nest, segment, plan, factors, terms, shapes)
     if index is None:
         return nest, plan
-    term = sch.index(nest.taken_names().fresh(f"{index.name}_term"), terms, stripe.Binding.DOT)
+    names = nest.taken_names()
+    term = sch.index(names.fresh(f"{index.name}_term"), terms, stripe.Binding.DOT)
     outer = attrs.evolve(index, range=index.range // terms)
     mapping = {index.name: sch.part(outer, terms) + sch.part(term)}
-    loops = tuple(outer if loop is index else loop for loop in segment.loops)
-    uses = tuple(use.substitute(mapping) for use in segment.uses)
-    split = attrs.evolve(segment, loops=loops, uses=uses)
-    after = attrs.evolve(nest, segments=tuple(split if s is segment else s for s in nest.segments))
+    split = _replaced(segment, index, outer, mapping[index.name])
+    count = index.range % terms
+    left = sch.index(names.fresh(f"{index.name}_left"), count)
+    rest = (_replaced(segment, index, left, sch.part(left) + index.range - count),) if count else ()
+    segments = tuple(each for s in nest.segments for each in ((split, *rest) if s is segment else (s,)))
+    after = attrs.evolve(nest, segments=segments)
     return after, attrs.evolve(plan, packed=(moved.substitute(mapping),), term=term)
+
+
+def _replaced(segment: Segment, index: stripe.Index, loop: stripe.Index, value: Affine) -> Segment:
+    """Return a segment with one loop in place of another one, whose values are ``value``."""
+    loops = tuple(loop if each is index else each for each in segment.loops)
+    return attrs.evolve(segment, loops=loops, uses=tuple(use.substitute({index.name: value}) for use in segment.uses))
 
 
 def _factors(nest: Nest, segment: Segment, vector: str) -> tuple[Use, Use] | None:
@@ -168,16 +183,23 @@ def _factors(nest: Nest, segment: Segment, vector: str) -> tuple[Use, Use] | Non
 
 
 def _split_index(
-    nest: Nest, segment: Segment, plan: Tiling, factors: tuple[Use, Use], terms: int
+    nest: Nest,
+    segment: Segment,
+    plan: Tiling,
+    factors: tuple[Use, Use],
+    terms: int,
+    shapes: Mapping[str, stripe.TensorShape],
 ) -> stripe.Index | None:
     """Return the loop whose neighbours become the terms of dot products."""
     still, moved = factors
     constrained = sch.constrained_indices(nest)
     stays = not any(moved.stride(r.index.name) for r in plan.rows)
-    if terms < 2 or not stays or any(i in constrained for a in moved.access for i in a.indices):
+    tested = any(i in constrained for a in moved.access for i in a.indices) and moved not in whole_uses(nest, shapes)
+    if terms < 2 or not stays or tested:
         return None
     for index in segment.loops:
-        whole = index.range % terms == 0 and index.range > terms and index.name not in constrained
-        if whole and still.stride(index.name) == 1 and moved.stride(index.name):
+        whole = index.range > terms and index.name not in constrained
+        near = index.range % terms == 0 or moved.stride(plan.vector.name) == 1
+        if whole and near and still.stride(index.name) == 1 and moved.stride(index.name):
             return index
     return None
