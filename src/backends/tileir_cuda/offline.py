@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tileir.core import BackendError, Diagnostic, attrs
+from tileir.runtime import DeviceInfo, Event, Scheduler
 from tileir.runtime.checks import kernel_at
-from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import HostExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.runtime.interface import DeviceInfo, Event
     from tileir.semtree.ir import KernelFunction
     from tileir_cuda.library import CudaLibrary
 

@@ -31,8 +31,10 @@ with collection_paused(lasting=True):  # as `tileir` says, which cannot do so be
         fail as fail,
     )
     from tileir.core.graphs.grouping import grouped as grouped
+    from tileir.core.json.codec import content_hash as content_hash, from_json as from_json, to_json as to_json
     from tileir.core.nodes import attrs as attrs, schema as schema
     from tileir.core.nodes.rewrite import rewritten as rewritten
+    from tileir.core.numbers.arithmetic import dtype_of as dtype_of, fits as fits, rounded as rounded
     from tileir.core.ops import (
         Aggregation as Aggregation,
         Combination as Combination,
@@ -40,11 +42,32 @@ with collection_paused(lasting=True):  # as `tileir` says, which cannot do so be
         Op as Op,
         merges as merges,
     )
+    from tileir.core.process.cancelling import (
+        CancelledError as CancelledError,
+        cancelled_if as cancelled_if,
+        checkpoint as checkpoint,
+    )
     from tileir.core.process.forking import Renewable as Renewable
-    from tileir.core.process.tracebacks import at_the_call as at_the_call
+    from tileir.core.process.tracebacks import at_the_call as at_the_call, made_at_the_call as made_at_the_call
+    from tileir.core.targets.hardware import (
+        LOCAL as LOCAL,
+        REGISTER as REGISTER,
+        SCRATCH as SCRATCH,
+        ExecutionUnit as ExecutionUnit,
+        HardwareModel as HardwareModel,
+        MemoryUnit as MemoryUnit,
+    )
     from tileir.core.targets.target import Target as Target
-    from tileir.core.text.advice import meant as meant
+    from tileir.core.text.advice import dtype_meant as dtype_meant, meant as meant
     from tileir.core.text.names import NameScope as NameScope, nearest as nearest
+    from tileir.core.text.shown import (
+        Shown as Shown,
+        ShownProgram as ShownProgram,
+        ShownWhole as ShownWhole,
+        call_of as call_of,
+        counted as counted,
+        statements_in as statements_in,
+    )
     from tileir.core.text.span import (
         Source as Source,
         Span as Span,

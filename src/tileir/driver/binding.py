@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 
-from tileir.core import ArgumentError, ArrayValue, Diagnostic, at_the_call, nearest
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, ArrayValue, Diagnostic, at_the_call, attrs, nearest
 from tileir.driver.calls.arguments import integer_of, is_number
 from tileir.driver.programs import Source, function_of
 from tileir.runtime.arrays import to_array

@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tileir.core import SkippedPassWarning, Target, TileError, attrs, collection_paused, fail
-from tileir.core.process.cancelling import checkpoint
+from tileir.core import SkippedPassWarning, Target, TileError, attrs, checkpoint, collection_paused, fail
 from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Program, Source, program_of, stage_name
 from tileir.passes.base import Pass, for_target, run, run_at_once

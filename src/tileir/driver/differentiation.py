@@ -7,13 +7,11 @@ from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, at_the_call, nearest
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, Diagnostic, at_the_call, attrs, nearest
 from tileir.driver.calls.arguments import bind, is_number, split, tensor_type, tensor_types
 from tileir.driver.jit import jit
 from tileir.driver.programs import function_of
-from tileir.runtime.arrays import to_array
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime import DeviceInfo, to_array
 from tileir.tile import differentiation as derived, ir as tile
 from tileir.tile.checks.integers import integers
 from tileir.typed import ir as typed

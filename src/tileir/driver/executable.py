@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
-from tileir.core import Diagnostic, Target, TileError, attrs, collection_paused
+from tileir.core import Diagnostic, Target, TileError, attrs, call_of, collection_paused
 from tileir.core.process.tracebacks import at_the_call, shortened
-from tileir.core.text.shown import call_of
 from tileir.driver.calls.arguments import (
     NOTHING,
     bind,
@@ -27,10 +26,9 @@ from tileir.driver.listings import forms_of, listing_of
 from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import Origin, requested
 from tileir.driver.targets import Named, TargetChoice, choice_of
+from tileir.runtime import Backend, Context, DeviceInfo, Event, Library, Options, default_context, owner_of
 from tileir.runtime.arrays import Array, check_inputs
-from tileir.runtime.context import Context, default_context, owner_of
 from tileir.runtime.devices.home import Home
-from tileir.runtime.interface import Backend, DeviceInfo, Event, Library, Options
 from tileir.runtime.plans.plan import MemoryUse, Plan
 from tileir.semtree import ir as sem
 from tileir.stripe.ir import Program as StripeProgram

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, overload
 
 import numpy as np
 
-from tileir.core import ArgumentError, ArrayValue, Diagnostic, ParseError, Target, VerifyError, at_the_call
-from tileir.core.nodes import attrs
-from tileir.core.targets.hardware import HardwareModel
+from tileir.core import (
+    ArgumentError,
+    ArrayValue,
+    Diagnostic,
+    HardwareModel,
+    ParseError,
+    Target,
+    VerifyError,
+    at_the_call,
+    attrs,
+)
 from tileir.driver import texts
 from tileir.driver.calls.arguments import check_kind
 from tileir.semtree.ir import KernelFunction, Program as SemProgram

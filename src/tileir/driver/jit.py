@@ -27,9 +27,7 @@ from tileir.driver.executable import Executable, compile_for
 from tileir.driver.programs import Program, Source, input_names, output_names, program_of, refuse_schedules, types_of
 from tileir.driver.requests import is_stored
 from tileir.driver.targets import Named, TargetChoice, choice_of
-from tileir.runtime.arrays import check_inputs
-from tileir.runtime.context import Context, default_context, owner_of
-from tileir.runtime.interface import DeviceInfo, Event, Options
+from tileir.runtime import Context, DeviceInfo, Event, Options, check_inputs, default_context, owner_of
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.tile.ir import Function

@@ -11,8 +11,7 @@ from tileir.driver.given_passes import given_passes
 from tileir.driver.programs import Program
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.driver.tuning.winners import tuned
-from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo, Options
+from tileir.runtime import Context, DeviceInfo, Options
 from tileir.typed import ir as typed
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core.errors import ArgumentError, ParseError, fail
+from tileir.core import ArgumentError, ParseError, attrs, fail
 from tileir.core.json.codec import format_of, from_json
-from tileir.core.nodes import attrs
 from tileir.driver.programs import Program
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Program as StripeProgram

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from tileir.core import Span, attrs, span_field
-from tileir.core.text.shown import call_of, counted
+from tileir.core import Span, attrs, call_of, counted, span_field
 from tileir.formula.node import Node, Whole
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import ClassVar, Final, Protocol
 
-from tileir.core import Target, TileError, VerifyError, attrs, fail, rewritten
-from tileir.core.process.cancelling import checkpoint
+from tileir.core import Target, TileError, VerifyError, attrs, checkpoint, fail, rewritten
 from tileir.passes.kernels.annotations import is_plain, verified
 from tileir.passes.kernels.expansion import Outcome, expanded
 from tileir.passes.loops import between_loops

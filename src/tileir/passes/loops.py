@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Set as AbstractSet
 
-from tileir.core import NameScope, schema
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, attrs, schema
 from tileir.stripe.ir import Branch, Buffer, Launch, Loop, Program, Refinement, Work
 from tileir.stripe.lower.kernel_table import KernelTable
 from tileir.stripe.works import local_memory, parts, sorted_memory, uses_of

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.text.shown import Shown
+from tileir.core import Shown, attrs
 
 Rational: TypeAlias = int | Fraction
 

@@ -7,8 +7,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.text.shown import Shown
+from tileir.core import Shown, attrs
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.lattice import meet
 

@@ -8,9 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
-from tileir.core import ArgumentError, BackendError, Renewable, meant
-from tileir.core.nodes import attrs
-from tileir.core.process.tracebacks import made_at_the_call
+from tileir.core import ArgumentError, BackendError, Renewable, attrs, made_at_the_call, meant
 from tileir.runtime.caches.cache import Cache
 from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.devices.home import Home

@@ -9,8 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from tileir.core import ArgumentError, BackendError, Target, attrs, meant
-from tileir.core.process.tracebacks import made_at_the_call
+from tileir.core import ArgumentError, BackendError, Target, attrs, made_at_the_call, meant
 from tileir.semtree.ir import KernelFunction, Program
 
 API_VERSION: Final = 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.poly.affine import Affine
 from tileir.stripe import blocks as stripe
 from tileir.stripe.ir import Block, Device, Index, LoadIndex, Location, Refinement, Statement

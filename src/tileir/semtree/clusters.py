@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tileir.core.nodes import attrs
-from tileir.core.ops import Op
+from tileir.core import Op, attrs
 from tileir.semtree.ir import (
     Apply,
     Barrier,

@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
-from tileir.core import DType, Op, attrs
+from tileir.core import DType, Op, attrs, rounded
 from tileir.core.nodes.schema import OPERAND, OPERANDS, USES, one_of
-from tileir.core.numbers.arithmetic import rounded
 from tileir.semtree.kinds import GridLevel, Type, bits
 from tileir.semtree.node import Node
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from tileir.core import DType, attrs
+from tileir.core import DType, ShownProgram, attrs, call_of, counted, statements_in
 from tileir.core.nodes.schema import BODY, INTRODUCES, OPERAND, PART, Role, role
-from tileir.core.text.shown import ShownProgram, call_of, counted, statements_in
 from tileir.semtree.expressions import (
     Apply as Apply,
     Bitcast as Bitcast,

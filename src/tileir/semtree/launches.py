@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeVar, assert_never
 
-from tileir.core import rewritten, schema
-from tileir.core.process.cancelling import checkpoint
+from tileir.core import checkpoint, rewritten, schema
 from tileir.semtree.ir import Branch, Launch, Loop, ParamAccess, Program, Work
 
 B = TypeVar("B")

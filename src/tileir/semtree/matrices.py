@@ -12,9 +12,8 @@ from collections.abc import Collection
 from math import prod
 from typing import Final, get_args
 
-from tileir.core import BackendError, NameScope, Op
+from tileir.core import BackendError, NameScope, Op, attrs
 from tileir.core.fragments import FRAGMENTS, NOTHING, Layout, Where
-from tileir.core.nodes import attrs
 from tileir.semtree.boxes import copied_in_turn, thread_number
 from tileir.semtree.ir import (
     WARP,

@@ -10,8 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import NameScope, Op, schema
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, Op, attrs, schema
 from tileir.core.nodes.rewrite import Rule, rewritten
 from tileir.semtree.ir import Apply, Const, Expr, For, KernelFunction, Stmt, Subscript, Var
 

@@ -27,10 +27,9 @@ from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
-from tileir.core import Aggregation, DType, Op, attrs, merges, rewritten, schema
+from tileir.core import Aggregation, DType, Op, attrs, counted, merges, rewritten, schema, statements_in
 from tileir.core.combines import Combine, Rule
 from tileir.core.nodes.schema import BODY, INTRODUCES, READS, USES, WRITES
-from tileir.core.text.shown import counted, statements_in
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import SERIAL, Binding as Binding, bindings_of
 from tileir.stripe.instructions import (

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-from tileir.core import NameScope, VerifyError, rewritten
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, VerifyError, attrs, rewritten
 from tileir.stripe.ir import (
     Block,
     Branch,

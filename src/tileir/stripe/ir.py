@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tileir.core.nodes import attrs
-from tileir.core.text.shown import ShownProgram, call_of, counted
+from tileir.core import ShownProgram, attrs, call_of, counted
 from tileir.stripe.blocks import (
     INSIDE as INSIDE,
     Binding as Binding,

@@ -11,9 +11,8 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import Final
 
-from tileir.core.nodes import attrs
+from tileir.core import attrs, call_of, counted, statements_in
 from tileir.core.nodes.schema import slots
-from tileir.core.text.shown import call_of, counted, statements_in
 from tileir.stripe import blocks as stripe
 from tileir.stripe.blocks import Block
 from tileir.stripe.shapes import Location, Node, TensorShape, Whole

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import TypeAlias
 
-from tileir.core import DType, attrs
-from tileir.core.text.shown import Shown, ShownWhole
+from tileir.core import DType, Shown, ShownWhole, attrs
 from tileir.poly.affine import Affine
 
 

@@ -12,8 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import TileError, attrs
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import TileError, attrs, dtype_of
 from tileir.testing.batches import run_together
 from tileir.testing.generated.case import Case, fault_of, program
 from tileir.testing.subject import Array, Subject

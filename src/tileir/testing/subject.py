@@ -16,8 +16,7 @@ import numpy as np
 
 from tileir.core import BackendError, attrs
 from tileir.driver.executable import Executable, compile as compile_function
-from tileir.runtime.context import Context
-from tileir.runtime.interface import Backend, Buffer, Compiler, DeviceInfo, Event, Executor, Kernel, Library, Options
+from tileir.runtime import Backend, Buffer, Compiler, Context, DeviceInfo, Event, Executor, Kernel, Library, Options
 from tileir.semtree.ir import KernelFunction
 from tileir.semtree.text.parser import parse_kernel
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, overload
 
-from tileir.core import Combine, DType
-from tileir.core.text.advice import dtype_meant
+from tileir.core import Combine, DType, dtype_meant
 from tileir.tile.building.contractions import Access, Combined, conditional
 from tileir.tile.building.indices import Dim
 from tileir.tile.building.recording import mistake

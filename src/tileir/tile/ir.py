@@ -5,9 +5,19 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import Aggregation, ArrayValue, Combination, Diagnostic, Span, attrs, span_field
+from tileir.core import (
+    Aggregation,
+    ArrayValue,
+    Combination,
+    Diagnostic,
+    ShownProgram,
+    Span,
+    attrs,
+    call_of,
+    counted,
+    span_field,
+)
 from tileir.core.nodes.schema import OPERAND, OPERANDS
-from tileir.core.text.shown import ShownProgram, call_of, counted
 from tileir.tile.node import Node, Whole
 
 if TYPE_CHECKING:

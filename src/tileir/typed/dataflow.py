@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import DType, grouped, schema
+from tileir.core import DType, attrs, grouped, schema
 from tileir.core.graphs.frozen import PLAIN, Vertex, frozen_graph
-from tileir.core.nodes import attrs
 from tileir.typed.ir import Elementwise, Function, Operation, Scan, ScanPart, ScanResult, TensorType, Value, operands
 
 if TYPE_CHECKING:

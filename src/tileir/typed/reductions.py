@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tileir.core import DType, Op, grouped
+from tileir.core import DType, Op, attrs, grouped
 from tileir.core.combines import Rule
-from tileir.core.nodes import attrs
 from tileir.typed.dataflow import with_operands
 from tileir.typed.ir import Elementwise, Function, Reduce, Shape
 

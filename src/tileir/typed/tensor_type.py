@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import TypeAlias
 
-from tileir.core import DType, attrs, fail
-from tileir.core.text.advice import dtype_meant
+from tileir.core import DType, attrs, dtype_meant, fail
 
 Shape: TypeAlias = tuple[int, ...]
 

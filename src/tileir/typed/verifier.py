@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
-from tileir.core import Diagnostic, DType, Op, VerifyError, accumulator, arithmetic_type
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import Diagnostic, DType, Op, VerifyError, accumulator, arithmetic_type, rounded
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
 from tileir.typed.inference.emission import broadcast_shape, broadcasts_to

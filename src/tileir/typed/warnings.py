@@ -11,8 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import Final
 
-from tileir.core import Diagnostic, DType, Span, attrs
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import Diagnostic, DType, Span, attrs, rounded
 from tileir.core.numbers.ranges import Range, exact
 from tileir.poly.inside import Axis, Mismatch, axes_of, culprits, is_empty, left, mismatches
 from tileir.tile import ir as tile

@@ -14,8 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import DType, Op
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.semtree.functions.draft import Draft, Term, at_least, at_most, fma
 from tileir.semtree.functions.formats import LN_2, format_of
 from tileir.semtree.ir import Apply, Broadcast, Const, Expr, KernelFunction, Turn, Type

@@ -11,9 +11,9 @@ import numpy as np
 from cuda.bindings import driver
 
 from tileir.core import BackendError, Diagnostic, Renewable, attrs
+from tileir.runtime import DeviceInfo, Event, Options, Scheduler
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
-from tileir.runtime.events import Scheduler
 from tileir.semtree.clusters import without_clusters
 from tileir_cuda.architectures import ALIGNMENT
 from tileir_cuda.devices import DLPACK_KIND, architecture_of
@@ -28,7 +28,6 @@ from tileir_cuda.run.stream import CudaEvent, Stream
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.runtime.interface import DeviceInfo, Event, Options
     from tileir.semtree.ir import KernelFunction
     from tileir_cuda.library import CudaLibrary
 

@@ -15,8 +15,7 @@ import attrs
 from cuda.bindings import driver
 
 from tileir.core import BackendError, Diagnostic, Renewable
-from tileir.runtime.events import Failure, failure_of
-from tileir.runtime.interface import Event
+from tileir.runtime import Event, Failure, failure_of
 from tileir.runtime.postponed import Postponed, Watchers, failed
 from tileir_cuda.run.driver import NOT_READY, SUCCESS, checked, enter, fault
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tileir.core.nodes import attrs
+from tileir.core import HardwareModel, MemoryUnit, attrs
 from tileir.core.targets.generic_hardware import processor
-from tileir.core.targets.hardware import HardwareModel, MemoryUnit
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _FREQUENCY: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias, assert_never
 
-from tileir.core import DType, Op
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.semtree.analysis.effects import writes
 from tileir.semtree.ir import (
     Apply,

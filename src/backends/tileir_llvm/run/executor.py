@@ -10,8 +10,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tileir.core import Renewable, attrs
+from tileir.runtime import DeviceInfo, Event, Options, PendingEvent, Scheduler
 from tileir.runtime.checks import kernel_at
-from tileir.runtime.events import Scheduler
 from tileir.runtime.host_memory import Addresses, HostExecutor
 from tileir_llvm.run.loader import Code, load_code
 from tileir_llvm.run.pool import ThreadPool
@@ -22,9 +22,7 @@ from tileir_llvm.run.team import KERNEL_TYPE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tileir.runtime.events import PendingEvent
     from tileir.runtime.host_memory import HostBuffer
-    from tileir.runtime.interface import DeviceInfo, Event, Options
     from tileir.semtree.ir import KernelFunction
     from tileir_llvm.run.library import LLVMLibrary
     from tileir_llvm.run.sequence import Work

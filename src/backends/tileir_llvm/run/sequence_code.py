@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from tileir.core.nodes import attrs
-from tileir.core.process.cancelling import checkpoint
+from tileir.core import attrs, checkpoint
 from tileir_llvm.run.fixed_code import fixed_code
 from tileir_llvm.run.loader import Code
 

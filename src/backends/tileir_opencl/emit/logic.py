@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir_opencl.emit.spelling import (
     BIT_AND,
     BIT_OR,

@@ -12,8 +12,7 @@ import attrs
 import pyopencl as cl
 
 from tileir.core.errors import BackendError
-from tileir.runtime.events import Failure, failure_of
-from tileir.runtime.interface import Event
+from tileir.runtime import Event, Failure, failure_of
 from tileir.runtime.postponed import Watchers
 from tileir_opencl.run.faults import failed_command
 

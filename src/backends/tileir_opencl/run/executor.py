@@ -10,10 +10,10 @@ import numpy as np
 import pyopencl as cl
 
 from tileir.core.errors import BackendError
+from tileir.runtime import DeviceInfo, Event, Options, Scheduler
 from tileir.runtime.arrays import address_of
 from tileir.runtime.checks import check_part, kernel_at, memory_size
 from tileir.runtime.copies import copy_by_host, places_of
-from tileir.runtime.events import Scheduler
 from tileir_opencl.device.capabilities import LEAST_ALIGNMENT, base_alignment
 from tileir_opencl.device.devices import device_of
 from tileir_opencl.device.sharing import shares_memory
@@ -35,7 +35,6 @@ from tileir_opencl.run.process import context_of, inherited, use_drivers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir.runtime.interface import DeviceInfo, Event, Options
     from tileir_opencl.run.library import OpenCLLibrary
 
 IN_PLACE: Final = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR

@@ -10,12 +10,8 @@ from typing import Final, TypeGuard
 
 import numpy as np
 
-from tileir.core import ArgumentError, Diagnostic, DType, TileError, fail
-from tileir.core.nodes import attrs
-from tileir.core.text.advice import dtype_meant, meant
-from tileir.runtime.arrays import Format, to_array
-from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo, Event, Options
+from tileir.core import ArgumentError, Diagnostic, DType, TileError, attrs, dtype_meant, fail, meant
+from tileir.runtime import Context, DeviceInfo, Event, Format, Options, to_array
 from tileir.tile import ir as tile
 from tileir.tile.checks.integers import sizing_inputs
 from tileir.typed.inference.numbers import number_type

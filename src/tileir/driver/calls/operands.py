@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from tileir.core import ArgumentError, Diagnostic, DType, attrs, nearest
+from tileir.runtime import Context, Event
 from tileir.runtime.arrays import (
     Array,
     Format,
@@ -19,13 +20,11 @@ from tileir.runtime.arrays import (
     to_array,
     unaliased,
 )
-from tileir.runtime.context import Context
 from tileir.runtime.devices.array import DeviceArray
 from tileir.runtime.devices.home import Home
 from tileir.runtime.devices.overlap import Footprint, footprint, overlap
 from tileir.runtime.devices.transfer import adopted, described, is_foreign, resident
 from tileir.runtime.events import ended_in_queue
-from tileir.runtime.interface import Event
 from tileir.runtime.offers import StreamingExecutor
 from tileir.runtime.plans.plan import Plan
 

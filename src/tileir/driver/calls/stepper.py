@@ -16,9 +16,8 @@ from tileir.driver.executable import Executable
 from tileir.driver.jit import Jit, jit
 from tileir.driver.programs import Source, input_names, output_names, program_of
 from tileir.driver.targets import Named
+from tileir.runtime import Context, DeviceInfo, Options
 from tileir.runtime.arrays import Array, TensorSpec, check_inputs, to_array
-from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo, Options
 
 if TYPE_CHECKING:
     from tileir.runtime.devices.array import DeviceArray

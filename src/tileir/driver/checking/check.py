@@ -22,8 +22,7 @@ from tileir.driver.compiler import passes_of
 from tileir.driver.programs import Source, function_of, program_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.passes.base import Pass, label_of, run
-from tileir.runtime.context import Context, owner_of
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime import Context, DeviceInfo, owner_of
 from tileir.semtree import ir as sem
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import Checks

@@ -12,8 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tileir.core.errors import fail
-from tileir.core.json.codec import to_json
+from tileir.core import fail, to_json
 from tileir.driver.cli.values import destinations, save, type_of, write_whole
 from tileir.driver.formulas.crafting import CraftedFormula, craft_file
 from tileir.driver.formulas.frames import frames_of, load_picture, written_to

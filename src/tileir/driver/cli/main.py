@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tileir.core.errors import BackendError, TileError, fail
-from tileir.core.json.codec import to_json
+from tileir.core import BackendError, TileError, fail, to_json
 from tileir.driver.cli import devices as cli_devices, values as cli_values
 from tileir.driver.cli.cache import cache
 from tileir.driver.cli.check import bisect, check, warn_option, warnings_about

@@ -16,8 +16,7 @@ from uuid import uuid4
 import click
 import numpy as np
 
-from tileir.core import Diagnostic, DType, Target, TileError, fail, nearest
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, DType, Target, TileError, attrs, fail, nearest
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import type_of_text
 from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture

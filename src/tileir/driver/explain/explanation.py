@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tileir.core import Target, at_the_call, attrs, fail, nearest
-from tileir.core.text.shown import counted
+from tileir.core import Target, at_the_call, attrs, counted, fail, nearest
 from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import stripe_of
@@ -13,8 +12,7 @@ from tileir.driver.programs import Source, program_of, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.driver.tuning.winners import tuned
 from tileir.passes.base import Pass, names_of, run
-from tileir.runtime.context import Context, owner_of
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime import Context, DeviceInfo, owner_of
 from tileir.schedule.remarks import Remark, Remarks, listening
 from tileir.semtree.ir import Program as SemProgram
 from tileir.stripe.ir import Launch, Program

@@ -13,8 +13,7 @@ from tileir.driver.forms import to_text
 from tileir.driver.programs import Program, function_of, input_names, stage_of as stage_of
 from tileir.driver.targets import TargetChoice, scheduling_target
 from tileir.passes.base import names_of, run
-from tileir.runtime.context import default_context
-from tileir.runtime.interface import Library
+from tileir.runtime import Library, default_context
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.stripe.text.printer import STYLES, to_text as stripe_text
 from tileir.typed.ir import TensorType

@@ -16,8 +16,7 @@ from tileir.passes.base import Pass, applied, label_of, map_blocks, run, unnamed
 from tileir.passes.tiling.autotile import Autotile
 from tileir.passes.tiling.search import TileChoice, best_tiles
 from tileir.passes.tiling.tile import tiled
-from tileir.runtime.context import Context, owner_of
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime import Context, DeviceInfo, owner_of
 from tileir.stripe.ir import Block, Program, Tags
 
 

@@ -32,9 +32,7 @@ from tileir.formula.lower.lowering import Crafted, craft as lowered
 from tileir.formula.text.parser import parse
 from tileir.formula.text.printer import to_text
 from tileir.formula.verifier import verify
-from tileir.runtime.arrays import to_array
-from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo, Options
+from tileir.runtime import Context, DeviceInfo, Options, to_array
 from tileir.tile.low_rank import with_low_rank
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tileir.core import BackendError, DType
-from tileir.core.nodes import attrs
+from tileir.core import BackendError, DType, attrs
 from tileir.driver.executable import Executable, compile_for
 from tileir.driver.tuning.measurement import kernel_seconds, random_inputs
 from tileir.runtime.offers import is_asynchronous

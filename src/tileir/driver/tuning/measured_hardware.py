@@ -16,8 +16,7 @@ from tileir.core import BackendError, DType, attrs
 from tileir.core.targets.hardware import Bus, ExecutionUnit, HardwareModel
 from tileir.core.targets.hardware_verifier import verify
 from tileir.core.targets.target_file import hardware_of
-from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime import Context, DeviceInfo
 from tileir.semtree.text.parser import parse_kernel
 
 CHAINS: Final = 12

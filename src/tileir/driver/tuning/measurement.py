@@ -13,8 +13,7 @@ import numpy as np
 from tileir.core.dtype import DType
 from tileir.driver.calls.arguments import passed_values
 from tileir.driver.compilation import Compilation, Request, ready
-from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo, Event, Kernel, Library, Options
+from tileir.runtime import Context, DeviceInfo, Event, Kernel, Library, Options
 from tileir.runtime.plans.workspace import holds
 from tileir.semtree.ir import Buffer, BufferRole
 from tileir.semtree.launches import executed

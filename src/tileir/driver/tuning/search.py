@@ -11,8 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tileir.core import ArgumentError, at_the_call, attrs
-from tileir.core.text.shown import counted
+from tileir.core import ArgumentError, at_the_call, attrs, counted
 from tileir.driver.calls.arguments import device_meant
 from tileir.driver.compilation import Request
 from tileir.driver.compiler import passes_of
@@ -21,8 +20,7 @@ from tileir.driver.programs import Source, program_of, refuse_semtree, types_of
 from tileir.driver.targets import Named, choice_of, scheduling_target
 from tileir.driver.tuning.winners import Trial
 from tileir.passes.base import Pass
-from tileir.runtime.context import Context, owner_of
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime import Context, DeviceInfo, owner_of
 
 TIME_LIMIT: Final = 60.0
 """Seconds that a search takes at most where nobody says otherwise; a trial under way is finished."""

@@ -33,8 +33,7 @@ from tileir.passes.base import Pass
 from tileir.passes.cost.machine import machine_of
 from tileir.passes.pipelines.candidates import Candidate, Search, chosen
 from tileir.passes.pipelines.pipeline import to_json as pipeline_json
-from tileir.runtime.context import Context
-from tileir.runtime.interface import DeviceInfo
+from tileir.runtime import Context, DeviceInfo
 
 FINALISTS: Final = 4
 """How many are timed again, beside the usual pipeline."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tileir.core.errors import Diagnostic, TileError
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, TileError, attrs
 from tileir.core.targets.template_expressions import (
     Budget,
     ExhaustedError,

@@ -16,8 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tileir.core import ArgumentError, Diagnostic, ParseError, Source, Span, TileError, VerifyError, nearest
-from tileir.core.nodes import attrs
+from tileir.core import ArgumentError, Diagnostic, ParseError, Source, Span, TileError, VerifyError, attrs, nearest
 from tileir.core.targets.template_expressions import ExpressionError, parse
 from tileir.formula.definitions.function_checks import faults_of
 from tileir.formula.definitions.functions import Derived, Function

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias, TypeVar
 
-from tileir.core import Aggregation, DType, TileError
-from tileir.core.text.advice import dtype_meant
+from tileir.core import Aggregation, DType, TileError, dtype_meant
 from tileir.tile.building.contractions import Combined
 from tileir.tile.building.indices import Dim, Index, Polynomial, dim_of
 from tileir.tile.building.recording import mistake

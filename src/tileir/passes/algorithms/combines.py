@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from tileir.core import DType, NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Node, Use, emit
-from tileir.schedule.reindex import with_values
+from tileir.schedule import Node, Use, emit, with_values
 from tileir.stripe import ir as stripe
 from tileir.stripe.reductions import state_of, statements_of
 

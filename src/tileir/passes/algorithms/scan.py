@@ -12,8 +12,7 @@ from tileir.passes.base import at_least
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import product
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Refused, product, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:

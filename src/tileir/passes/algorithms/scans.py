@@ -9,8 +9,7 @@ from tileir.passes.analysis.accesses import address
 from tileir.passes.analysis.running import Running
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Node, Use, emit
-from tileir.schedule.reindex import with_values
+from tileir.schedule import Node, Use, emit, with_values
 from tileir.stripe import ir as stripe
 
 

@@ -18,9 +18,7 @@ from tileir.passes.kernels.expansion import left
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import product
-from tileir.schedule.reindex import with_values
-from tileir.schedule.remarks import Refused, refused, refusing, rule_out
+from tileir.schedule import Refused, product, refused, refusing, rule_out, with_values
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 

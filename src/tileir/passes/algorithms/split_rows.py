@@ -23,8 +23,7 @@ from tileir.passes.kernels.expansion import called_block, left
 from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.poly.affine import Affine
-from tileir.schedule.reindex import reindexed
-from tileir.schedule.remarks import Fact, Refused, refused, remark
+from tileir.schedule import Fact, Refused, refused, reindexed, remark
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 

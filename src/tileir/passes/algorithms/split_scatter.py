@@ -14,9 +14,7 @@ from tileir.passes.kernels.expansion import called_block, left
 from tileir.passes.kernels.forms import against_flat
 from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import product
-from tileir.schedule.reindex import with_values
-from tileir.schedule.remarks import Refused, refused, refusing, remark, rule_out
+from tileir.schedule import Refused, product, refused, refusing, remark, rule_out, with_values
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Program
 

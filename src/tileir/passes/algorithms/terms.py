@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tileir.core import Aggregation, DType, NameScope, Op
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.core.graphs.needed import needed
-from tileir.core.nodes import attrs
 from tileir.core.numbers import arithmetic
 from tileir.stripe.ir import (
     Buffer,

@@ -14,8 +14,7 @@ from tileir.passes.base import at_least, map_kernels, selected_kernel
 from tileir.passes.kernels.merge import made_once
 from tileir.passes.kernels.unroll_and_jam import MERGES
 from tileir.poly.affine import Affine, Rational
-from tileir.schedule.reindex import moved, reindexed, renamed
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Refused, moved, refused, reindexed, renamed
 from tileir.stripe.ir import (
     Block,
     Direction,

@@ -10,8 +10,7 @@ from tileir.passes.analysis.running import Terms, running, terms_of
 from tileir.passes.base import at_least
 from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
-from tileir.schedule.reindex import reindexed
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Refused, refused, reindexed
 from tileir.stripe import ir as stripe
 
 

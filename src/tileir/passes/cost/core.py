@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from tileir.core import DType, Op, accumulator
+from tileir.core import LOCAL, REGISTER, DType, Op, accumulator
 from tileir.core.numbers.integers import network_comparisons
-from tileir.core.targets.hardware import LOCAL, REGISTER
 from tileir.passes.cost.figures import ITERATION_CYCLES, Cycles
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
 from tileir.stripe import ir as stripe

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from tileir.core import DType, Target, attrs
-from tileir.core.targets.hardware import LOCAL, ExecutionUnit, HardwareModel, MemoryUnit
+from tileir.core import LOCAL, DType, ExecutionUnit, HardwareModel, MemoryUnit, Target, attrs
 
 PIPES: Final = 2
 """Vector instructions that a processor core starts in a cycle at least, even where only one of them may multiply."""

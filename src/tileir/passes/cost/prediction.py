@@ -8,8 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tileir.core.nodes import attrs
-from tileir.core.targets.hardware import REGISTER
+from tileir.core import REGISTER, DType, attrs
 from tileir.passes.cost.core import cycles_of, issues_of
 from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Operations, ProgramCost, bounded, works_cost
 from tileir.passes.cost.operations import Kind, operations_of
@@ -23,7 +22,6 @@ from tileir.stripe.works import uses_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tileir.core.dtype import DType
     from tileir.passes.cost.machine import Machine
 
 

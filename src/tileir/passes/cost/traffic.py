@@ -14,8 +14,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from tileir.core.nodes import attrs
-from tileir.core.targets.hardware import LOCAL, REGISTER
+from tileir.core import LOCAL, REGISTER, attrs
 from tileir.passes.cost.figures import Moved
 from tileir.passes.cost.regions import Region, distinct, lines_of, region_of
 from tileir.stripe.blocks import Binding

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final
 
-from tileir.core import Aggregation, DType, NameScope, Op, attrs
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import Aggregation, DType, NameScope, Op, attrs, rounded
 from tileir.passes.base import at_least, with_temporaries
 from tileir.passes.fusion.attention_backward import Kernels, MatrixViews, backward_kernels
 from tileir.passes.fusion.attention_gradients import gradients_of

@@ -15,8 +15,7 @@ from tileir.passes.base import selected_kernel, with_kernels
 from tileir.passes.cost.operations import takes_less_than_memory
 from tileir.passes.fusion.producers import Producer
 from tileir.passes.kernels.expansion import called_block
-from tileir.schedule.reindex import reindexed, renamed
-from tileir.schedule.remarks import Refused, refused, refusing, remark, rule_out
+from tileir.schedule import Refused, refused, refusing, reindexed, remark, renamed, rule_out
 from tileir.stripe.ir import (
     Block,
     Direction,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.analysis.dependences import DependenceScan
 from tileir.passes.base import NOT_MEANT, selected
 from tileir.passes.fusion.group import FusionGroup

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core import VerifyError, rewritten
-from tileir.core.nodes import attrs
+from tileir.core import VerifyError, attrs, rewritten
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.flattening import with_entry
 from tileir.stripe.ir import Block, Program, Statement

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.merge import nest_of, reduction_nest
-from tileir.schedule.nest import Nest, Segment
-from tileir.schedule.remarks import Refused, accepted, refused, refusing
+from tileir.schedule import Nest, Refused, Segment, accepted, refused, refusing
 from tileir.stripe import ir as stripe
 
 SCHEDULED = refused("TR101")

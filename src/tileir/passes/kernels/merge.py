@@ -12,9 +12,18 @@ from typing import Final, TypeVar
 from tileir.core.nodes import attrs
 from tileir.passes.kernels.schedule import indirect_names
 from tileir.poly.affine import Affine, total
-from tileir.schedule.nest import Nest, Segment, Use, analyse, with_one_range_each
-from tileir.schedule.reindex import renamed
-from tileir.schedule.remarks import Refused, accepted, refused, refusing
+from tileir.schedule import (
+    Nest,
+    Refused,
+    Segment,
+    Use,
+    accepted,
+    analyse,
+    refused,
+    refusing,
+    renamed,
+    with_one_range_each,
+)
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Load, Statement, scalar_output
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tileir.core.dtype import DType, accumulator
-from tileir.core.nodes import attrs
+from tileir.core import DType, accumulator, attrs
 from tileir.core.targets import hardware
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, chosen_by_data, leaf, product

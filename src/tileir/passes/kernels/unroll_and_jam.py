@@ -15,11 +15,9 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import combinations
 
-from tileir.core import NameScope, grouped
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, attrs, grouped
 from tileir.poly.affine import Affine, total
-from tileir.schedule.nest import Segment, Use, leaf
-from tileir.schedule.reindex import renamed
+from tileir.schedule import Segment, Use, leaf, renamed
 from tileir.stripe.ir import Constant, Intrinsic, Statement, Store, Tags, scalar_inputs, scalar_output
 
 MERGES = Tags.of("merges")

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
-from tileir.core import ParseError, Target, attrs, fail, rewritten
-from tileir.core.targets.hardware import MemoryUnit
+from tileir.core import MemoryUnit, ParseError, Target, attrs, fail, rewritten
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen, with_views
 from tileir.poly.affine import Affine

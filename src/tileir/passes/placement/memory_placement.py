@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from tileir.core import Diagnostic, Target, TileError, attrs, rewritten
-from tileir.core.targets.hardware import REGISTER
+from tileir.core import REGISTER, Diagnostic, Target, TileError, attrs, rewritten
 from tileir.core.targets.target_file import hardware_of
 from tileir.passes.analysis.dependences import with_dependences
 from tileir.passes.base import at_least

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.placement.partition import moves_apart
 from tileir.poly.affine import Affine
 from tileir.schedule.reindex import reindexed, renamed

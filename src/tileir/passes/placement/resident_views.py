@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from tileir.core import Aggregation, attrs
-from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
+from tileir.core import LOCAL, REGISTER, SCRATCH, Aggregation, attrs
 from tileir.passes.analysis.stored import edges, overhangs, stores_all
 from tileir.passes.placement.locate import Place, is_at
 from tileir.passes.placement.residency import Item, Use

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.analysis.rows import Rows, rows_written
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.passes.rewrites.decided import computed_tests, decided
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Segment, leaf
-from tileir.schedule.reindex import reindexed
+from tileir.schedule import Nest, Segment, leaf, reindexed
 from tileir.stripe import ir as stripe
 
 

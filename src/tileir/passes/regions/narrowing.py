@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.nodes.rewrite import rewritten
+from tileir.core import attrs, rewritten
 from tileir.passes.analysis.accesses import known_ranges
 from tileir.stripe.check.views import has_constraints, same_axes
 from tileir.stripe.ir import Block, Dim, Direction, Refinement, views_read, views_written

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, takewhile
 from typing import ClassVar, TypeGuard
 
-from tileir.core import NameScope, grouped
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, attrs, grouped
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.progressions import are_apart, counts_of
 from tileir.passes.base import with_temporaries
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import product
-from tileir.schedule.reindex import reindexed
+from tileir.schedule import product, reindexed
 from tileir.stripe.ir import (
     Block,
     Direction,

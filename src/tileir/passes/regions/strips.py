@@ -20,8 +20,7 @@ from tileir.passes.kernels.expansion import called_block
 from tileir.passes.regions.inside import affine_rows, divided
 from tileir.passes.rewrites.canonicalise import simplified
 from tileir.poly.affine import Affine
-from tileir.schedule.reindex import reindexed
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule import Refused, refused, reindexed, remark
 from tileir.stripe.aliases import byte_size
 from tileir.stripe.ir import (
     Block,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tileir.core import DType, NameScope, Op, ParseError, attrs, rewritten
+from tileir.core import DType, NameScope, Op, ParseError, attrs, fits, rewritten, rounded
 from tileir.core.graphs.needed import needed
 from tileir.core.nodes.patterns import MOST_CHANGES, Changes, Law, Scalar
-from tileir.core.numbers.arithmetic import fits, rounded
 from tileir.passes.base import map_kernels
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (

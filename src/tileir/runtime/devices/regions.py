@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import ArgumentError, DType, at_the_call, attrs
-from tileir.core.text.advice import dtype_meant
+from tileir.core import ArgumentError, DType, at_the_call, attrs, dtype_meant
 from tileir.runtime.arrays import Array
 from tileir.runtime.context import Context, owner_of
 from tileir.runtime.devices.array import DeviceArray

@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, assert_never
 
 import numpy as np
 
-from tileir.core import BackendError, attrs
-from tileir.core.process.cancelling import CancelledError, cancelled_if
+from tileir.core import BackendError, CancelledError, attrs, cancelled_if
 from tileir.runtime.arrays import Array, Format, address_of
 from tileir.runtime.interface import (
     Buffer as Memory,

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, assert_never
 
-from tileir.core import DType, Op
+from tileir.core import DType, Op, fits, rounded
 from tileir.core.nodes.schema import choices
-from tileir.core.numbers.arithmetic import fits, rounded
 from tileir.semtree.ir import (
     Apply,
     Bitcast,

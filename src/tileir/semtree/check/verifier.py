@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, assert_never
 from weakref import WeakValueDictionary
 
-from tileir.core.errors import Diagnostic, VerifyError
-from tileir.core.nodes import attrs
+from tileir.core import Diagnostic, VerifyError, attrs
 from tileir.core.nodes.schema import bodies, introduced, mentions, operands, used
 from tileir.semtree.check.cluster_checks import check_clusters
 from tileir.semtree.check.instruction_checks import (

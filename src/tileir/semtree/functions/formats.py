@@ -7,8 +7,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import DType, attrs
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import DType, attrs, rounded
 from tileir.semtree.functions.draft import Term
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TypeGuard
 
-from tileir.core import DType, NameScope, Op
-from tileir.core.nodes import attrs
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.semtree import ir as sem
 from tileir.semtree.rewrite import freshened, kernel_names, map_expr, map_stmts, renamed
 from tileir.semtree.roles import roles

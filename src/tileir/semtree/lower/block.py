@@ -7,8 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core import NameScope, Op, Target, attrs, fail, merges
-from tileir.core.targets.hardware import LOCAL, REGISTER, SCRATCH
+from tileir.core import LOCAL, REGISTER, SCRATCH, NameScope, Op, Target, attrs, fail, merges
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.barriers import THREAD, Touch

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tileir.core import DType, NameScope, Target
-from tileir.core.nodes import attrs
+from tileir.core import DType, NameScope, Target, attrs
 from tileir.core.numbers.integers import network_comparisons
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem

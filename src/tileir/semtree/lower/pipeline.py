@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
-from tileir.core import DType, Op, attrs, fail, rewritten
+from tileir.core import LOCAL, DType, Op, attrs, fail, rewritten
 from tileir.core.fragments import FRAGMENTS
-from tileir.core.targets.hardware import LOCAL
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.clusters import axis_of_parts

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from tileir.core import NameScope, Op
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, Op, attrs
 from tileir.semtree import ir as sem
 from tileir.semtree.launches import used_buffers, with_buffers
 from tileir.semtree.rewrite import kernel_names, renamed

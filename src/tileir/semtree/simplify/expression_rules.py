@@ -10,9 +10,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import DType, Op, attrs
+from tileir.core import DType, Op, attrs, fits
 from tileir.core.nodes.rewrite import Rule
-from tileir.core.numbers.arithmetic import fits
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Expr, Ramp, Reduce
 from tileir.semtree.simplify.conversion_rules import (
     cast_of_broadcast,

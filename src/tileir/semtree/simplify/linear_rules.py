@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tileir.core.numbers.arithmetic import rounded
-from tileir.core.ops import Op
+from tileir.core import Op, rounded
 from tileir.semtree.ir import Apply, Broadcast, Const, Expr, GridIndex, Ramp, Type, Var
 from tileir.semtree.rewrite import law
 

@@ -6,8 +6,7 @@ import math
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import DType, Op
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import DType, Op, rounded
 from tileir.semtree.ir import Apply, Cast, Const, Expr
 from tileir.semtree.rewrite import law
 

@@ -6,8 +6,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tileir.core import DType, Op, Span, attrs
-from tileir.core.numbers.arithmetic import fits
+from tileir.core import DType, Op, Span, attrs, fits
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
 from tileir.semtree.text.form_parser import FormParser

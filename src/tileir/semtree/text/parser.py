@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.semtree.check.type_rules import MAX_NESTING
 from tileir.semtree.ir import (

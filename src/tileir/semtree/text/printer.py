@@ -11,8 +11,7 @@ import math
 from enum import Enum
 from typing import assert_never
 
-from tileir.core import DType, Op, attrs
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import DType, Op, attrs, rounded
 from tileir.core.text.writer import Writer, bytes_text
 from tileir.semtree.ir import (
     Apply,

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.semtree.analysis.element_order import ElementOrder
 from tileir.semtree.ir import BufferRole, KernelFunction, Launch, ParamAccess, Program, Work
 from tileir.semtree.launches import launches, used_buffers, with_buffers, with_launches

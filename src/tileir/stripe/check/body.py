@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core import Diagnostic, DType, Op, arithmetic_type
-from tileir.core.numbers.arithmetic import fits
+from tileir.core import Diagnostic, DType, Op, arithmetic_type, fits
 from tileir.stripe.attending import ATTEND, ATTEND_BACK, attend_back_fault, attend_fault
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (

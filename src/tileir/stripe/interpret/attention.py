@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tileir.core import DType, Op
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.numbers.number_system import NumberSystem
 from tileir.stripe.attending import ATTEND, Attending
 from tileir.stripe.interpret.memory import Array, View, check_offsets

@@ -13,9 +13,8 @@ from typing import assert_never
 import attrs
 import numpy as np
 
-from tileir.core.errors import ArgumentError, Diagnostic, TileError, fail
+from tileir.core import ArgumentError, Diagnostic, TileError, checkpoint, fail
 from tileir.core.numbers.number_system import REAL, NumberSystem
-from tileir.core.process.cancelling import checkpoint
 from tileir.stripe.attending import ATTEND, ATTEND_BACK
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.interpret.attention import attend

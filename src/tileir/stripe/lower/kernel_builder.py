@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tileir.core import Aggregation, DType, NameScope, Op, attrs
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import Aggregation, DType, NameScope, Op, attrs, rounded
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import intrinsic_dtype
 from tileir.stripe.ir import (

@@ -11,8 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final, assert_never
 
-from tileir.core import Aggregation, Combination, Diagnostic, Op, TileError
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, Diagnostic, Op, TileError, attrs
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers

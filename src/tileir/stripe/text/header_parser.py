@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tileir.core import Aggregation, Combine
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combine, attrs
 from tileir.core.text.lexing import END
 from tileir.poly.affine import Affine
 from tileir.stripe.bindings import bindings_of

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from tileir.core import DType, Op
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, attrs
 from tileir.core.text.lexing import END, AbandonError, everything, source_of
 from tileir.core.text.writer import bytes_of_text
 from tileir.stripe.dtypes import DTYPES, intrinsic_dtype, scalar_dtype

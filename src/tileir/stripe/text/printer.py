@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final, assert_never
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
+from tileir.core import DType, attrs
 from tileir.core.text.writer import Writer, bytes_text, listed
 from tileir.stripe.dtypes import SPELLING, intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tileir.core.errors import fail
 from tileir.driver.formulas.crafting import craft
-from tileir.runtime.context import default_context
-from tileir.runtime.interface import Backend
+from tileir.runtime import Backend, default_context
 
 if TYPE_CHECKING:
     from tileir.studio.design.bench import Assignment

@@ -15,9 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tileir.core.errors import TileError, fail
-from tileir.core.nodes import attrs
-from tileir.core.process.cancelling import CancelledError, cancelled_if
+from tileir.core import CancelledError, TileError, attrs, cancelled_if, fail
 from tileir.driver.executable import Executable
 from tileir.driver.explain.explanation import explain_program
 from tileir.driver.formulas.crafting import CraftedFormula

@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.errors import TileError
-from tileir.core.nodes import attrs
+from tileir.core import TileError, attrs
 from tileir.driver.formulas.crafting import craft
 from tileir.driver.formulas.pictures import as_levels
 from tileir.formula.ir import Formula, Number, Repeat, Source, Step

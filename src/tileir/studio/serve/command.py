@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.driver.formulas.pictures import is_picture
 from tileir.studio.design.sample import FORMULA, sample_picture
 

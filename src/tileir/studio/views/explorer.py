@@ -20,9 +20,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from tileir.core import BackendError, Combination, Target, attrs, fail, nearest
+from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
 from tileir.core.drawing.layering import drawing_of
-from tileir.core.json.codec import to_json
 from tileir.core.targets.target_file import all_names_of_targets, hardware_of
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.explanation import Explanation, explain, explain_program

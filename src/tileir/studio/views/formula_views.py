@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import orjson
 
-from tileir.core import ParseError, Source, attrs
+from tileir.core import ParseError, Source, attrs, to_json
 from tileir.core.drawing.layering import Wire, drawing_of
-from tileir.core.json.codec import to_json
 from tileir.formula.definitions.functions import Function
 from tileir.formula.editing.control_tree import controls_of
 from tileir.formula.editing.controls import FormulaControls

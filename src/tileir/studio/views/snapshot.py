@@ -16,8 +16,7 @@ from tileir.core.targets.target_file import all_names_of_targets
 from tileir.driver.compiler import Stages, compile_stages, passes_of
 from tileir.driver.targets import TargetChoice, choice_of, scheduling_target
 from tileir.passes.base import Pass
-from tileir.runtime.context import default_context
-from tileir.runtime.interface import DeviceInfo, Library
+from tileir.runtime import DeviceInfo, Library, default_context
 from tileir.stripe.ir import Program
 from tileir.studio.views.linking import Origins, origins
 from tileir.studio.views.values import types_of

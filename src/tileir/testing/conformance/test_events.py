@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tileir.runtime.events import PendingEvent
-from tileir.runtime.interface import Event, Kernel
+from tileir.runtime import Event, Kernel, PendingEvent
 from tileir.testing.subject import INCREMENT, SIZE, BoomError, Gate, Subject, elsewhere, held, numbers
 
 each_gate = pytest.mark.parametrize("gate_type", [PendingEvent, Gate], ids=["with then", "without then"])

@@ -7,8 +7,15 @@ import threading
 import numpy as np
 import pytest
 
-from tileir.runtime.events import PendingEvent
-from tileir.runtime.interface import BatchingExecutor, BindingKernel, Event, Kernel, PartingExecutor, SequencingExecutor
+from tileir.runtime import (
+    BatchingExecutor,
+    BindingKernel,
+    Event,
+    Kernel,
+    PartingExecutor,
+    PendingEvent,
+    SequencingExecutor,
+)
 from tileir.runtime.offers import NotifyingEvent, event_mistakes, executor_mistakes, kernel_mistakes
 from tileir.testing.subject import INCREMENT, BoomError, Subject, elsewhere, held, numbers
 

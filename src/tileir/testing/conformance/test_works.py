@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tileir.core.errors import BackendError
-from tileir.core.process.cancelling import CancelledError, cancelled_if
-from tileir.runtime.events import PendingEvent
-from tileir.runtime.interface import Library
+from tileir.core import BackendError, CancelledError, cancelled_if
+from tileir.runtime import Library, PendingEvent
 from tileir.runtime.plans.plan import Plan
 from tileir.runtime.plans.resources import Resources
 from tileir.semtree.ir import Program

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.core import BackendError, DType, attrs
-from tileir.runtime.context import Context
-from tileir.runtime.interface import Options
+from tileir.runtime import Context, Options
 from tileir.testing.generated.choices import Choices
 
 Array = np.ndarray[Any, np.dtype[Any]]

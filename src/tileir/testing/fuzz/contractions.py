@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tileir.core import DType, TileError
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import DType, TileError, dtype_of
 from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device
 from tileir.testing.generated.choices import Choices

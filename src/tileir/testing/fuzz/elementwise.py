@@ -12,8 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import DType, TileError
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import DType, TileError, dtype_of
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.fuzz.area import Area, Array, Case, Refused, array_spec, arrays_of
 from tileir.testing.fuzz.devices import results_by_device

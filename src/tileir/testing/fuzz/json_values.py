@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tileir.core.errors import TileError
-from tileir.core.json.codec import from_json, to_json
+from tileir.core import TileError, from_json, to_json
 from tileir.formula import ir as formula
 from tileir.semtree import ir as semtree
 from tileir.stripe import ir as stripe

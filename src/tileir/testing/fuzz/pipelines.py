@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core.errors import TileError
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import TileError, dtype_of
 from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import PASSES, parse_pipeline
 from tileir.passes.pipelines.options import hints_of, to_text as option_text

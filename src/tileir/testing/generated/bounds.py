@@ -20,8 +20,7 @@ from typing import Any, Final, assert_never
 
 import numpy as np
 
-from tileir.core import Aggregation, Combination, Domain, DType, Op, attrs
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import Aggregation, Combination, Domain, DType, Op, attrs, dtype_of
 from tileir.testing.generated.exact import rough_values
 from tileir.testing.values import bound
 from tileir.typed import ir as typed

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tileir.core import DType, attrs
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import DType, attrs, dtype_of
 from tileir.testing.generated.bounds import differences
 from tileir.testing.generated.choices import Choices, Seeded
 from tileir.testing.generated.exact import LARGEST, Array

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tileir.core import Aggregation, Combination, Domain, DType, Op
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import Aggregation, Combination, Domain, DType, Op, dtype_of
 from tileir.typed import ir as typed
 from tileir.typed.ir import Contraction, Elementwise, operands
 

@@ -7,9 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import DType, TileError
-from tileir.core.nodes import attrs
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import DType, TileError, attrs, dtype_of
 from tileir.core.ops import FUNCTIONS
 from tileir.testing.generated.choices import Choices
 from tileir.testing.generated.exact import Array, allowed, rough_values, sums_exactly, tolerance, zeros_have_signs

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tileir.core.nodes import attrs
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import attrs, dtype_of
 from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:

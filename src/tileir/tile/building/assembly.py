@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final, assert_never
 
+from tileir.core import Span, attrs
 from tileir.core.graphs.needed import needed
-from tileir.core.nodes import attrs
-from tileir.core.text.span import Span
 from tileir.tile.building.recording import Declared, Recorder, Step
 from tileir.tile.ir import (
     Access,

@@ -12,8 +12,7 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from tileir.core import ArrayValue, Combination, DType
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import ArrayValue, Combination, DType, rounded
 from tileir.core.text.writer import Writer
 from tileir.tile.ir import (
     Access,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import Span, arithmetic_type, fail
-from tileir.core.nodes import attrs
+from tileir.core import Span, arithmetic_type, attrs, fail
 from tileir.typed.derivatives.forward import forward
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission, broadcast_shape

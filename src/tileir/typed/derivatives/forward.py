@@ -13,9 +13,8 @@ from functools import reduce
 from operator import attrgetter
 from typing import assert_never
 
-from tileir.core import Op, arithmetic_type, fail
+from tileir.core import Op, arithmetic_type, attrs, fail
 from tileir.core.graphs.needed import needed
-from tileir.core.nodes import attrs
 from tileir.typed.derivatives import contractions, elementwise, reductions, rules
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.reverse import reverse

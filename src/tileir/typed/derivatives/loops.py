@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import DType, Op, accumulator, arithmetic_type, grouped
-from tileir.core.nodes import attrs
+from tileir.core import DType, Op, accumulator, arithmetic_type, attrs, grouped
 from tileir.typed.dataflow import loop_of
 from tileir.typed.inference.emission import Emission
 from tileir.typed.inference.values import Tensor

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, assert_never
 
-from tileir.core.dtype import accumulator
-from tileir.core.nodes import attrs
+from tileir.core import accumulator, attrs
 from tileir.typed.dataflow import with_operands
 from tileir.typed.derivatives import contractions, elementwise, reductions
 from tileir.typed.ir import (

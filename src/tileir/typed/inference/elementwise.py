@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tileir.core import DType, Span, TileError, arithmetic_type, fail, float_for, promote_all
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import DType, Span, TileError, arithmetic_type, fail, float_for, promote_all, rounded
 from tileir.core.ops import SHIFTS, Domain, Op
 from tileir.typed.dims import fold
 from tileir.typed.inference.emission import Emission, adapt, broadcast_shape

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tileir.core import DType, NameScope, Op, Span, fail
-from tileir.core.nodes import attrs
-from tileir.core.numbers.arithmetic import fits, rounded
+from tileir.core import DType, NameScope, Op, Span, attrs, fail, fits, rounded
 from tileir.typed.inference.numbers import Numbers, natural_dtype
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Cast, Constant, Elementwise, Function, Operation, Shape, Value

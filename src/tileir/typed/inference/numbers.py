@@ -12,10 +12,9 @@ from typing import Final
 
 import attrs
 
-from tileir.core import Domain, DType, NameScope, Op, Span, float_for, promote_all
+from tileir.core import Domain, DType, NameScope, Op, Span, fits, float_for, promote_all
 from tileir.core.graphs.needed import needed
 from tileir.core.graphs.reaching import reached
-from tileir.core.numbers.arithmetic import fits
 from tileir.typed.inference.values import Known, Number, Scalar, Tensor
 from tileir.typed.ir import Function, TensorType, Value
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep, step_inputs

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tileir.core.errors import fail
-from tileir.core.nodes import attrs
+from tileir.core import attrs, fail
 from tileir.tile import ir as tile
 from tileir.typed.dataflow import result_type, results_of
 from tileir.typed.dims import size

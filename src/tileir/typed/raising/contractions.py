@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tileir.core import Aggregation, Combination, DType, NameScope, Op
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, DType, NameScope, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Expr, IndexName, IntLiteral, Name

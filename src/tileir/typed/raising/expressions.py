@@ -8,8 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import DType, Op
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import DType, Op, rounded
 from tileir.poly.affine import Affine
 from tileir.tile.ir import (
     Binary,

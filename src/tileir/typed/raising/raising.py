@@ -10,8 +10,7 @@ from typing import Final, TypeAlias, assert_never
 
 import attrs
 
-from tileir.core import Diagnostic, DType, NameScope, Op, TileError, fail
-from tileir.core.numbers.arithmetic import rounded
+from tileir.core import Diagnostic, DType, NameScope, Op, TileError, fail, rounded
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
 from tileir.tile.text.grammar import is_tensor_name

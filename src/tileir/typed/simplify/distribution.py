@@ -17,8 +17,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tileir.core import Aggregation, Combination, DType, NameScope, Op
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, DType, NameScope, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import covers

@@ -14,8 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, ArrayValue, Combination, DType, NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.typed.dataflow import with_bodies
 from tileir.typed.ir import Access, ArrayConstant, Constraint, Contraction, Function, Operation, Shape

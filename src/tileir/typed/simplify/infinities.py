@@ -14,8 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import Aggregation, DType, NameScope, Op
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, DType, NameScope, Op, attrs
 from tileir.typed.ir import (
     Access,
     ArrayConstant,

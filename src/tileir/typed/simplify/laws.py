@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tileir.core import DType, NameScope, Op
-from tileir.core.nodes import attrs
+from tileir.core import DType, NameScope, Op, attrs, fits, rounded
 from tileir.core.nodes.patterns import Law, Scalar
 from tileir.core.nodes.rewrite import Rule
-from tileir.core.numbers.arithmetic import fits, rounded
 from tileir.typed.inference.emission import broadcast_shape
 from tileir.typed.ir import Constant, Elementwise, Operation, Value
 from tileir.typed.simplify.simplifier_rules import Site

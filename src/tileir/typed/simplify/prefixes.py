@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Final
 
-from tileir.core import Aggregation, Combination, DType, NameScope
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, DType, NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain
 from tileir.typed.dataflow import with_bodies

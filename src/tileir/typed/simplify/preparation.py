@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tileir.core import Aggregation, NameScope, Op, TileError
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, NameScope, Op, TileError, attrs
 from tileir.poly.bounds import solve
 from tileir.poly.coverage import injective
 from tileir.typed.dataflow import with_bodies, with_operands, without_dead

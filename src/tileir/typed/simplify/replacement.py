@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tileir.core import NameScope, grouped
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, attrs, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from tileir.core import Aggregation, Combination, NameScope
-from tileir.core.nodes import attrs
+from tileir.core import Aggregation, Combination, NameScope, attrs
 from tileir.poly.affine import Affine
 from tileir.poly.bounds import Domain, solve
 from tileir.poly.coverage import covers

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import operator
 
-from tileir.core import NameScope, Op, schema
-from tileir.core.nodes import attrs
+from tileir.core import NameScope, Op, attrs, schema
 from tileir.core.nodes.patterns import MOST_CHANGES, Changes
 from tileir.core.nodes.rewrite import Rule, fixpoint
 from tileir.typed.dataflow import with_operands, without_dead, without_idle_parts

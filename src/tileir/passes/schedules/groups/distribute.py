@@ -10,8 +10,7 @@ from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.schedules.vectors.thread import shared_out
-from tileir.schedule.reindex import reindexed
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Refused, refused, reindexed
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 

@@ -17,8 +17,7 @@ from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.contraction import build
 from tileir.passes.schedules.groups.group_reduction import is_product_of_panels, power_of_two_from
 from tileir.passes.schedules.groups.tiles import Tiles, local_bytes
-from tileir.schedule.nest import Nest, Use, emit, product
-from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out
+from tileir.schedule import Done, Nest, Refused, Use, accepted, emit, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 

@@ -11,9 +11,8 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
 from tileir.passes.kernels.merge import merged
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest
+from tileir.schedule import Nest, Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.rearranging import Rearrangement, scheduled
-from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Loop, Replaced, Tree, map_leaves, with_loops_replaced

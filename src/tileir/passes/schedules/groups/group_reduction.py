@@ -16,8 +16,7 @@ from tileir.passes.kernels.forms import against_plain, unscheduled_reduction
 from tileir.passes.schedules.groups.reduction import Plan, build
 from tileir.passes.schedules.groups.staging import TileShape
 from tileir.passes.schedules.groups.windows import WindowPlan, build as write_windows, shared_out, slides_of
-from tileir.schedule.nest import Nest, Use, emit, product
-from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
+from tileir.schedule import Done, Nest, Refused, Use, accepted, emit, product, refused, refusing, rule_out, strongest
 from tileir.stripe import ir as stripe
 
 

@@ -17,8 +17,7 @@ from tileir.passes.kernels.forms import (
 from tileir.passes.kernels.merge import merged
 from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, Use, emit, leaf
-from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
+from tileir.schedule import Nest, Node, Refused, Use, accepted, emit, leaf, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 

@@ -34,8 +34,7 @@ from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
-from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
-from tileir.schedule.remarks import Refused
+from tileir.schedule import Nest, Node, Refused, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
 from tileir.stripe.blocks import Binding
 

@@ -15,8 +15,7 @@ from tileir.passes.schedules.registers.blocked import Visit, along_lanes, visit
 from tileir.passes.schedules.registers.packing import WAY_BYTES, dearness, is_dense, whole_uses
 from tileir.passes.schedules.registers.spread import apart
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
-from tileir.schedule.nest import Nest, Use, product
-from tileir.schedule.remarks import Refused, refused, refusing, rule_out
+from tileir.schedule import Nest, Refused, Use, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Index
 

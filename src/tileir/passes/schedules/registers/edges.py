@@ -15,8 +15,7 @@ from tileir.passes.kernels.schedule import constrained_indices, part, present, r
 from tileir.passes.schedules.registers.cost import Limits, Tiling, choose
 from tileir.passes.schedules.registers.steps import left_out
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Node, Segment, leaf, product
-from tileir.schedule.remarks import Refused
+from tileir.schedule import Nest, Node, Refused, Segment, leaf, product
 from tileir.stripe.ir import Index
 
 

@@ -18,9 +18,8 @@ from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.unroll_and_jam import unroll_and_jam
 from tileir.poly.affine import Affine, total
-from tileir.schedule.nest import Nest, Segment, Use
+from tileir.schedule import Nest, Refused, Segment, Use
 from tileir.schedule.rearranging import Rearrangement
-from tileir.schedule.remarks import Refused
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced

@@ -17,8 +17,7 @@ from tileir.passes.kernels.expansion import called_block, left
 from tileir.passes.kernels.schedule import vector_lanes
 from tileir.passes.schedules.vectors.near_places import NearPlaces, Neighbours
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Node, Use, emit
-from tileir.schedule.remarks import Refused, refused, remark
+from tileir.schedule import Node, Refused, Use, emit, refused, remark
 from tileir.stripe.ir import (
     Binding,
     Block,

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Segment, Use
+from tileir.schedule import Nest, Segment, Use, renamed, with_values
 from tileir.schedule.products import factors_of_product
-from tileir.schedule.reindex import renamed, with_values
 from tileir.stripe import ir as stripe
 
 

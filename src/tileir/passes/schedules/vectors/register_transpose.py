@@ -18,9 +18,8 @@ from tileir.passes.kernels.forms import (
     unscheduled_elementwise,
 )
 from tileir.passes.kernels.merge import merged
-from tileir.schedule.nest import Nest
+from tileir.schedule import Done, Nest, Refused, accepted, done, refused, refusing, rule_out
 from tileir.schedule.rearranging import Rearrangement, in_turn
-from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing, rule_out
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.steps.transposes import Transpose
 from tileir.schedule.tree import Tail

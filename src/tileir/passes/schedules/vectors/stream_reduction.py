@@ -9,9 +9,8 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, against_plain_places, against_reading, against_scalars
 from tileir.passes.kernels.merge import reduction_nest
-from tileir.schedule.nest import Nest, product
+from tileir.schedule import Done, Nest, Refused, accepted, done, product, refused, refusing, rule_out
 from tileir.schedule.rearranging import Rearrangement, scheduled
-from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing, rule_out
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe

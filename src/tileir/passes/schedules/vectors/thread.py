@@ -11,8 +11,7 @@ from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.kernels.merge import nest_of
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Nest, Refused, refused
 from tileir.stripe import ir as stripe
 
 

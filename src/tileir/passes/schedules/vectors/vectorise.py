@@ -20,9 +20,8 @@ from tileir.passes.regions.inside import span_inside
 from tileir.passes.regions.strips import STRIP
 from tileir.passes.schedules.vectors.beside import Vectors, computed_apart, vectors_beside
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Use, product
+from tileir.schedule import Done, Nest, Refused, Use, accepted, done, product, refused, refusing
 from tileir.schedule.rearranging import Rearrangement, in_turn
-from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe

@@ -12,9 +12,23 @@ from tileir.passes.kernels.merge import reduction_nest
 from tileir.passes.regions.inside import cut, span_inside
 from tileir.passes.schedules.vectors.pipelining import beside, pipelined, with_shared_reads
 from tileir.poly.affine import Affine
+from tileir.schedule import (
+    Done,
+    Fact,
+    Nest,
+    Node,
+    Refused,
+    Segment,
+    Use,
+    accepted,
+    emit,
+    leaf,
+    product,
+    refused,
+    refusing,
+    strongest,
+)
 from tileir.schedule.emitter import identity_of
-from tileir.schedule.nest import Nest, Node, Segment, Use, emit, leaf, product
-from tileir.schedule.remarks import Done, Fact, Refused, accepted, refused, refusing, strongest
 from tileir.stripe import ir as stripe
 
 

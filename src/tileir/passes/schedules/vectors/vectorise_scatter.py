@@ -11,9 +11,8 @@ from tileir.passes.base import at_least, expand_kernels
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.schedules.vectors.beside import Vectors
-from tileir.schedule.nest import Nest, chosen_by_data
+from tileir.schedule import Done, Nest, Refused, accepted, chosen_by_data, done, refused, refusing
 from tileir.schedule.rearranging import Rearrangement, in_turn
-from tileir.schedule.remarks import Done, Refused, accepted, done, refused, refusing
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Tail
 from tileir.stripe import ir as stripe

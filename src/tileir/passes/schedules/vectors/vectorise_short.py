@@ -8,8 +8,7 @@ from tileir.core import attrs, rewritten
 from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, map_blocks, unordered
 from tileir.passes.kernels import schedule as sch
-from tileir.schedule.nest import chosen_by_data
-from tileir.schedule.remarks import Refused, refused, strongest
+from tileir.schedule import Refused, chosen_by_data, refused, strongest
 from tileir.stripe.ir import Binding, Block, Direction, Index, Load, Program, Special, Statement, Store
 
 

@@ -44,8 +44,7 @@ from tileir.passes.schedules.groups.matrix.plan import (
 from tileir.passes.schedules.groups.matrix.refusals import against_constraints, against_product
 from tileir.passes.schedules.groups.matrix.results import staged_columns, stored_boxes
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, emit, product
-from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out, strongest
+from tileir.schedule import Done, Nest, Refused, accepted, emit, product, refused, refusing, rule_out, strongest
 from tileir.stripe import ir as stripe
 from tileir.stripe.instructions import Copy
 from tileir.stripe.tags import BESIDE

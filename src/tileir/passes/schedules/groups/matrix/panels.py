@@ -9,8 +9,7 @@ from tileir.core.nodes import attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.matrix.plan import Panel
-from tileir.schedule.nest import Nest, Use
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Nest, Refused, Use, refused
 from tileir.stripe import ir as stripe
 
 _NARROW: Final = 64

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import total
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule import Nest, Refused, Segment, refused
 from tileir.stripe import ir as stripe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
-    from tileir.schedule.nest import Nest, Segment
 
 
 def against_product(nest: Nest, segment: Segment) -> Refused | None:
