@@ -89,6 +89,11 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "jam{loops=(j)}, bind{loop=i, to=thread}, bind{loop=j, to=thread}": ("TR727", {"outer": "i", "inner": "j"}),
     "bind{loop=i, to=thread}, bind{loop=j, to=thread}": ("TR728", {"threads": 81, "most": 64}),
     "bind{loop=i, to=thread}, place{memory=C_acc, level=local}": ("TR729", {"memory": "C_acc"}),
+    "stage{tensor=B, at=k, into=own, level=local}, stage{tensor=A, at=i, into=row, level=local}, "
+    "bind{loop=row_1, to=thread}": (
+        "TR729",
+        {"step": "0 stage", "memory": "own"},
+    ),
     "stage{tensor=B, at=i, into=own, level=register}, bind{loop=own_1, to=thread}": ("TR730", {"memory": "own"}),
     "stage{tensor=B, at=i, into=own}, bind{loop=own_1, to=thread}": ("TR731", {"memory": "own"}),
     "stage{tensor=B, at=i, into=own, level=local}, bind{loop=own_1, to=thread}": ("TR732", {"bytes": 324}),

@@ -8,7 +8,7 @@ from itertools import groupby
 from tileir.core.nodes import attrs
 from tileir.core.text.names import NameScope
 from tileir.poly.affine import Affine
-from tileir.schedule.groups import with_threads
+from tileir.schedule.groups import unshared, with_threads
 from tileir.schedule.nest import Node, emit
 from tileir.schedule.padding import with_padding
 from tileir.schedule.remarks import Refused, refused
@@ -39,6 +39,8 @@ def kernels_of(tree: Tree, *, knowing: bool = False) -> tuple[stripe.Block, ...]
         grouped = own if plain else with_threads(own, {})
         if not isinstance(grouped, Tree):
             return grouped
+        if (memory := unshared(grouped)) is not None:
+            return refused("TR729", memory=memory)
         if body:
             made.append(emit(_root(grouped.body, grouped, alone=any(map(_is_grid, part))), tree.kernel))
     return tuple(made)

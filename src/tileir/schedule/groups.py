@@ -56,6 +56,20 @@ def with_threads(tree: Tree, facts: Mapping[str, Value]) -> Tree | Refused:
     return _Numbered(owned).tree(tree, seen)
 
 
+def unshared(tree: Tree) -> str | None:
+    """Return local memory in whose loop no threads are, as only one of a group runs that; None where there is none."""
+    if not any(_is_thread(loop) for loop in tree.loops()):
+        return None
+    alone = (
+        memory.name
+        for memory, path in _allocations(tree)
+        if _is_local(memory)
+        and path
+        and not any(isinstance(each, Loop) and _is_thread(each) for each in walk(path[-1:]))
+    )
+    return next(alone, None)
+
+
 def _is_thread(loop: Loop) -> bool:
     return loop.binding is Binding.THREAD and loop.size > 1
 

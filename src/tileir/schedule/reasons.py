@@ -226,7 +226,9 @@ _SCRIPTS: Final = {
     "TR726": Reason("scripts bind loops to the grid, to threads, to lanes, or unroll them"),
     "TR727": Reason("loops over threads stand in one another with nothing between them"),
     "TR728": Reason("a group of the target has fewer threads"),
-    "TR729": Reason("each thread would have memory that the threads of a group share: make it around them"),
+    "TR729": Reason(
+        "memory that the threads of a group share is made around loops over them: make it there, or in registers"
+    ),
     "TR730": Reason("memory in registers belongs to one thread: it needs an axis for each loop over threads"),
     "TR731": Reason("a thread would touch what another one wrote in memory that is not local"),
     "TR732": Reason("the target has less local memory"),

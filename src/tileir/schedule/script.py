@@ -113,13 +113,18 @@ class Script:
         tree = accepted(self.match.named(kernel))
         values = accepted(known_values(self.parameters, tree))
         made = kernels_of(accepted(rearranged(tree, self.steps, Known(values, producer), applied)))
-        return attrs.evolve(made, facts=(*self._binding(made), *made.facts)) if isinstance(made, Refused) else made
+        return attrs.evolve(made, facts=(*self._cause(made), *made.facts)) if isinstance(made, Refused) else made
 
-    def _binding(self, refusal: Refused) -> tuple[Fact, ...]:
-        """Return as a fact which step bound the loop that does not fit what all steps together made."""
-        loop = dict(refusal.facts).get("loop")
-        bound = (n for n, step in enumerate(self.steps) if isinstance(step, Bind) and step.loop == loop)
-        return tuple(("step", f"{number} {Bind.name}") for number in bound)[-1:]
+    def _cause(self, refusal: Refused) -> tuple[Fact, ...]:
+        """Return as a fact which step bound, or made, what does not fit what all steps together have become."""
+        told = dict(refusal.facts)
+        causes = (
+            ("step", f"{number} {step.name}")
+            for number, step in enumerate(self.steps)
+            if (isinstance(step, Bind) and step.loop == told.get("loop"))
+            or told.get("memory") in (getattr(step, "memory", ""), getattr(step, "into", ""))
+        )
+        return tuple(causes)[-1:]
 
 
 def known_values(parameters: Iterable[Parameter], tree: Tree) -> dict[str, Value] | Refused:
