@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from tileir.core import attrs
 from tileir.schedule.tree import Loop, Tree, leaves
@@ -14,6 +14,9 @@ _TAILS: Final = ("peel", "guard", "pad", "mask", "shift", "even")
 _LEVELS: Final = ("register", "scratch", "local")
 
 
+Step: TypeAlias = "Callable[[Drawing], str]"
+
+
 @attrs.define
 class Drawing:
     """A script that grows step by step, with the loops and the memory that a kernel has by then.
@@ -21,17 +24,19 @@ class Drawing:
     Attributes:
         choices: The source of choices.
         tree: The kernel so far.
+        kinds: What chooses a step of each kind.
         number: How many steps there are.
     """
 
     choices: Choices
     tree: Tree
+    kinds: Sequence[Step]
     number: int = 0
 
     def step(self) -> str:
         """Choose a step."""
         self.number += 1
-        return self.choices.pick(_STEPS)(self)
+        return self.choices.pick(self.kinds)(self)
 
     def _loops(self) -> list[str]:
         return list(dict.fromkeys(loop.name for loop in self.tree.loops())) or ["i"]
@@ -202,8 +207,20 @@ def _join_kernel(d: Drawing) -> str:
     return f"join_kernel{{tensor={d.read()}, into={d.choices.pick(('()', f'({d.names(1)})', d.names(2)))}}}"
 
 
-_STEPS: Final[tuple[Callable[[Drawing], str], ...]] = (
+STEPS: Final[Sequence[Step]] = (
     _split, _split, _split, _reorder, _reorder, _join, _jam, _jam, _cut, _specialise, _fuse, _distribute, _skew,
     _persist, _bind, _bind, _bind, _stage, _stage, _accumulate, _rfactor, _pipeline, _place, _interleave, _tensorise,
     _transpose, _inline, _compute_at, _compute_at, _fold, _join_kernel,
 )  # fmt: skip
+
+
+def _thread(d: Drawing) -> str:
+    return f"bind{{loop={d.loop()}, to=thread}}"
+
+
+def _shared(d: Drawing) -> str:
+    return f"stage{{tensor={d.read()}, at={d.loop()}, into={d.names(1)}, level=local}}"
+
+
+CARD_STEPS: Final[Sequence[Step]] = (*STEPS, *(_thread, _shared) * 6, _pipeline, _pipeline, _cut, _rfactor)
+"""What groups of threads that share memory are made of as well."""

@@ -22,14 +22,13 @@ from tileir.schedule.script import applied, known_values
 from tileir.schedule.sizes import Known, Producers
 from tileir.schedule.tree import Tree, tree_of
 from tileir.semtree.interpret.interpreter import run_program
-from tileir.semtree.interpret.memory import ALL_CHECKS
-from tileir.semtree.lower.lowering import lower as lower_to_semtree
+from tileir.semtree.interpret.memory import Checks
 from tileir.stripe.ir import Block, Program
 from tileir.stripe.lower.lowering import lower
 from tileir.testing.fuzz import scripted_kernels
 from tileir.testing.fuzz.area import THREADS, Area, Array, Case, Refused, arrays_of, context, is_there
 from tileir.testing.fuzz.devices import RARELY, turn_of
-from tileir.testing.fuzz.scripted_steps import Drawing
+from tileir.testing.fuzz.scripted_steps import CARD_STEPS, STEPS, Drawing
 from tileir.testing.generated.choices import Choices
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
@@ -46,13 +45,16 @@ BEFORE: Final = (
 BEHIND: Final = ("", "thread", "vectorise, thread", "register_tile, vectorise, thread")
 PARAMETERS: Final = '({name=p, value=3}, {name=q, value="max(1, VECTOR_BYTES // 8)"})'
 _MOST: Final = 8
-_TARGET: Final = Target(vector_bytes=32)
+_TARGET: Final = Target(vector_bytes=32, group_threads=1024, local_bytes=49152)
+CARD: Final = "cuda.sm_90a"
+"""A card for which kernels are compiled and interpreted."""
 
 
 def make(choices: Choices) -> Case:
     """Make a function, and a script of up to eight steps for one of its kernels; few of these refuse."""
     case = scripted_kernels.make(choices)
     case["before"], case["behind"], case["steps"] = choices.pick(BEFORE), choices.pick(BEHIND), []
+    case["card"] = choices.integer(0, 2) == 2
     try:
         program = _program(case)
     except TileError:
@@ -64,17 +66,18 @@ def make(choices: Choices) -> Case:
     case["kernel"] = called_block(block).partition("(")[0]
     tree = tree_of(block)
     if isinstance(tree, Tree):
-        case["steps"] = _steps(choices, tree, partial(Makers.of(program).before, number, set()))
+        drawing = Drawing(choices, tree, CARD_STEPS if case["card"] else STEPS)
+        case["steps"] = _steps(drawing, partial(Makers.of(program).before, number, set()))
     return case
 
 
-def _steps(choices: Choices, tree: Tree, producer: Producers) -> list[str]:
+def _steps(drawing: Drawing, producer: Producers) -> list[str]:
     """Choose steps, most of which do something."""
-    values = known_values(_script("").for_target(_TARGET).parameters, tree)
+    values = known_values(_script("bind{loop=i, to=thread}").for_target(_TARGET).parameters, drawing.tree)
     assert isinstance(values, dict)
     known = Known({**values, "VECTOR_BYTES": _TARGET.vector_bytes}, producer)
-    drawing, steps = Drawing(choices, tree), list[str]()
-    for _ in range(choices.integer(1, 5 * _MOST)):
+    steps: list[str] = []
+    for _ in range(drawing.choices.integer(1, 5 * _MOST)):
         step = drawing.step()
         try:
             made = applied(_script(step).steps[0], drawing.tree, known)
@@ -83,7 +86,7 @@ def _steps(choices: Choices, tree: Tree, producer: Producers) -> list[str]:
         if isinstance(made, Tree):
             drawing.tree = made
             steps.append(step)
-        elif choices.integer(0, 9) == 9:
+        elif drawing.choices.integer(0, 9) == 9:
             return [*steps, step]
         if len(steps) == _MOST:
             break
@@ -125,19 +128,21 @@ def check(case: Case) -> int:
         raise AssertionError(f"{passes} is not read back")
     wanted = _named(text, evaluate(text, dict(arrays)))
     devices: list[tuple[str, int | None]] = [("llvm", THREADS[turn_of(case) % len(THREADS)])]
-    devices += [("opencl", None)] if turn_of(case) // len(THREADS) % RARELY == 0 and is_there("opencl") else []
-    for device, threads in devices:
+    devices += [("opencl", None)] if turn_of(case) // len(THREADS) % RARELY == 0 else []
+    devices = [(CARD, None)] if case["card"] else devices
+    there = [(device, threads) for device, threads in devices if is_there(device)]
+    for device, threads in there:
         try:
             program = compile_function(text, dict(arrays), context=context(device, threads), passes=passes)
-            found = _named(text, program(**arrays))
+            found = {} if device == CARD else _named(text, program(**arrays))
         except Exception as error:
             raise AssertionError(f"{device} raises {error!r}\n{passes}\n{text}") from error
-        _compare(f"{device} on {threads} threads", found, wanted, passes, text)
-        plain = lower_to_semtree(program.scheduled, Target())
-        _compare("semtree", run_program(plain, arrays, ALL_CHECKS), wanted, passes, text)
+        interpreted = run_program(program.sem, arrays, Checks(races=True))
+        for how, values in ((f"{device} on {threads} threads", found), (f"kernels of {device}", interpreted)):
+            _compare(how, values, {name: wanted[name] for name in wanted if name in values}, passes, text)
         for remark in program.remarks:
             _tells(remark, passes)
-    return 2 * len(devices)
+    return 2 * len(there)
 
 
 def _tells(remark: Remark, passes: str) -> None:
