@@ -11,7 +11,6 @@ from tileir.driver.compilation import Request
 from tileir.driver.programs import Source, program_of
 from tileir.runtime.plans.plan import MemoryUse
 from tileir.semtree import ir as sem
-from tileir.semtree.ir import BufferRole
 from tileir.tile.checks.unused import allowed, in_order
 from tileir.tile.ir import Function, Statement
 from tileir.typed.warnings import warnings_for_types
@@ -74,7 +73,7 @@ def memory_warnings(program: Function, memory: MemoryUse, kernels: sem.Program) 
     """
     passed = memory.inputs + memory.outputs
     largest = max(
-        (buffer for buffer in kernels.buffers if buffer.role is BufferRole.TEMPORARY),
+        (buffer for buffer in kernels.buffers if buffer.role is sem.BufferRole.TEMPORARY),
         key=lambda buffer: buffer.elements * buffer.dtype.itemsize,
     )
     statement = _statement(program, largest.name)

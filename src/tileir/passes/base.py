@@ -19,8 +19,7 @@ from tileir.schedule.remarks import Done, Refused, listener, refused, strongest
 from tileir.stripe.check.verifier import diagnose, verify as verify_program
 from tileir.stripe.flattening import with_blocks
 from tileir.stripe.instructions import INSTRUCTIONS
-from tileir.stripe.ir import Block, Buffer, Program, Refinement, Statement
-from tileir.stripe.tags import KERNEL, MAIN, PLACES
+from tileir.stripe.ir import KERNEL, MAIN, PLACES, Block, Buffer, Program, Refinement, Statement
 
 
 class Pass(Protocol):

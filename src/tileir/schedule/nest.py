@@ -20,9 +20,8 @@ from tileir.schedule.emitter import emit as emit
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
-_SCHEDULED: Final = (Binding.GRID, Binding.THREAD, Binding.LANE)
+_SCHEDULED: Final = (stripe.Binding.GRID, stripe.Binding.THREAD, stripe.Binding.LANE)
 
 
 @attrs.frozen(cache_hash=True)

@@ -15,7 +15,6 @@ from tileir.schedule.remarks import Done, Refused
 from tileir.schedule.sizes import Known
 from tileir.schedule.tree import Tree, tree_of_nest
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
 
 
 class Rearrangement(Protocol):
@@ -45,7 +44,7 @@ def done_by_steps(made: tuple[stripe.Block, ...] | Refused) -> Done | Refused:
     blocks = [*made]
     for block in blocks:
         blocks += block.blocks
-        lanes = {index.name for index in block.indices if index.binding is Binding.LANE}
+        lanes = {index.name for index in block.indices if index.binding is stripe.Binding.LANE}
         masked.update(dict.fromkeys(name for test in block.constraints for name in test.indices if name in lanes))
     return Done(made, (("masked", ", ".join(masked)),) if masked else ())
 

@@ -21,7 +21,6 @@ from tileir.schedule.nest import Nest, Use, analyse
 from tileir.schedule.reindex import with_values
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
 
 
 class Tail(enum.Enum):
@@ -87,7 +86,7 @@ class Loop:
     name: str
     size: int
     body: tuple[Item, ...]
-    binding: Binding | None = None
+    binding: stripe.Binding | None = None
     allocations: tuple[stripe.Refinement, ...] = ()
     reduces: bool = False
     peels: bool = False

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tileir.core import ShownProgram, attrs, call_of, counted
+from tileir.stripe.bindings import Binding as Binding, bindings_of as bindings_of
 from tileir.stripe.blocks import (
     INSIDE as INSIDE,
-    Binding as Binding,
     Block as Block,
     Buffer as Buffer,
     Constant as Constant,
@@ -42,9 +42,32 @@ from tileir.stripe.blocks import (
     views_read as views_read,
     views_written as views_written,
 )
+from tileir.stripe.instructions import RoleKind as RoleKind
 from tileir.stripe.kernels import Kernel as Kernel, Parameter as Parameter
 from tileir.stripe.nesting import entry_around, main_of
 from tileir.stripe.shapes import Whole
+from tileir.stripe.tags import (
+    ADVANCE as ADVANCE,
+    BESIDE as BESIDE,
+    BODY as BODY,
+    BRANCH as BRANCH,
+    ELSE as ELSE,
+    FOLD as FOLD,
+    KERNEL as KERNEL,
+    LIFETIMES as LIFETIMES,
+    LOOP as LOOP,
+    MAIN as MAIN,
+    PADDED as PADDED,
+    PLACES as PLACES,
+    PROGRAM as PROGRAM,
+    SCHEDULE as SCHEDULE,
+    SWIZZLE_MASK as SWIZZLE_MASK,
+    SWIZZLE_SHIFT as SWIZZLE_SHIFT,
+    TEMPORARY as TEMPORARY,
+    THEN as THEN,
+    USER as USER,
+    WHILE as WHILE,
+)
 from tileir.stripe.works import (
     Branch as Branch,
     Carry as Carry,

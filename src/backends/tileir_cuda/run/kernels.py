@@ -10,7 +10,7 @@ from cuda.bindings import driver
 
 from tileir.core import BackendError, Diagnostic, GroupLimitError, attrs
 from tileir.runtime.checks import check_buffers
-from tileir.semtree.ir import Await
+from tileir.semtree.ir import Await, KernelFunction
 from tileir.semtree.rewrite import statements
 from tileir_cuda.devices import architecture_of
 from tileir_cuda.emit.emitter import blocks, has_maps, settled, threads
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tileir.runtime.interface import Event
-    from tileir.semtree.ir import KernelFunction
     from tileir_cuda.run.executor import CudaExecutor
     from tileir_cuda.run.stream import Stream
 

@@ -18,7 +18,6 @@ from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.poly.affine import Affine
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Program
 
 _TAGS: Final = stripe.Tags.of("contraction", "agg_op_add")
 
@@ -29,7 +28,7 @@ class CountOrder:
 
     name: ClassVar[str] = "count_order"
 
-    def __call__(self, program: Program) -> Program:
+    def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program without such kernels, but for those in loops."""
         return replaced(program, _counted)
 

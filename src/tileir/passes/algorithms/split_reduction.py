@@ -20,7 +20,6 @@ from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, product, refused, refusing, rule_out, with_values
 from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Program
 
 PARTED: Final = "parted"
 """Tag of products of matrices of which each part has a tile."""
@@ -63,7 +62,7 @@ class SplitReduction:
     depth: int = attrs.field(default=0, validator=at_least(0))
     tile: int = attrs.field(default=0, validator=at_least(0))
 
-    def __call__(self, program: Program) -> Program:
+    def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such reductions split."""
         if self.parts < 2 and not self.depth:
             return left(program, refused("TR620"))
@@ -159,7 +158,7 @@ def _own_inputs(kernel: stripe.Block, written: Collection[str]) -> tuple[stripe.
     return tuple(r for r in inputs if moving <= {name for access in r.access for name in access.indices})
 
 
-def _followed(program: Program) -> frozenset[str]:
+def _followed(program: stripe.Program) -> frozenset[str]:
     """Return the results of reductions that others follow over the same rows: those may become one kernel.
 
     What such reductions read, others read, too, and either each result meets many elements later, or it comes of
@@ -191,7 +190,7 @@ def _read_again(kernels: Sequence[stripe.Block]) -> set[str]:
     return found
 
 
-def _spread(program: Program) -> set[str]:
+def _spread(program: stripe.Program) -> set[str]:
     """Return the tensors of which each element meets many points of a later kernel, after others of as many or not."""
     found: set[str] = set()
     for kernel in reversed(program.main.blocks):

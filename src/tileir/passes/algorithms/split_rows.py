@@ -25,7 +25,6 @@ from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.poly.affine import Affine
 from tileir.schedule import Fact, Refused, refused, reindexed, remark
 from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Program
 
 _FEW: Final = 256
 """Elements of what is computed between aggregates and rows, again for each part, at most."""
@@ -58,7 +57,7 @@ class SplitRows:
     row_bytes: int = attrs.field(default=1 << 18, validator=at_least(0))
     rows: int = attrs.field(default=32, validator=at_least(0))
 
-    def __call__(self, program: Program) -> Program:
+    def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such rows cut."""
         if self.parts < 2:
             return left(program, refused("TR620"))
@@ -88,14 +87,14 @@ def _outcome(member: Member | None, met: set[Rows]) -> tuple[Refused | None, tup
     return None, (("index", member.coordinates[-1]), ("parts", member.rows.parts[-1]))
 
 
-def _with_own_axes(program: Program) -> Program:
+def _with_own_axes(program: stripe.Program) -> stripe.Program:
     """Return the program with views of tensors by their own axes, as far as kernels have such."""
     shapes = {each.name: each.shape for each in program.main.refinements}
     kernels = (with_own_axes(k, shapes) if isinstance(k, stripe.Block) else k for k in program.main.statements)
     return with_kernels(program, tuple(kernels))
 
 
-def _met(program: Program, members: Mapping[int, Member]) -> set[Rows]:
+def _met(program: stripe.Program, members: Mapping[int, Member]) -> set[Rows]:
     """Return the rows whose aggregates, or what is computed of these alone, are read by what goes along them."""
     found: set[Rows] = set()
     told: dict[str, Rows] = {}
@@ -124,7 +123,7 @@ def _is_few(kernel: stripe.Block) -> bool:
 class _Cutting:
     """The kernels so far, and of what aggregates tell the temporaries that have it once for each part."""
 
-    before: Program
+    before: stripe.Program
     members: Mapping[int, Member]
     names: NameScope
     once: frozenset[str]
@@ -133,14 +132,14 @@ class _Cutting:
     each: dict[str, tuple[Rows, stripe.Refinement]] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def of(cls, program: Program, members: Mapping[int, Member]) -> _Cutting:
+    def of(cls, program: stripe.Program, members: Mapping[int, Member]) -> _Cutting:
         """Return the state before the first kernel; tensors that are written ``once`` stay as they were then."""
         behind = roots(program)
         written = Counter(behind[name] for each in program.main.statements for name in stripe.views_written(each))
         once = frozenset(name for name, count in written.items() if count == 1 and name not in program.inputs)
         return cls(program, members, NameScope.of(memory.name for memory in program.memory), once)
 
-    def program(self) -> Program:
+    def program(self) -> stripe.Program:
         """Return the program by now, without the kernels whose results are only needed for each part."""
         return DeadCode()(with_temporaries(self.before, self.statements, self.added))
 

@@ -16,7 +16,6 @@ from tileir.passes.kernels.schedule import power_of_two_below
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, product, refused, refusing, remark, rule_out, with_values
 from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Program
 
 
 @attrs.frozen
@@ -41,7 +40,7 @@ class SplitScatter:
     runs: bool = False
     points: int = attrs.field(default=1, validator=at_least(1))
 
-    def __call__(self, program: Program) -> Program:
+    def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such sums split."""
         if self.parts < 2:
             return left(program, refused("TR620"))

@@ -10,6 +10,7 @@ from tileir.passes.fusion.scan import FusionScan
 from tileir.passes.kernels.expansion import called_block, left
 from tileir.schedule.remarks import listener, refused, remark
 from tileir.stripe.ir import (
+    KERNEL,
     Block,
     Direction,
     Program,
@@ -19,7 +20,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-from tileir.stripe.tags import KERNEL
 
 
 @attrs.frozen

@@ -25,7 +25,6 @@ from tileir.schedule import (
     with_one_range_each,
 )
 from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Load, Statement, scalar_output
 
 Found = TypeVar("Found")
 
@@ -159,19 +158,19 @@ def _flat(use: Use, move: Callable[[Affine], Affine]) -> Use:
     return attrs.evolve(use, access=(move(address),), strides=(1,), sizes=(1,))
 
 
-def made_once(statements: Iterable[Statement]) -> list[Statement]:
+def made_once(statements: Iterable[stripe.Statement]) -> list[stripe.Statement]:
     """Return the statements of a flat body, where later scalars that equal an earlier one are that one.
 
     What a load finds is not taken to be there any more after a store, to whatever view.
     """
     same: dict[str, str] = {}
-    known: dict[Statement, str] = {}
-    result: list[Statement] = []
+    known: dict[stripe.Statement, str] = {}
+    result: list[stripe.Statement] = []
     for statement in statements:
         new = renamed(statement, same, {}) if same else statement
-        into = scalar_output(new)
+        into = stripe.scalar_output(new)
         if into is None:
-            known = {key: name for key, name in known.items() if not isinstance(key, Load)}
+            known = {key: name for key, name in known.items() if not isinstance(key, stripe.Load)}
             result.append(new)
             continue
         key = renamed(new, {into: ""}, {})

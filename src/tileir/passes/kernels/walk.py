@@ -8,9 +8,8 @@ from tileir.core import attrs, rewritten
 from tileir.passes.base import selected, selected_kernel
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import Block, Direction, Program, Refinement, Statement
+from tileir.stripe.ir import KERNEL, Block, Direction, Program, Refinement, Statement
 from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.tags import KERNEL
 from tileir.stripe.works import launches
 
 

@@ -21,6 +21,7 @@ from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
 from tileir.stripe.ir import (
+    BESIDE,
     Block,
     Dim,
     Direction,
@@ -33,7 +34,6 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
-from tileir.stripe.tags import BESIDE
 
 _BOX: Final = 16
 """Bytes of which the distances in a tensor are multiples whose boxes are copied."""

@@ -15,8 +15,7 @@ from tileir.core.targets.target_file import hardware_of
 from tileir.passes.kernels.walk import choice, rewrite_blocks, rewrite_chosen, with_views
 from tileir.poly.affine import Affine
 from tileir.stripe.check.scope import Scope
-from tileir.stripe.ir import Block, Device, Direction, Location, Program, Refinement, Statement
-from tileir.stripe.tags import KERNEL, PROGRAM
+from tileir.stripe.ir import KERNEL, PROGRAM, Block, Device, Direction, Location, Program, Refinement, Statement
 from tileir.stripe.text.parser import parse_location
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -13,9 +13,8 @@ from tileir.passes.kernels.walk import rewrite_blocks
 from tileir.passes.placement.locate import Place, is_at
 from tileir.stripe.aliases import byte_size, same_place
 from tileir.stripe.check.scope import Scope
-from tileir.stripe.ir import Block, Program, Refinement
+from tileir.stripe.ir import PROGRAM, Block, Program, Refinement
 from tileir.stripe.lifetimes import Coexistence, Lifetime, lifetimes
-from tileir.stripe.tags import PROGRAM
 from tileir.stripe.text.printer import location_text
 
 

@@ -18,8 +18,7 @@ from tileir.schedule.reindex import reindexed
 from tileir.stripe.aliases import Aliases
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.flattening import with_entry
-from tileir.stripe.ir import Block, Direction, Index, Location, Program, Refinement, Statement, Tags
-from tileir.stripe.tags import KERNEL, MAIN
+from tileir.stripe.ir import KERNEL, MAIN, Block, Direction, Index, Location, Program, Refinement, Statement, Tags
 
 
 @attrs.frozen

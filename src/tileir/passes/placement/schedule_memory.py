@@ -20,6 +20,7 @@ from tileir.poly.affine import Affine
 from tileir.stripe.aliases import Aliases, allocations, byte_size
 from tileir.stripe.check.scope import Scope, enter
 from tileir.stripe.ir import (
+    MAIN,
     Block,
     Direction,
     Location,
@@ -31,7 +32,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-from tileir.stripe.tags import MAIN
 from tileir.stripe.works import uses_of
 
 _UNKNOWN_KIB: Final = 256.0

@@ -12,8 +12,7 @@ from tileir.core.nodes import attrs
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.analysis.progressions import are_apart, counts_of
 from tileir.passes.base import with_kernels
-from tileir.stripe.ir import Block, Program, Refinement, Statement, views_read, views_written
-from tileir.stripe.tags import BESIDE
+from tileir.stripe.ir import BESIDE, Block, Program, Refinement, Statement, views_read, views_written
 
 
 @attrs.frozen

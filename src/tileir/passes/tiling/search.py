@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from tileir.core.nodes import attrs
-from tileir.stripe.ir import Block, Direction, Refinement
+from tileir.stripe.ir import Block, Direction, Index, Refinement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tileir.passes.tiling.autotile import Autotile
-    from tileir.stripe.ir import Index
 
     Numbers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     Positions: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int64]]

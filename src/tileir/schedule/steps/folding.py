@@ -27,7 +27,6 @@ from tileir.schedule.tree import (
     with_loops_replaced,
 )
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -258,7 +257,7 @@ class _Places:
         return any(use.access[self.axis].coefficient(loop.name) % self.by for use in uses)
 
     def _copies(self, loop: Loop) -> tuple[Loop, ...] | Refused:
-        if loop.binding not in (None, Binding.UNROLL) or loop.stages > 1 or loop.last is not None:
+        if loop.binding not in (None, stripe.Binding.UNROLL) or loop.stages > 1 or loop.last is not None:
             return refused("TR707", loop=loop.name, binding=loop.bound or "overlapping")
         return tuple(
             attrs.evolve(loop, size=1, body=map_leaves(loop.body, {loop.name: Affine.constant(number)}))

@@ -37,7 +37,6 @@ from tileir.schedule.tree import (
     with_loops_replaced,
 )
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
 
 
 @attrs.frozen
@@ -346,19 +345,19 @@ class Bind:
 
     name: ClassVar[str] = "bind"
     loop: str
-    to: Binding
+    to: stripe.Binding
 
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with the loop bound."""
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._bound(loop))
 
     def _bound(self, loop: Loop) -> Replaced | Refused:
-        if self.to is Binding.DOT:
+        if self.to is stripe.Binding.DOT:
             return refused("TR726", loop=loop.name, to=self.to.value)
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
-        if self.to in (Binding.GRID, Binding.THREAD) and (shared := shared_merge(loop)) is not None:
+        if self.to in (stripe.Binding.GRID, stripe.Binding.THREAD) and (shared := shared_merge(loop)) is not None:
             return refused("TR718", loop=loop.name, memory=shared)
-        if self.to is Binding.LANE and (refusal := no_vector(loop)) is not None:
+        if self.to is stripe.Binding.LANE and (refusal := no_vector(loop)) is not None:
             return refusal
         return Replaced((attrs.evolve(loop, binding=self.to),))

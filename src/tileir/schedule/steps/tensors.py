@@ -17,7 +17,6 @@ from tileir.schedule.steps.loops import chain_of
 from tileir.schedule.steps.memory import with_memory
 from tileir.schedule.tree import Leaf, Loop, Replaced, Tree, leaves, map_uses, with_loops_replaced
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
 
 
 @attrs.frozen
@@ -49,14 +48,14 @@ class Tensorise:
         if loop.bound:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         if len(loop.body) == 1 and isinstance(loop.body[0], Leaf):
-            return no_vector(loop) or Replaced((attrs.evolve(loop, binding=Binding.LANE),))
+            return no_vector(loop) or Replaced((attrs.evolve(loop, binding=stripe.Binding.LANE),))
         chain = accepted(chain_of(loop, (self.lanes, self.terms)))
         terms = chain[1]
         if (loop.size, terms.size) != row.mnk[1:]:
             return refused("TR743", fragment=row.name, lanes=loop.size, terms=terms.size)
         rule_out(self._against_leaf(terms, row))
-        inner = attrs.evolve(terms, binding=Binding.DOT)
-        return Replaced((attrs.evolve(loop, binding=Binding.LANE, body=(inner,)),))
+        inner = attrs.evolve(terms, binding=stripe.Binding.DOT)
+        return Replaced((attrs.evolve(loop, binding=stripe.Binding.LANE, body=(inner,)),))
 
     def _against_leaf(self, terms: Loop, row: Fragment) -> Refused | None:
         """Return why the statements inside are no such instruction."""

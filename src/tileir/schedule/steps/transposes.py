@@ -23,7 +23,6 @@ from tileir.schedule.tree import (
     with_loops_replaced,
 )
 from tileir.stripe import ir as stripe
-from tileir.stripe.bindings import Binding
 
 
 @attrs.frozen
@@ -64,11 +63,11 @@ class Transpose:
             use: turned_tile(use, row.name, column.name, row.size, names, (*leaf.constraints, *leaf.padded))
             for use in crossing
         }
-        inner = attrs.evolve(column, binding=Binding.LANE)
+        inner = attrs.evolve(column, binding=stripe.Binding.LANE)
         body = map_uses((inner,), lambda use: tiles[use][2] if use in tiles else use)
         fills = tuple(item for _, items, _ in tiles.values() for item in items)
         memory = tuple(each for found, _, _ in tiles.values() for each in found)
-        return Replaced((*fills, attrs.evolve(row, body=body, binding=Binding.UNROLL)), memory)
+        return Replaced((*fills, attrs.evolve(row, body=body, binding=stripe.Binding.UNROLL)), memory)
 
 
 def _is_single(use: Use) -> bool:
@@ -100,9 +99,9 @@ def turned_tile(
     ]
     some = tuple(_at_best(test, (row, column), lanes - 1) for test in tests)
     turn = Leaf((stripe.Special("transpose", (whole[0].name,), (whole[1].name,)),), tuple(whole), some)
-    inner = Loop(row, lanes, (leaf,), Binding.LANE)
+    inner = Loop(row, lanes, (leaf,), stripe.Binding.LANE)
     result = attrs.evolve(_view(memory[1], (across, down), stripe.Direction.IN), name=source.name)
-    return tuple(memory), (Loop(column, lanes, (inner,), Binding.UNROLL), turn), result
+    return tuple(memory), (Loop(column, lanes, (inner,), stripe.Binding.UNROLL), turn), result
 
 
 def _at_best(test: Affine, loops: tuple[str, str], last: int) -> Affine:

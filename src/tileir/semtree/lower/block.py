@@ -33,7 +33,6 @@ from tileir.semtree.lower.views import (
 )
 from tileir.semtree.swizzles import swizzled
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import PADDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,7 +145,7 @@ class BlockLowering:
             product = dot_product(block, views, (plan.lanes, terms.range), self.target, self.offsets)
             wrapped = self.wrapped(plan, [product])
         body = under_test(block, views, wrapped, self.offsets, self.names)
-        return with_zeros(body) if PADDED in block.tags else body
+        return with_zeros(body) if stripe.PADDED in block.tags else body
 
     def views(
         self, block: stripe.Block, parents: dict[str, View], values: dict[str, Affine], thread: Affine | None = None

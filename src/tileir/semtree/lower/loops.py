@@ -11,8 +11,7 @@ from tileir.core import attrs, fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.lower.views import LANE, TERM, zero
-from tileir.stripe.ir import Binding, Block, Index
-from tileir.stripe.tags import PADDED
+from tileir.stripe.ir import PADDED, Binding, Block, Index
 
 Guard: TypeAlias = Affine
 """An affine over kernel variables that must be >= 0."""

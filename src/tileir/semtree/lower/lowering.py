@@ -24,7 +24,6 @@ from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import Attending, attending_of
 from tileir.stripe.lower.kernel_table import launched
-from tileir.stripe.tags import BESIDE
 from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class ProgramLowering:
                 case stripe.Launch():
                     kernel = self.program.kernels[work.kernel]
                     after.append(self._launch(launched(kernel, work), work.kernel))
-                    number = kernel.block.tags.get(BESIDE)
+                    number = kernel.block.tags.get(stripe.BESIDE)
                     joined = self._beside(*after[-2:]) if number == joint > 0 else None
                     after[-2:] = after[-2:] if joined is None else [joined]
                     joint = joint + 1 if joined is not None else int(number == 0)

@@ -14,7 +14,6 @@ from tileir.semtree import ir as sem
 from tileir.semtree.launches import used_buffers, with_buffers
 from tileir.semtree.rewrite import kernel_names, renamed
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import ADVANCE
 
 
 class Lowering(Protocol):
@@ -59,7 +58,7 @@ def lower_loop(lowering: Lowering, loop: stripe.Loop, before: list[sem.Work], fr
     if not step:
         return [*before, *copies]
     last = loop.works[-1]
-    if isinstance(last, stripe.Launch) and ADVANCE in lowering.program.kernels[last.kernel].block.tags:
+    if isinstance(last, stripe.Launch) and stripe.ADVANCE in lowering.program.kernels[last.kernel].block.tags:
         step = _joined(lowering.kernels, step)
     if not turns:
         return [*before, sem.Loop(loop.times, step)]

@@ -23,7 +23,7 @@ import attrs
 from tileir.core import Aggregation, NameScope, Op, fail
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.stripe.blocks import Binding
+from tileir.stripe.ir import Binding, Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tileir.semtree.lower.block import BlockLowering
     from tileir.semtree.lower.views import View
     from tileir.stripe import ir as stripe
-    from tileir.stripe.ir import Block
 
 
 _BLOCK_BYTES: Final = 16

@@ -15,7 +15,6 @@ from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
 from tileir.semtree.swizzles import PLAIN, period, swizzled
 from tileir.stripe import ir as stripe
-from tileir.stripe.tags import FOLD, SWIZZLE_MASK, SWIZZLE_SHIFT
 
 LANE: Final = "%lane"
 """Stands for the lane number in affine offsets of a vector block; no variable can have this name."""
@@ -132,7 +131,7 @@ class View:
 
 def swizzle_of(refinement: stripe.Refinement) -> Swizzle:
     """Return the shift, mask and fold by which an allocation in local memory asks to be moved; zeros for none."""
-    shift, mask, piece = (refinement.tags.get(tag) for tag in (SWIZZLE_SHIFT, SWIZZLE_MASK, FOLD))
+    shift, mask, piece = (refinement.tags.get(tag) for tag in (stripe.SWIZZLE_SHIFT, stripe.SWIZZLE_MASK, stripe.FOLD))
     fold = PLAIN
     if isinstance(piece, int):
         rows, row = (dim.size for dim in refinement.shape.dims[-2:])

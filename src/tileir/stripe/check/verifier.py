@@ -17,6 +17,8 @@ from tileir.stripe.check.scope import Scope, scopes
 from tileir.stripe.check.views import check_access, check_bounds, check_sources
 from tileir.stripe.instructions import instruction_faults
 from tileir.stripe.ir import (
+    LIFETIMES,
+    PLACES,
     Block,
     Branch,
     Direction,
@@ -31,7 +33,6 @@ from tileir.stripe.ir import (
 )
 from tileir.stripe.lower.kernel_table import is_laid_out, launched
 from tileir.stripe.reductions import reduction_faults
-from tileir.stripe.tags import LIFETIMES, PLACES
 from tileir.stripe.works import MAX_LOOPS, depth_of, launches, parts, uses_of
 
 MAX_DEPTH: Final = 200

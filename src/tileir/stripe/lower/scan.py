@@ -13,11 +13,10 @@ from collections.abc import Callable
 import attrs
 
 from tileir.core import DType, Op
-from tileir.stripe.ir import Block, Direction, Index, Special, Tags
+from tileir.stripe.ir import ADVANCE, LOOP, Block, Direction, Index, Special, Tags
 from tileir.stripe.lower.kernel_builder import KernelBuilder, Scalar, element
 from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.storage import ZERO, Storage, Tensor
-from tileir.stripe.tags import ADVANCE, LOOP
 from tileir.typed.ir import Computation, Marker, Scan, ScanPart, ScanResult, Value
 
 

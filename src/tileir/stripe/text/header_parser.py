@@ -8,8 +8,7 @@ from typing import Final
 from tileir.core import Aggregation, Combine, attrs
 from tileir.core.text.lexing import END
 from tileir.poly.affine import Affine
-from tileir.stripe.bindings import bindings_of
-from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape
+from tileir.stripe.ir import Block, Dim, Direction, Index, Reduction, Refinement, TensorShape, bindings_of
 from tileir.stripe.text.lexer import NAME, NUMBER, TAG, comments
 from tileir.stripe.text.token_parser import TokenParser
 

@@ -17,6 +17,8 @@ from tileir.core import DType, attrs
 from tileir.core.text.writer import Writer, bytes_text, listed
 from tileir.stripe.dtypes import SPELLING, intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (
+    KERNEL,
+    USER,
     Block,
     Constant,
     Convert,
@@ -40,7 +42,6 @@ from tileir.stripe.ir import (
     scalar_output,
 )
 from tileir.stripe.nesting import entry_around, main_of, parameters_of
-from tileir.stripe.tags import KERNEL, USER
 from tileir.stripe.text.naming import named
 
 SEED: Final = "seed"

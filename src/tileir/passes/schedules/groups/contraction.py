@@ -11,7 +11,6 @@ from tileir.passes.schedules.groups.staging import RUN, Staging
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,15 +50,15 @@ class _ContractionKernel:
         column = "column" if tiles.column is None else tiles.column.name
         grid, starts = sch.tile_grid(nest.indices, tiles.shape.extents)
         team = (
-            sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, Binding.THREAD),
-            sch.index(names.fresh("above_thread"), tiles.high, Binding.THREAD),
-            sch.index(names.fresh(f"{row}_thread"), tiles.down, Binding.THREAD),
-            sch.index(names.fresh(f"{column}_thread"), tiles.across, Binding.THREAD),
+            sch.index(names.fresh(f"{tiles.loop.name}_thread"), tiles.parts, stripe.Binding.THREAD),
+            sch.index(names.fresh("above_thread"), tiles.high, stripe.Binding.THREAD),
+            sch.index(names.fresh(f"{row}_thread"), tiles.down, stripe.Binding.THREAD),
+            sch.index(names.fresh(f"{column}_thread"), tiles.across, stripe.Binding.THREAD),
         )
         own = (
-            sch.index(names.fresh(f"{row}_own"), tiles.rows, Binding.UNROLL),
-            sch.index(names.fresh(f"{column}_own"), tiles.vectors, Binding.UNROLL),
-            sch.index(names.fresh(f"{column}_lane"), tiles.lanes, Binding.LANE),
+            sch.index(names.fresh(f"{row}_own"), tiles.rows, stripe.Binding.UNROLL),
+            sch.index(names.fresh(f"{column}_own"), tiles.vectors, stripe.Binding.UNROLL),
+            sch.index(names.fresh(f"{column}_lane"), tiles.lanes, stripe.Binding.LANE),
         )
         step = sch.index(names.fresh(f"{tiles.loop.name}_tile"), -(-tiles.loop.range // tiles.depth))
         segment = sch.the_reduction(nest)
@@ -78,7 +77,7 @@ class _ContractionKernel:
         runs = tiles.staged and any(tiles.shape.in_runs(use) for use in sch.reads_of(nest, segment))
         width = RUN if runs and whole else 1
         inner = sch.index(names.fresh(f"{tiles.loop.name}_step"), -(-tiles.depth // (tiles.parts * width)))
-        run = sch.index(names.fresh(f"{tiles.loop.name}_run"), width, Binding.UNROLL)
+        run = sch.index(names.fresh(f"{tiles.loop.name}_run"), width, stripe.Binding.UNROLL)
         axes = sch.present(grid)
         return cls(nest, tiles, elements, names, segment, staging, zeros, axes, team, own, starts, step, inner, run)
 
@@ -107,7 +106,7 @@ class _ContractionKernel:
             children.append(self._threads([self._copied(views[use], places[use](own)) for use in writes]))
             half = self.tiles.parts // 2
             while half:
-                part = sch.index(self.names.fresh(self.team[0].name), half, Binding.THREAD)
+                part = sch.index(self.names.fresh(self.team[0].name), half, stripe.Binding.THREAD)
                 place = sch.part(part)
                 merges = [merge_block(at(place + half), at(place), self.own) for at in places.values()]
                 children.append(self._threads(merges, part))

@@ -12,7 +12,6 @@ from tileir.passes.kernels.forms import SCHEDULED
 from tileir.passes.schedules.vectors.thread import shared_out
 from tileir.schedule import Refused, refused, reindexed
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -40,7 +39,7 @@ class Distribute:
         shares = shared_out(kernel, self.threads, lambda name: _jumps(kernel, name))
         if not shares.rest:
             return refused("TR211", indices=len(kernel.indices))
-        grid = sch.present(index.bound(Binding.GRID) for index in reversed(shares.rest.values()))
+        grid = sch.present(index.bound(stripe.Binding.GRID) for index in reversed(shares.rest.values()))
         serial = [i for i in kernel.indices if i.name not in shares.rest]
         inside = reindexed(kernel, (*grid, *shares.team, *serial), shares.values)
         return attrs.evolve(inside, constraints=(*inside.constraints, *shares.tests), deps=())

@@ -17,7 +17,6 @@ from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Reorder, Split
 from tileir.schedule.tree import Loop, Replaced, Tree, map_leaves, with_loops_replaced
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -78,8 +77,8 @@ class GroupElementwise:
         row = _Row(index.name, names.fresh(f"{index.name}_group"), names.fresh(f"{index.name}_thread"))
         yield attrs.evolve(row, groups=-(-each // count), threads=columns, vectors=count, lanes=lanes)
         yield Reorder((*rows, row.group, *rows.values(), row.thread))
-        yield from (Bind(name, Binding.GRID) for name in rows)
-        yield from (Bind(name, Binding.THREAD) for name in rows.values())
+        yield from (Bind(name, stripe.Binding.GRID) for name in rows)
+        yield from (Bind(name, stripe.Binding.THREAD) for name in rows.values())
 
     def _lanes(self, nest: Nest, index: stripe.Index) -> int:
         if index.name in sch.constrained_indices(nest):
@@ -141,13 +140,13 @@ class _Row:
         apart = self.vectors > 1 and 0 < full < self.groups
         runs = ((whole,), (-whole - 1, end)) if apart else ((end,) if full < self.groups else (),)
         items = [map_leaves(loop.body, {loop.name: place}, *tests) for tests in runs]
-        parts = [Loop(lane, self.lanes, body, Binding.LANE) for body in items]
-        parts = [Loop(step, self.vectors, (part,), Binding.UNROLL) for part in parts]
+        parts = [Loop(lane, self.lanes, body, stripe.Binding.LANE) for body in items]
+        parts = [Loop(step, self.vectors, (part,), stripe.Binding.UNROLL) for part in parts]
         if left:
             # Where threads are fewer, the first one takes all.
             own, each = (self.thread, 1) if self.threads >= left else (rest, left)
             tests = (Affine.of({self.group: 1}, 1 - self.groups), left // each - 1 - Affine.index(self.thread))
             body = map_leaves(loop.body, {loop.name: Affine.index(own) + (loop.size - left)}, *tests)
             parts.append(Loop(rest, each, body))
-        team = Loop(self.thread, self.threads, tuple(parts), Binding.THREAD)
-        return Loop(self.group, self.groups, (team,), Binding.GRID)
+        team = Loop(self.thread, self.threads, tuple(parts), stripe.Binding.THREAD)
+        return Loop(self.group, self.groups, (team,), stripe.Binding.GRID)

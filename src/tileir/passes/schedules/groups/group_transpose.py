@@ -19,7 +19,6 @@ from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
 from tileir.schedule import Nest, Node, Refused, Use, accepted, emit, leaf, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -103,7 +102,7 @@ class GroupTranspose:
         starts, grid = {}, []
         for index in nest.indices:
             extent = shape.extents.get(index.name, 1)
-            group = attrs.evolve(index, range=-(-index.range // extent), binding=Binding.GRID)
+            group = attrs.evolve(index, range=-(-index.range // extent), binding=stripe.Binding.GRID)
             starts[index.name] = sch.part(group, extent)
             grid.append(group)
         tested = sch.constrained_indices(nest)
@@ -140,9 +139,9 @@ class _Points:
     @staticmethod
     def of(index: stripe.Index, threads: int, vectors: int, lanes: int, names: NameScope) -> _Points:
         """Share the vectors of one axis of a tile out to threads."""
-        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, Binding.THREAD)
-        more = sch.index(names.fresh(f"{index.name}_more"), -(-vectors // threads), Binding.UNROLL)
-        return _Points(thread, more, sch.index(names.fresh(f"{index.name}_lane"), lanes, Binding.LANE), vectors)
+        thread = sch.index(names.fresh(f"{index.name}_thread"), threads, stripe.Binding.THREAD)
+        more = sch.index(names.fresh(f"{index.name}_more"), -(-vectors // threads), stripe.Binding.UNROLL)
+        return _Points(thread, more, sch.index(names.fresh(f"{index.name}_lane"), lanes, stripe.Binding.LANE), vectors)
 
     @property
     def number(self) -> Affine:

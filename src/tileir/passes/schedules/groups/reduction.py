@@ -12,7 +12,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 _ALONE: Final = 16
 """So many partial results one thread merges; more are first merged by fewer threads."""
@@ -106,24 +105,26 @@ class _Builder:
         """Choose names, the grid and the memory of a kernel."""
         names = nest.taken_names()
         stem = "output" if plan.column is None else plan.column.name
-        part = sch.index(names.fresh(f"{plan.loop.name}_thread"), plan.threads, Binding.THREAD)
-        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, Binding.THREAD)
-        lane = sch.index(names.fresh("lane"), plan.lanes, Binding.LANE)
-        grid = [i.bound(Binding.GRID) for i in nest.indices]
+        part = sch.index(names.fresh(f"{plan.loop.name}_thread"), plan.threads, stripe.Binding.THREAD)
+        place = sch.index(names.fresh(f"{stem}_thread"), plan.beside, stripe.Binding.THREAD)
+        lane = sch.index(names.fresh("lane"), plan.lanes, stripe.Binding.LANE)
+        grid = [i.bound(stripe.Binding.GRID) for i in nest.indices]
         values: dict[str, Affine] = {}
         ends: list[Affine] = []
         if plan.column is not None:
             width = plan.width
             groups = -(-plan.column.range // width)
-            group = sch.index(names.fresh(f"{stem}_group"), groups, Binding.GRID)
+            group = sch.index(names.fresh(f"{stem}_group"), groups, stripe.Binding.GRID)
             grid = [group if i.name == plan.column.name else i for i in grid]
             first = sch.part(group, width) + sch.part(place, plan.lanes if plan.along_outputs else 1)
             values[plan.column.name] = first + sch.part(lane) if plan.along_outputs else first
             if groups * width > plan.column.range:
                 ends.append(plan.column.range - 1 - first)
-        above = sch.index(names.fresh("row_thread"), plan.down, Binding.THREAD)
+        above = sch.index(names.fresh("row_thread"), plan.down, stripe.Binding.THREAD)
         if plan.row is not None:
-            group = sch.index(names.fresh(f"{plan.row.name}_group"), -(-plan.row.range // plan.down), Binding.GRID)
+            group = sch.index(
+                names.fresh(f"{plan.row.name}_group"), -(-plan.row.range // plan.down), stripe.Binding.GRID
+            )
             grid = [group if i.name == plan.row.name else i for i in grid]
             values[plan.row.name] = sch.part(group, plan.down) + sch.part(above)
             if plan.row.range % plan.down:
@@ -171,7 +172,7 @@ class _Builder:
         while count > _ALONE:
             count //= _AT_ONCE
             steps.append(self._fewer(count))
-        last = sch.index(self.names.fresh("share"), count, Binding.UNROLL)
+        last = sch.index(self.names.fresh("share"), count, stripe.Binding.UNROLL)
         merge = [self._merge(a, self._shared(a, sch.part(last)), last) for a in self.accumulators]
         steps.append(self._team(None, (*start, *merge, *end), own))
         return Node(self.grid, shared, tuple(steps))
@@ -246,7 +247,7 @@ class _Builder:
         steps = vectors // stride
         names = self.names
         others = tuple(i for i in segment.loops if i.name != plan.loop.name)
-        unrolled = sch.index(names.fresh(f"{plan.loop.name}_vector"), plan.unroll, Binding.UNROLL)
+        unrolled = sch.index(names.fresh(f"{plan.loop.name}_vector"), plan.unroll, stripe.Binding.UNROLL)
         nodes = [identity_block(self._wide(a, unrolled), (unrolled, self.lane)) for a in self.accumulators]
         nodes += [identity_block(self._narrow(a, a.narrow.name), self._outputs) for a in self.accumulators]
         lanes = Affine() if plan.along_outputs else sch.part(self.lane)
@@ -329,8 +330,8 @@ class _Builder:
 
     def _fewer(self, count: int) -> Node:
         """Return one level of the tree, after which ``count`` partial results of an output are left."""
-        part = sch.index(self.names.fresh(self.part.name), count, Binding.THREAD)
-        share = sch.index(self.names.fresh("share"), _AT_ONCE - 1, Binding.UNROLL)
+        part = sch.index(self.names.fresh(self.part.name), count, stripe.Binding.THREAD)
+        share = sch.index(self.names.fresh("share"), _AT_ONCE - 1, stripe.Binding.UNROLL)
         place = sch.part(part)
         others = place + sch.part(share, count) + count
         merges = [

@@ -15,7 +15,6 @@ from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Node, Use
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen
@@ -54,7 +53,7 @@ class GroupScanKernels(ScanKernels):
 
     def together(self, part: Part) -> stripe.Block:
         """Return a kernel each group of which takes the steps of a part."""
-        number = sch.index(self._names.fresh(f"{self.found.along.name}_part"), part.repeats, Binding.GRID)
+        number = sch.index(self._names.fresh(f"{self.found.along.name}_part"), part.repeats, stripe.Binding.GRID)
         tiles = -(-part.steps // self.plan.terms)
         tile = stripe.Index(self._names.fresh(f"{self.found.along.name}_tile"), tiles, serial=True)
         begin = [identity_block(self._sum(buffer, Affine()), ()) for buffer in (0, 1)]
@@ -70,12 +69,12 @@ class GroupScanKernels(ScanKernels):
             self._store(start, first, part.steps),
             self._copy(Affine.constant(self.plan.threads), Affine(), merges=False),
         )
-        outer = tuple(i.bound(Binding.GRID) for i in (*self.found.others, *sch.present((number,))))
+        outer = tuple(i.bound(stripe.Binding.GRID) for i in (*self.found.others, *sch.present((number,))))
         root = Node(outer, (self._tile, *self._sums), (*begin, Node((tile,), children=body)))
         return self._emitted(root, part.totals)
 
     def _thread(self) -> stripe.Index:
-        return sch.index(self._names.fresh("thread"), self.plan.threads, Binding.THREAD)
+        return sch.index(self._names.fresh("thread"), self.plan.threads, stripe.Binding.THREAD)
 
     def _sum(self, buffer: int, place: Affine) -> Use:
         """Return an element of one of the two arrays of sums, to merge into.
@@ -101,9 +100,9 @@ class GroupScanKernels(ScanKernels):
         that scans it, and its number there.
         """
         each, rows = self.plan.each, self.plan.threads // self.plan.each
-        high = sch.index(self._names.fresh("thread_row"), rows, Binding.THREAD)
-        low = sch.index(self._names.fresh("thread_column"), each, Binding.THREAD)
-        more = sch.index(self._names.fresh("more"), each, Binding.UNROLL)
+        high = sch.index(self._names.fresh("thread_row"), rows, stripe.Binding.THREAD)
+        low = sch.index(self._names.fresh("thread_column"), each, stripe.Binding.THREAD)
+        more = sch.index(self._names.fresh("more"), each, stripe.Binding.UNROLL)
         term = start + sch.part(more, self.plan.threads) + sch.part(high, each) + sch.part(low)
         return (high, low), more, term, (sch.part(more, rows) + sch.part(high), sch.part(low))
 

@@ -14,8 +14,6 @@ from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Node, Use, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
-from tileir.stripe.tags import PADDED
 
 
 @attrs.frozen(eq=False)
@@ -136,14 +134,14 @@ class Staging:
         tests: list[Affine] = []
         ends: list[Affine] = []
         fastest, *others = sorted(self.shape.axes(use), key=lambda axis: abs(use.stride(axis)))
-        lane = sch.index(self.names.fresh("lane"), self._lanes(use, fastest), Binding.LANE)
+        lane = sch.index(self.names.fresh("lane"), self._lanes(use, fastest), stripe.Binding.LANE)
         for name in (fastest, *others):
             lanes = lane.range if name == fastest else 1
             vectors = self.shape.extents[name] // lanes
             size = min(left, 1 << (vectors - 1).bit_length())
             left //= size
-            thread = sch.index(self.names.fresh(f"{name}_thread"), size, Binding.THREAD)
-            more = sch.index(self.names.fresh(f"{name}_more"), -(-vectors // size), Binding.UNROLL)
+            thread = sch.index(self.names.fresh(f"{name}_thread"), size, stripe.Binding.THREAD)
+            more = sch.index(self.names.fresh(f"{name}_more"), -(-vectors // size), stripe.Binding.UNROLL)
             places[name] = sch.part(more, size * lanes) + sch.part(thread, lanes)
             if vectors % size:
                 tests.append(self.shape.extents[name] - 1 - places[name])
@@ -156,7 +154,7 @@ class Staging:
         target = attrs.evolve(self.staged(use, stage, places), name=stage.name, direction=stripe.Direction.OUT)
         load = self._load(use, target, values, sch.present((lane,)))
         if ends:
-            load = Node(children=(load,), constraints=tuple(ends), tags=stripe.Tags.of(PADDED))
+            load = Node(children=(load,), constraints=tuple(ends), tags=stripe.Tags.of(stripe.PADDED))
         around = Node(sch.present(loops), children=(load,), constraints=tuple(tests))
         return Node(sch.present(team), children=(around,), instruction=stripe.Copy() if self.shape.ahead else None)
 

@@ -16,7 +16,6 @@ from tileir.passes.schedules.groups.staging import Staging, TileShape
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 
 @attrs.frozen(eq=False)
@@ -150,9 +149,9 @@ class _Windows:
     def of(cls, nest: Nest, plan: WindowPlan, elements: Mapping[str, int]) -> _Windows:
         """Choose names, the grid and the memory of a kernel."""
         names = nest.taken_names()
-        place = sch.index(names.fresh(f"{plan.column.name}_thread"), plan.beside, Binding.THREAD)
-        above = sch.index(names.fresh("row_thread"), plan.down, Binding.THREAD)
-        lane = sch.index(names.fresh("lane"), plan.lanes, Binding.LANE)
+        place = sch.index(names.fresh(f"{plan.column.name}_thread"), plan.beside, stripe.Binding.THREAD)
+        above = sch.index(names.fresh("row_thread"), plan.down, stripe.Binding.THREAD)
+        lane = sch.index(names.fresh("lane"), plan.lanes, stripe.Binding.LANE)
         sides = {slide.output.name: (slide.outputs, 1) for slide in plan.slides}
         across = plan.slides[-1]
         sides[across.output.name] = across.outputs, plan.down
@@ -162,7 +161,7 @@ class _Windows:
         for index in nest.indices:
             each, threads = sides.get(index.name, (1, 1))
             count = -(-index.range // (each * threads))
-            group = stripe.Index(names.fresh(f"{index.name}_group"), count, None, Binding.GRID)
+            group = stripe.Index(names.fresh(f"{index.name}_group"), count, None, stripe.Binding.GRID)
             grid.append(group)
             thread = place if index is plan.column else above if index.name == across.output.name else None
             first = sch.part(group, each * threads)
@@ -172,7 +171,8 @@ class _Windows:
                 ends.append(index.range - each - values[index.name])
         segment = sch.the_reduction(nest)
         own = tuple(
-            sch.index(names.fresh(f"{slide.output.name}_own"), slide.outputs, Binding.UNROLL) for slide in plan.slides
+            sch.index(names.fresh(f"{slide.output.name}_own"), slide.outputs, stripe.Binding.UNROLL)
+            for slide in plan.slides
         )
         extents = (*(i.range for i in own), plan.lanes)
         row = stripe.allocation(

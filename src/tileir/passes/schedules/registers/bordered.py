@@ -36,7 +36,6 @@ from tileir.poly.affine import Affine
 from tileir.poly.coverage import tightened
 from tileir.schedule import Nest, Node, Refused, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
 
 _LEAST_GROUPS: Final = 8
 """Fewest groups, each of which copies planes of its own: fewer would leave threads without work."""
@@ -181,7 +180,7 @@ def bordered_kernel(found: Bordered, limits: Limits, shapes: Mapping[str, stripe
                 break
             tiles.extend(nested(nest, plan, names))
         else:
-            grid = tuple(index.bound(Binding.GRID) for index in found.outside)
+            grid = tuple(index.bound(stripe.Binding.GRID) for index in found.outside)
             return Node(grid, (planes.memory,), (*planes.copies(lanes, names), *tiles))
     return None
 
@@ -245,8 +244,8 @@ class _Planes:
         around = sch.present(rows)
         begin = first[-1]
         for number, width in _runs(count[-1], lanes):
-            vector = sch.index(names.fresh("column_vector"), number, Binding.UNROLL if number <= lanes else None)
-            lane = sch.index(names.fresh("column_lane"), width, Binding.LANE)
+            vector = sch.index(names.fresh("column_vector"), number, stripe.Binding.UNROLL if number <= lanes else None)
+            lane = sch.index(names.fresh("column_lane"), width, stripe.Binding.LANE)
             column = sch.part(vector, width) + sch.part(lane) + begin
             statements = (stripe.Load("from", "x"), stripe.Store("x", "to"))
             uses = (self._source((*start, column)), self._target((*start, column)))
@@ -256,7 +255,7 @@ class _Planes:
         ends = ((self.low[-1], first[-1]), (first[-1] + count[-1], self.high[-1] + 1))
         for low, high in ends:
             if low < high:
-                edge = sch.index(names.fresh("edge"), high - low, Binding.UNROLL)
+                edge = sch.index(names.fresh("edge"), high - low, stripe.Binding.UNROLL)
                 target = self._target((*start, sch.part(edge) + low))
                 yield Node((*around, *sch.present((edge,))), statements=zero, uses=(target,))
 
@@ -332,7 +331,7 @@ def _inner(found: Bordered, planes: _Planes, start: int, count: int, *, tested: 
     along = set(found.window.access[found.axis].indices)
     segments = []
     for segment in _without(found.nest, found.tests).segments:
-        loops = tuple(i.bound(Binding.UNROLL) if tested and i.name in along else i for i in segment.loops)
+        loops = tuple(i.bound(stripe.Binding.UNROLL) if tested and i.name in along else i for i in segment.loops)
         if segment.loops:
             statements = _masked(found, segment) if tested else segment.statements
             uses = tuple(planes.read(use) if use == found.window else use for use in segment.uses)

@@ -17,7 +17,6 @@ from tileir.passes.schedules.registers.spread import apart
 from tileir.passes.schedules.registers.steps import LATENCY, Rates, Step
 from tileir.schedule import Nest, Refused, Use, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Index
 
 _PIECE: Final = 0.04
 """What a further kernel for the columns that are left over costs beside its work, as a share of all."""
@@ -57,7 +56,7 @@ class Limits:
 class Rows:
     """An outer index of which a tile has ``height`` values."""
 
-    index: Index
+    index: stripe.Index
     height: int
 
 
@@ -79,7 +78,7 @@ class Tiling:
         visit: Where the reduction is cut into blocks that are packed, how.
     """
 
-    vector: Index
+    vector: stripe.Index
     lanes: int
     columns: int
     rows: tuple[Rows, ...]
@@ -88,7 +87,7 @@ class Tiling:
     cost: float
     packing: float = 0.0
     overlaps: bool = False
-    term: Index | None = None
+    term: stripe.Index | None = None
     visit: Visit | None = None
 
 
@@ -161,7 +160,7 @@ def overlapping(left: int, lanes: int, *, only_whole: bool = False) -> int:
     return whole + 1 if rest.bit_count() > 1 or (only_whole and rest) else 0
 
 
-def _reach(nest: Nest, index: Index) -> int:
+def _reach(nest: Nest, index: stripe.Index) -> int:
     """Return how far apart in memory rows along an index are: of equally fast tiles, that with near ones is best."""
     return max((abs(use.stride(index.name)) for s in nest.segments if s.loops for use in s.uses), default=0)
 
@@ -172,9 +171,9 @@ class _Candidate:
 
     nest: Nest
     limits: Limits
-    vector: Index
+    vector: stripe.Index
     lanes: int
-    rows: tuple[Index, ...]
+    rows: tuple[stripe.Index, ...]
     strided: tuple[Use, ...]
     steps: tuple[Step, ...]
     constrained: frozenset[str]
@@ -187,7 +186,7 @@ class _Candidate:
         cls,
         nest: Nest,
         limits: Limits,
-        vector: Index,
+        vector: stripe.Index,
         lanes: int,
         constrained: frozenset[str],
         shapes: Mapping[str, stripe.TensorShape],
@@ -280,7 +279,7 @@ class _Candidate:
         if self.limits.rows and not self.rows:
             yield ()
 
-    def _meet(self, rows: Index) -> bool:
+    def _meet(self, rows: stripe.Index) -> bool:
         """Return whether rows of an input are in one set of the first-level cache."""
         read = (use for s in self.nest.segments if s.loops for use in s.uses)
         strides = (use.stride(rows.name) * use.dtype.itemsize for use in read)

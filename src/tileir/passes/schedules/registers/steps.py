@@ -17,7 +17,6 @@ from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Segment, Use, product
 from tileir.schedule.products import dtype_of_product
 from tileir.stripe import ir as stripe
-from tileir.stripe.ir import Index
 
 LATENCY: Final = 4.0
 _FAR: Final = 2.0
@@ -59,7 +58,7 @@ class Window:
     axes: tuple[tuple[tuple[str, int, int], ...], ...]
 
     @classmethod
-    def of(cls, use: Use, nest: Nest, segment: Segment, vector: Index, lanes: int) -> Window | None:
+    def of(cls, use: Use, nest: Nest, segment: Segment, vector: stripe.Index, lanes: int) -> Window | None:
         """Return the window of a use; None where no loop moves along an axis that an outer index moves along."""
         counts = {i.name: 0 for i in nest.indices if i is not vector} | {i.name: i.range for i in segment.loops}
         axes = tuple(
@@ -116,7 +115,9 @@ class Step:
     is_fused: bool
 
     @classmethod
-    def of(cls, nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int, panel_bytes: int) -> Step:
+    def of(
+        cls, nest: Nest, segment: Segment, vector: stripe.Index, lanes: int, cache_bytes: int, panel_bytes: int
+    ) -> Step:
         """Return a step of a segment; the nearest cache has ``cache_bytes``, the next one twice ``panel_bytes``."""
         local = {a.name for a in nest.allocations}
         reads = [use for use in dict.fromkeys(segment.uses) if use.root not in local and not use.direction.writes]
@@ -194,7 +195,12 @@ def _moving(heights: Mapping[str, int], moved: frozenset[str]) -> int:
 
 
 def _near(
-    windows: Mapping[Use, Window | None], nest: Nest, segment: Segment, vector: Index, lanes: int, cache_bytes: int
+    windows: Mapping[Use, Window | None],
+    nest: Nest,
+    segment: Segment,
+    vector: stripe.Index,
+    lanes: int,
+    cache_bytes: int,
 ) -> int:
     """Return of how many columns the nearest cache holds a panel; all or none of them where each element is read once.
 

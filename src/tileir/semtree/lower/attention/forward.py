@@ -29,7 +29,6 @@ from tileir.semtree.lower.turns import Turns
 from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import ATTEND_BACK, QUAD, STAGES, Attending, axes_of
-from tileir.stripe.blocks import Binding
 
 _WIDE: Final = sem.Type(DType.F32)
 
@@ -43,8 +42,8 @@ def attention_kernel(
     """Return the grid and the body of a kernel; a grid has one group more for each tile of queries."""
     rows = axes_of(next(view for view in block.refinements if view.name == special.inputs[0]))[0][0]
     count = -(-rows // plan.rows)
-    number = stripe.Index(blocks.names.fresh("tile"), count, binding=Binding.GRID)
-    split = stripe.Index(blocks.names.fresh("part"), plan.parts or 1, binding=Binding.GRID)
+    number = stripe.Index(blocks.names.fresh("tile"), count, binding=stripe.Binding.GRID)
+    split = stripe.Index(blocks.names.fresh("part"), plan.parts or 1, binding=stripe.Binding.GRID)
     more = (number, split) if plan.parts else (number,)
     kind, turns = _kind(blocks, special, plan), None
     whole = grid_indices(attrs.evolve(block, indices=(*block.indices, *more)))

@@ -13,7 +13,6 @@ from typing import ClassVar, Final
 from tileir.core import Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.ir import ChannelStep
 from tileir.semtree.lower.attention.tiles import Panel, box_back, tile
 from tileir.semtree.lower.attention.warpgroups import WarpGroups
 from tileir.semtree.lower.turns import Turns
@@ -82,12 +81,12 @@ class Roles(WarpGroups):
     def _multiplying(self, start: Affine, end: sem.Var) -> tuple[sem.Stmt, ...]:
         step = self.blocks.counter("step")
         return (
-            self._step_of(ChannelStep.RECEIVE, 0),
+            self._step_of(sem.ChannelStep.RECEIVE, 0),
             *self._first(start),
             sem.For(step, self._second(start), end, 1, self._step(Affine.index(step.name))),
-            self._step_of(ChannelStep.RELEASE, 0),
+            self._step_of(sem.ChannelStep.RELEASE, 0),
             *self._last(Affine.index(end.name) - 1),
-            self._step_of(ChannelStep.RELEASE, 2),
+            self._step_of(sem.ChannelStep.RELEASE, 2),
             *self._finish(),
         )
 
@@ -137,9 +136,9 @@ class Roles(WarpGroups):
         number = Affine.index(step.name)
         return (
             *self._tile(1, start),
-            self._step_of(ChannelStep.ACQUIRE, 0),
+            self._step_of(sem.ChannelStep.ACQUIRE, 0),
             *self._boxes(0, self.first, Affine()),
-            self._step_of(ChannelStep.SEND, 0),
+            self._step_of(sem.ChannelStep.SEND, 0),
             sem.For(step, self._second(start), end, 1, (*self._tile(1, number), *self._tile(2, number - 1))),
             *self._tile(2, Affine.index(end.name) - 1),
         )

@@ -16,7 +16,6 @@ from typing import ClassVar, Final
 from tileir.core import DType, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.ir import ChannelStep, TurnStep
 from tileir.semtree.lower.attention.softmax import GROWTH, Softmax
 from tileir.semtree.lower.attention.tiles import box, operand
 from tileir.stripe.attending import QUAD, STAGES, of_width
@@ -113,35 +112,35 @@ class WarpGroups(Softmax):
     def _step(self, step: Affine, *copies: sem.Stmt) -> tuple[sem.Stmt, ...]:
         """Return what is done for a tile of keys, and for the tile of values before it."""
         return (
-            self._step_of(ChannelStep.RECEIVE, 1),
-            *self._turn(TurnStep.TAKE),
+            self._step_of(sem.ChannelStep.RECEIVE, 1),
+            *self._turn(sem.TurnStep.TAKE),
             self._zeros(self.names["scores"], self.scores),
             *self._scores(step),
-            self._step_of(ChannelStep.RECEIVE, 2),
+            self._step_of(sem.ChannelStep.RECEIVE, 2),
             *self._results(step - 1),
-            *self._turn(TurnStep.PASS),
+            *self._turn(sem.TurnStep.PASS),
             *copies,
-            self._step_of(ChannelStep.RELEASE, 1),
+            self._step_of(sem.ChannelStep.RELEASE, 1),
             *self._softmax(step, first=False),
-            self._step_of(ChannelStep.RELEASE, 2),
+            self._step_of(sem.ChannelStep.RELEASE, 2),
         )
 
     def _first(self, step: Affine) -> tuple[sem.Stmt, ...]:
         """Return what is done for the first tile of keys."""
         return (
             *self._fresh(),
-            self._step_of(ChannelStep.RECEIVE, 1),
+            self._step_of(sem.ChannelStep.RECEIVE, 1),
             self._zeros(self.names["scores"], self.scores),
             *self._scores(step),
-            self._step_of(ChannelStep.RELEASE, 1),
+            self._step_of(sem.ChannelStep.RELEASE, 1),
             *self._softmax(step, first=True),
         )
 
     def _last(self, step: Affine) -> tuple[sem.Stmt, ...]:
         """Return what is done for the last tile of values."""
-        return (self._step_of(ChannelStep.RECEIVE, 2), *self._results(step), *self._all_sums())
+        return (self._step_of(sem.ChannelStep.RECEIVE, 2), *self._results(step), *self._all_sums())
 
-    def _turn(self, step: TurnStep) -> tuple[sem.Stmt, ...]:
+    def _turn(self, step: sem.TurnStep) -> tuple[sem.Stmt, ...]:
         """Return a hint that groups of four warps begin products one after the other, and weigh in between."""
         threads = self.fragment.threads
         return (sem.Turn(step, threads),) if self.plan.threads > threads else ()
@@ -192,7 +191,7 @@ class WarpGroups(Softmax):
     def _channel(self, matrix: int) -> sem.Subscript:
         return sem.Subscript(self.names[self.ready[matrix]], self._number(0), sem.Type(DType.U64))
 
-    def _step_of(self, step: ChannelStep, matrix: int) -> sem.Stmt:
+    def _step_of(self, step: sem.ChannelStep, matrix: int) -> sem.Stmt:
         """Return a step of the channel of keys or of values."""
         return sem.Channel(step, self._channel(matrix))
 
@@ -203,10 +202,10 @@ class WarpGroups(Softmax):
         start, declared = self._stage(step)
         message = (
             declared,
-            self._step_of(ChannelStep.ACQUIRE, matrix),
+            self._step_of(sem.ChannelStep.ACQUIRE, matrix),
             *more,
             *self._boxes(matrix, step * self.plan.keys, start),
-            self._step_of(ChannelStep.SEND, matrix),
+            self._step_of(sem.ChannelStep.SEND, matrix),
         )
         return (
             message if end is None else (sem.If(self._op(Op.CMP_LT, self.blocks.offsets.scalar(step), end), message),)

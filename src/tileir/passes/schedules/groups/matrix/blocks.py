@@ -24,9 +24,7 @@ from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.poly.affine import Affine, total
 from tileir.schedule.nest import Nest, Node, Use, leaf
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
-from tileir.stripe.instructions import Role, RoleKind
-from tileir.stripe.tags import FOLD, PADDED, SWIZZLE_MASK, SWIZZLE_SHIFT
+from tileir.stripe.ir import FOLD, PADDED, SWIZZLE_MASK, SWIZZLE_SHIFT, Binding, Role, RoleKind
 
 _OUT: Final = stripe.Direction.OUT
 _SWATH: Final = 8

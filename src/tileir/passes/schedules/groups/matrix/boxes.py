@@ -12,8 +12,7 @@ from tileir.core.nodes import attrs
 from tileir.passes.schedules.groups.matrix.plan import MatrixTiling, Panel, groups_of, piece_of, swizzle_of
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use
-from tileir.stripe.blocks import Index
-from tileir.stripe.instructions import Copy
+from tileir.stripe.ir import Copy, Index
 
 _UNIT: Final = 16
 """Bytes of which all distances in a tensor are multiples, but that of neighbours."""

@@ -46,8 +46,6 @@ from tileir.passes.schedules.groups.matrix.results import staged_columns, stored
 from tileir.poly.affine import Affine
 from tileir.schedule import Done, Nest, Refused, accepted, emit, product, refused, refusing, rule_out, strongest
 from tileir.stripe import ir as stripe
-from tileir.stripe.instructions import Copy
-from tileir.stripe.tags import BESIDE
 
 
 @attrs.frozen
@@ -102,7 +100,7 @@ class MatrixContraction:
         alone = attrs.evolve(self, boxes=0)  # kernels of one launch fill a card: smaller tiles let it go on sooner
 
         def scheduled(kernel: stripe.Block) -> Done | Refused:
-            return (alone if BESIDE in kernel.tags else self)._kernel(kernel, sizes)
+            return (alone if stripe.BESIDE in kernel.tags else self)._kernel(kernel, sizes)
 
         return map_kernels(program, scheduled)
 
@@ -279,7 +277,7 @@ class MatrixContraction:
         room = self.local_bytes // plan.beside - plan.stages * plan.stage_bytes - _BARRIERS
         return attrs.evolve(plan, staged=staged_columns(nest, plan, room))
 
-    def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[Copy, Copy] | str:
+    def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[stripe.Copy, stripe.Copy] | str:
         """Return how inputs are copied as boxes, or a word for why they are not."""
         is_window = plan.constraints or plan.repeats > 1
         least = -(-self.boxes // _OF_WINDOWS) if is_window else self.boxes

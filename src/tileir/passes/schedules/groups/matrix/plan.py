@@ -10,7 +10,6 @@ from tileir.core.fragments import Fragment, Run, Swizzle, Where
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Use, product
 from tileir.stripe import ir as stripe
-from tileir.stripe.instructions import Copy
 
 _LINE: Final = 128
 """Bytes of all banks of local memory."""
@@ -101,7 +100,7 @@ class MatrixTiling:
     wide: int = 0
     depth: int = 0
     stages: int = 1
-    boxes: tuple[Copy, Copy] | None = None
+    boxes: tuple[stripe.Copy, stripe.Copy] | None = None
     staged: int = 0
     slots: int = 0
     beside: int = 1

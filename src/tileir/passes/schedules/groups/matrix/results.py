@@ -15,8 +15,6 @@ from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use
 from tileir.stripe import ir as stripe
-from tileir.stripe.blocks import Binding
-from tileir.stripe.tags import SWIZZLE_MASK, SWIZZLE_SHIFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -133,7 +131,7 @@ def _stage(out: Use, plan: MatrixTiling, names: NameScope, width: int) -> stripe
     stage = stripe.allocation(names.fresh(f"{out.root}_stage"), out.dtype, (plan.rows, width), sch.LOCAL)
     shift = (max(width, line) // vector).bit_length() - 1
     mask = (min(_ROWS, width // vector) - 1) * vector
-    return attrs.evolve(stage, tags=stripe.Tags.of(**{SWIZZLE_SHIFT: shift, SWIZZLE_MASK: mask}))
+    return attrs.evolve(stage, tags=stripe.Tags.of(**{stripe.SWIZZLE_SHIFT: shift, stripe.SWIZZLE_MASK: mask}))
 
 
 @attrs.frozen(eq=False)
@@ -165,15 +163,15 @@ class Results:
         (out,) = sch.written_uses(nest)
         column = plan.right.index.name
         if not plan.slots:
-            turn = sch.index(names.fresh(f"{column}_turn"), plan.columns // plan.staged, Binding.UNROLL)
-            inner = sch.index(names.fresh(f"{column}_part"), plan.staged // _PIECE, Binding.UNROLL)
+            turn = sch.index(names.fresh(f"{column}_turn"), plan.columns // plan.staged, stripe.Binding.UNROLL)
+            inner = sch.index(names.fresh(f"{column}_part"), plan.staged // _PIECE, stripe.Binding.UNROLL)
             start = sch.part(turn, plan.staged)
             return sch.present((turn,)), [cls(plan, out, _stage(out, plan, names, plan.staged), start, inner)]
         widths, found = _widths(plan, out), list[Results]()
         stages = [_stage(out, plan, names, widths[0]) for _ in range(plan.slots)]
         for number, width in enumerate(widths):
             own = stages[number % plan.slots] if width == widths[0] else _stage(out, plan, names, width)
-            inner = sch.index(names.fresh(f"{column}_part"), width // _PIECE, Binding.UNROLL)
+            inner = sch.index(names.fresh(f"{column}_part"), width // _PIECE, stripe.Binding.UNROLL)
             found.append(cls(plan, out, own, Affine.constant(number * widths[0]), inner, _box(nest, plan, out, width)))
         if widths[-1] < widths[0]:  # that one has memory of its own: it is made while the first one is stored
             found.insert(1, found.pop())
@@ -205,15 +203,15 @@ class Results:
         plan, width = self.plan, self.width
         lanes = _VECTOR // self.out.dtype.itemsize
         row, column, above = plan.left.index, plan.right.index, plan.above
-        lane = sch.index(names.fresh("lane"), lanes, Binding.LANE)
-        across = sch.index(names.fresh(f"{column.name}_copy"), width // lanes, Binding.THREAD)
+        lane = sch.index(names.fresh("lane"), lanes, stripe.Binding.LANE)
+        across = sch.index(names.fresh(f"{column.name}_copy"), width // lanes, stripe.Binding.THREAD)
         rows, of_team = _at_a_time(plan, width, lanes) // plan.teams, plan.across // plan.teams
-        down = sch.index(names.fresh(f"{row.name}_copy"), min(rows, of_team), Binding.THREAD)
-        more = sch.index(names.fresh(f"{row.name}_more"), of_team // down.range, Binding.UNROLL)
-        team = sch.index(names.fresh(f"{row.name}_team"), plan.teams, Binding.THREAD)  # each copies its own rows
+        down = sch.index(names.fresh(f"{row.name}_copy"), min(rows, of_team), stripe.Binding.THREAD)
+        more = sch.index(names.fresh(f"{row.name}_more"), of_team // down.range, stripe.Binding.UNROLL)
+        team = sch.index(names.fresh(f"{row.name}_team"), plan.teams, stripe.Binding.THREAD)  # each copies its own rows
         top = row if above is None else above
-        high = sch.index(names.fresh(f"{top.name}_copy"), rows // down.range, Binding.THREAD)
-        higher = sch.index(names.fresh(f"{top.name}_more"), plan.high // high.range, Binding.UNROLL)
+        high = sch.index(names.fresh(f"{top.name}_copy"), rows // down.range, stripe.Binding.THREAD)
+        higher = sch.index(names.fresh(f"{top.name}_more"), plan.high // high.range, stripe.Binding.UNROLL)
         up, there = (sch.part(outer, inner.range) + sch.part(inner) for outer, inner in ((higher, high), (more, down)))
         there = there + sch.part(team, of_team)
         first = sch.part(across, lanes)
