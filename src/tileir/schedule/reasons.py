@@ -133,7 +133,7 @@ _TILES: Final = {
 }
 _ALGORITHMS: Final = {
     "TR601": Reason("no outer index has rows that are contiguous, used once, and far apart along the reduction"),
-    "TR602": Reason("no width of a stretch divides the rows"),
+    "TR602": Reason("the rows are no longer than a stretch has to be"),
     "TR611": Reason("the kernel has too few points, or operations, for another one beside it to pay"),
     "TR612": Reason("too small a share of an index lies inside, where no test fails"),
     "TR613": _beside("no block inside the kernel has a constraint that cuts an outer index"),

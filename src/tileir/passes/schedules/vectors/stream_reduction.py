@@ -1,4 +1,4 @@
-"""Reductions over rows of memory: a stretch of sums stays in the first-level cache while rows stream past it."""
+"""Reductions over rows of memory: a stretch of sums stays in a cache while rows stream past it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class StreamReduction:
         vector_bytes: Width of a vector register.
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         stretch_bytes: Bytes of sums that are enough; about a page.
-        cache_bytes: Nearest data cache; where a quarter of it is more than a page, sums take that.
+        cache_bytes: Cache in which a stretch of sums waits while as long stretches of the rows that are added at a time
+            pass; where that is more than a page, sums take it.
         unroll: How many rows are added between reading and writing a sum.
         threads: How many groups run at a time; stretches are shorter, a quarter of a page at least, to be as many.
     """
@@ -52,17 +53,21 @@ class StreamReduction:
         lanes = sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes)
         vector = accepted(self._vector(nest))
         rule_out(against_parallel(nest))
-        page, near = (nbytes // sch.widest_itemsize(nest) for nbytes in (self.stretch_bytes, self.cache_bytes // 4))
-        least, most = -(-page // 4), max(page, near)
-        widths = [w for w in range(lanes, most + 1, lanes) if vector.range % w == 0 and w >= least]
+        size = sch.widest_itemsize(nest)
+        page, held = self.stretch_bytes // size, self.cache_bytes // (self.unroll + 1) // size
+        least, most = -(-page // 4), max(page, held)
+        equal = {lanes * -(-vector.range // (lanes * count)) for count in range(1, vector.range // least + 1)}
+        widths = sorted(width for width in equal if least <= width <= min(most, vector.range))
         if not widths:
             return refused("TR602", index=vector.name, range=vector.range, lanes=lanes, least=least, most=most)
-        shared = [w for w in widths if vector.range // w >= self.threads]
+        shared = [w for w in widths if -(-vector.range // w) >= self.threads]
         others = product(i.range for i in nest.indices if i is not vector)
 
         def busiest(width: int) -> tuple[int, int]:
-            """Return how much the thread has that has most, and how short stretches are."""
-            return -(-others * (vector.range // width) // self.threads) * width, -width
+            """Return how much the busiest thread has, and how short stretches are; one that overlaps runs alone."""
+            whole, left = divmod(vector.range, width)
+            turns = -(-others * whole // self.threads) + (-(-others // self.threads) if left else 0)
+            return turns * width, -width
 
         width = min(shared, key=busiest) if shared else ([w for w in widths if w <= page] or widths)[-1]
         made = scheduled(nest, self._steps(nest, vector.name, lanes, width))
@@ -90,7 +95,7 @@ class StreamReduction:
         return refused("TR601")
 
     def _steps(self, nest: Nest, vector: str, lanes: int, width: int) -> tuple[Rearrangement, ...]:
-        """Return what makes stretches of a row, and adds a few rows to one at a time."""
+        """Return what makes stretches of a row, the last of which may overlap, and adds a few rows to one at a time."""
         names = nest.taken_names()
         panel, stretch, step, lane = (names.fresh(f"{vector}_{what}") for what in ("panel", "in", "vector", "lane"))
         others = [index.name for index in nest.indices if index.name != vector]
@@ -98,7 +103,7 @@ class StreamReduction:
         last = {segment.loops[-1].name: segment.loops[-1].range for segment in nest.segments if segment.loops}
         parts = {name: (names.fresh(f"{name}_block"), names.fresh(f"{name}_row")) for name in last}
         return (
-            Split(vector, width, (panel, stretch), Tail.EVEN),
+            Split(vector, width, (panel, stretch), Tail.SHIFT),
             Split(stretch, lanes, (step, lane), Tail.EVEN),
             Reorder((*grid, *others[:-2], step, lane)),
             Jam((step, lane)),
