@@ -60,7 +60,7 @@ class Cell:
 
 @attrs.define(eq=False, repr=False)
 class Environment:
-    """What names mean at one point of a kernel; and the offsets of the kernel as sums, by their identity.
+    """What names mean at one point of a kernel; and its constants, and its offsets as sums, by their identity.
 
     Where ``ranges`` are kept, accesses are aligned to what divides their offsets: cards can move only aligned vectors.
     """
@@ -69,6 +69,7 @@ class Environment:
     variables: dict[str, Value | Cell] = attrs.field(factory=dict)
     arrays: dict[str, Place] = attrs.field(factory=dict)
     coordinates: dict[tuple[GridLevel, int], Value] = attrs.field(factory=dict)
+    constants: dict[int, tuple[Const, Value]] = attrs.field(factory=dict)
     sums: dict[int, tuple[Expr, tuple[Term, ...]]] = attrs.field(factory=dict)
     ranges: Ranges | None = None
 
@@ -80,8 +81,8 @@ def evaluate(env: Environment, expr: Expr, *, index: bool = False) -> Value:
             return _variable(env, expr)
         case Apply():
             return _apply(env, expr, index=index)
-        case Const(value=value, type=kind):
-            return _constant(value, kind)
+        case Const():
+            return _constant(env, expr)
         case Subscript(array=array, offset=offset, type=kind):
             return load(env.out, env.arrays[array], offset_of(env, offset), kind)
         case Shuffle(operands=operands, lanes=chosen):
@@ -110,8 +111,13 @@ def _dot(env: Environment, dot: Dot) -> Value:
     return apply_dot(env.out, left, right, total)
 
 
-def _constant(value: bool | int | float, kind: Type) -> Value:
-    return Value(constant(value, kind), kind) if kind.dtype.is_float else integer(int(value), kind)
+def _constant(env: Environment, expr: Const) -> Value:
+    known = env.constants.get(id(expr))
+    if known is None:
+        value, kind = expr.value, expr.type
+        spelt = Value(constant(value, kind), kind) if kind.dtype.is_float else integer(int(value), kind)
+        known = env.constants[id(expr)] = expr, spelt
+    return known[1]
 
 
 def _variable(env: Environment, variable: Var) -> Value:

@@ -24,6 +24,9 @@ _BYTES: Final = 4
 _WRAPS: Final = (1 << 31) - 1
 """The place whose next one is the least."""
 
+_LEAST: Final = 3
+"""Two elements, and the place of one of them, are what a pair takes; bodies of unrolled loops often have fewer."""
+
 
 @attrs.frozen
 class Pair:
@@ -49,6 +52,8 @@ def pairs_of(stmts: Sequence[Stmt], arrays: Mapping[str, Place]) -> dict[str, Pa
 
     A pair has the name of its variable that comes first; that of the other one has none.
     """
+    if len(stmts) < _LEAST:
+        return {}
     found: dict[tuple[str, str, int], Var] = {}
     before: dict[str, Var] = {}
     for stmt in stmts:
