@@ -75,16 +75,18 @@ class LLVMCompiler:
 
         """
         texts: list[str] = []
+        seconds: list[float] = []
 
         def written() -> Iterator[str]:
             for text in self._modules(kernels):
                 texts.append(text)
                 yield text
+            seconds.extend(map(self._seconds, kernels))  # by a thread that has nothing left to compile
 
         available = self.device.target.threads
         threads = min(self.options.threads or available, available, max(1, len(kernels)))
         codes = object_codes(written(), self.device.features, threads, quick=self.options.quick)
-        return LLVMLibrary(tuple(kernels), tuple(texts), codes, tuple(map(self._seconds, kernels)), self._assembly)
+        return LLVMLibrary(tuple(kernels), tuple(texts), codes, tuple(seconds), self._assembly)
 
     def _modules(self, kernels: Sequence[KernelFunction]) -> Iterator[str]:
         """Write modules one after the other, those first that take LLVM longest."""
