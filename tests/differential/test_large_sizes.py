@@ -46,6 +46,10 @@ PROGRAMS: Final[dict[str, tuple[Callable[..., Tensor], Callable[[Sizes], list[tu
         lambda x, w: ops.depthwise_conv(x, w, padding=3),
         lambda s: [(1, 16, min(s[0], 120), s[2]), (16, 1, 7, 7)],
     ),
+    "distances": (
+        lambda a, b: (d := ops.unsqueeze(a, 1) - b, ops.sum(d * ops.unsqueeze(a, 1), 2) * ops.sum(d * d, 2))[1],
+        lambda s: [(s[0], s[2] // 8), (s[1], s[2] // 8)],
+    ),
     "rows": (lambda x, w: ops.layer_norm(ops.softmax(x), w), lambda s: [(s[0], 3 * s[1]), (3 * s[1],)]),
 }
 

@@ -77,6 +77,17 @@ PROGRAMS: dict[str, tuple[str, Shapes]] = {
         }""",
         {"A": (5, 3, 16)},
     ),
+    "two sums over one panel": (
+        """function (A[N, K], B[M, K], D[N, K]) -> (O) {
+            T = reshape(A, N, 1, K) - reshape(B, 1, M, K);
+            U = T * T;
+            S[i, j : N, M] = +(U[i, j, k]);
+            V = reshape(D, N, 1, K) * T;
+            R[i, j : N, M] = +(V[i, j, k]);
+            O = R * S;
+        }""",
+        {"A": (31, 3), "B": (5, 3), "D": (31, 3)},
+    ),
 }
 """Text and shapes; all arguments are small integers in f32."""
 

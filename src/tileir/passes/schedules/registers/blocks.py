@@ -206,7 +206,9 @@ class TileBlocks:
         return Node(indices, allocations, children=(*(node for pack in packs for node in pack.nodes), *tiles))
 
     def _pack(self, use: Use, mapping: Mapping[str, Affine], columns: Columns) -> Panel:
-        loops = tuple(i for s in self.nest.segments for i in s.loops if use in s.uses and use.stride(i.name))
+        # Several reductions may read a panel by loops of one name: they run through the same rows of it.
+        reading = (s for s in self.nest.segments if use in s.uses)
+        loops = tuple(dict.fromkeys(i for s in reading for i in s.loops if use.stride(i.name)))
         return panel(
             use, ordered_loops(loops, (use,)), self.plan.vector.name, mapping, columns, self._terms(), self.names
         )
