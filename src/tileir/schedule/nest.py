@@ -113,11 +113,8 @@ class Nest:
         """Return a scope in which all names of the nest are taken."""
         scope = NameScope.of(i.name for i in self.indices)
         for segment in self.segments:
-            for loop in segment.loops:
-                scope.add(loop.name)
-            for use in segment.uses:
-                scope.add(use.name)
-                scope.add(use.root)
+            scope.add(*(loop.name for loop in segment.loops))
+            scope.add(*(name for use in segment.uses for name in (use.name, use.root)))
         return scope
 
 

@@ -137,8 +137,7 @@ class Tree:
                 own = (item.name, *(allocation.name for allocation in item.allocations))
             else:
                 own = (*(use.name for use in item.uses), *filter(None, map(stripe.scalar_output, item.statements)))
-            for name in own:
-                scope.add(name)
+            scope.add(*own)
         return scope
 
 

@@ -31,8 +31,7 @@ def plain(graph: nx.DiGraph[str]) -> nx.DiGraph[str]:
 def to_dot(graph: nx.DiGraph[str]) -> str:
     """Return a graph in the language of Graphviz."""
     lines = ["digraph program {", "  node [shape=box];"]
-    for name, data in plain(graph).nodes(data=True):
-        lines.append(f"  {_quoted(name)} [{_attributes(data)}];")
+    lines += [f"  {_quoted(name)} [{_attributes(data)}];" for name, data in plain(graph).nodes(data=True)]
     for source, target, data in graph.edges(data=True):
         shown = {"label": data["memory"]} if data.get("memory") else {}
         lines.append(f"  {_quoted(source)} -> {_quoted(target)}{f' [{_attributes(shown)}]' if shown else ''};")

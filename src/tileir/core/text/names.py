@@ -27,9 +27,9 @@ class NameScope:
     def __contains__(self, name: object) -> bool:
         return name in self._used
 
-    def add(self, name: str) -> None:
-        """Mark ``name`` as taken."""
-        self._used.add(name)
+    def add(self, *names: str) -> None:
+        """Mark ``names`` as taken."""
+        self._used.update(names)
 
     def fresh(self, stem: str) -> str:
         """Return ``stem`` if free, else ``stem_N`` with the least free N, and take it."""

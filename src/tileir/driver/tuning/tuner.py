@@ -112,8 +112,7 @@ class Tuner:
         program = stripe_of(self.request.program, self.request.types, target)
         search = Search(program, machine_of(hardware_of(target), target), lambda: time.monotonic() > stop)
         found = search.run(self.request.pipeline, lambda done, total: self.tell("searching", done, total))
-        for failed in search.failed:
-            self.trials.append(Trial(pipeline_json(failed.passes), 0.0, None, str(failed.error)))
+        self.trials += [Trial(pipeline_json(each.passes), 0.0, None, str(each.error)) for each in search.failed]
         return chosen(found, self.top)
 
     def trial(self, contest: Contest, passes: tuple[Pass, ...], predicted: float, known: dict[str, Trial]) -> Trial:

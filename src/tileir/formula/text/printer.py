@@ -35,8 +35,7 @@ def to_text(formula: Formula) -> str:
     lines = [*_comments(formula.comments, "")]
     if formula.comments or formula.inputs != ("image",) or formula.input_remark is not None:
         lines.append(f"inputs {', '.join(formula.inputs)}{_remark(formula.input_remark)}")
-    for step in formula.steps:
-        lines.extend(step_lines(step))
+    lines += [line for step in formula.steps for line in step_lines(step)]
     lines.extend(_comments(formula.result_comments, ""))
     if formula.results:
         lines.append(f"results {', '.join(map(source_text, formula.results))}{_remark(formula.result_remark)}")

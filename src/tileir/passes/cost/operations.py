@@ -8,6 +8,7 @@ added to a sum is a multiply-add, and counts 2.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tileir.core import Aggregation, DType, Op
@@ -57,15 +58,10 @@ def fused_products(block: stripe.Block, accesses: Mapping[str, Access]) -> froze
     }
     if not products:
         return frozenset()
-    uses: dict[str, int] = {}
-    summed: set[str] = set()
-    for statement in block.statements:
-        for name in stripe.scalar_inputs(statement):
-            uses[name] = uses.get(name, 0) + 1
-        match statement:
-            case stripe.Store(source=source, into=into) if accesses[into].merging is Aggregation.SUM:
-                summed.add(source)
-    return frozenset(name for name in products if name in summed and uses[name] == 1)
+    uses = Counter(name for statement in block.statements for name in stripe.scalar_inputs(statement))
+    stores = (s for s in block.statements if isinstance(s, stripe.Store))
+    summed = {store.source for store in stores if accesses[store.into].merging is Aggregation.SUM}
+    return frozenset(name for name in products & summed if uses[name] == 1)
 
 
 def scalar_dtypes(block: stripe.Block, accesses: Mapping[str, Access]) -> dict[str, DType]:

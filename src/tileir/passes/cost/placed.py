@@ -9,6 +9,7 @@ anomalies", 1969), with the dependencies that the program itself implies. Rounds
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from tileir.core.nodes import attrs
@@ -189,9 +190,7 @@ class _Nest:
         kept = [loop.range for loop in self.scope.loops if not access.step(loop.number) and not access.sizes]
         for size in kept:
             points = -(-points // size)
-        for _, count in access.sizes:
-            points *= count
-        return points
+        return points * prod(count for _, count in access.sizes)
 
 
 def _unit_of(block: stripe.Block, model: HardwareModel, otherwise: str) -> str:

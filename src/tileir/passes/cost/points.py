@@ -52,8 +52,7 @@ def count_points(ranges: Mapping[int, int], constraints: Iterable[Constraint]) -
         found = _count_joined({i: ranges[i] for i in indices}, group)
         points, exact = points * found.points, exact and found.exact
         joined.update(indices)
-    for index, size in ranges.items():
-        points *= 1 if index in joined else size
+    points *= prod(size for index, size in ranges.items() if index not in joined)
     return Count(points, exact or points == 0)
 
 

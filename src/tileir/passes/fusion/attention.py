@@ -56,9 +56,7 @@ class FuseAttention:
             backward = backward_kernels(self, gradients, names)
             _tell(kernels[gradients.number], backward, gradients.kernels, gradients.number)
             if not isinstance(backward, Refused):
-                replaced |= dict.fromkeys(gradients.kernels, ())
-                for number, blocks in backward.blocks.items():
-                    replaced[number] = blocks
+                replaced |= {**dict.fromkeys(gradients.kernels, ()), **backward.blocks}
                 added += backward.memory
         for number, found in attentions(kernels, outputs):
             if number in replaced:

@@ -156,8 +156,7 @@ class _Scan:
             remark(called_block(kernel), refused("TR003"), number=number)
         else:
             kernel = self._with_producers(number, kernel)
-        for name in views_written(kernel):
-            self._written[self._roots[name]] = number
+        self._written.update((self._roots[name], number) for name in views_written(kernel))
         producer = Producer.of(number, kernel)
         if producer is not None:
             root = self._roots[producer.result.source]

@@ -141,8 +141,7 @@ class FusionScan:
             self._try(producer, number, sibling=False)
         if self.options.siblings:
             self._join_sibling(number)
-        for root in group.read:
-            self._readers[root] = number
+        self._readers.update(dict.fromkeys(group.read, number))
 
     def _join_sibling(self, number: int) -> None:
         group = self._groups[self._find(number)]
@@ -162,8 +161,7 @@ class FusionScan:
         while (parent := self._joined.get(number)) is not None:
             path.append(number)
             number = parent
-        for step in path:
-            self._joined[step] = number
+        self._joined.update(dict.fromkeys(path, number))
         return number
 
     def _try(self, one: int, other: int, *, sibling: bool) -> bool:

@@ -24,10 +24,8 @@ def inside(index: stripe.Index, tests: Sequence[Affine], ranges: Mapping[str, in
         step = int(test.coefficient(index.name))
         if step == 0:
             continue
-        least = int(test.offset)
-        for name, coefficient in test.terms:
-            if name != index.name:
-                least += min(0, int(coefficient) * (ranges[name] - 1))
+        others = (min(0, int(each) * (ranges[name] - 1)) for name, each in test.terms if name != index.name)
+        least = int(test.offset) + sum(others)
         # step * value + least >= 0
         if step > 0:
             low = max(low, -(least // step))

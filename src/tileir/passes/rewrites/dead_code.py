@@ -101,8 +101,7 @@ def _needed(block: Block, live: set[str], prune: Callable[[Block, set[str]], Blo
             continue
         kept.append(statement)
         scalars.update(scalar_inputs(statement))
-        for name in views_read(statement):
-            views.update(aliases.get(name, (name,)))
+        views.update(*(aliases.get(name, (name,)) for name in views_read(statement)))
     return tuple(reversed(kept))
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
-from tileir.core import attrs, rewritten
+from tileir.core import attrs, grouped, rewritten
 from tileir.passes.analysis.accesses import is_element
 from tileir.passes.analysis.dependences import roots
 from tileir.passes.base import map_kernels, means_all, selected_kernel, unordered, with_temporaries
@@ -90,10 +90,7 @@ def _owned(program: Program) -> dict[int, frozenset[str]]:
         for refinement in kernel.refinements:
             if refinement.direction is not Direction.NONE and owner.setdefault(refinement.source, number) != number:
                 shared.add(behind[refinement.source])
-    owned: dict[int, set[str]] = {}
-    for source, number in owner.items():
-        if behind[source] not in shared:
-            owned.setdefault(number, set()).add(source)
+    owned = grouped((number, source) for source, number in owner.items() if behind[source] not in shared)
     return {number: frozenset(sources) for number, sources in owned.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Final, NoReturn, Self
 
 import attrs
@@ -329,7 +330,4 @@ _put_buffer, _put_home, _put_dtype, _put_shape, _put_read_only, _put_host, _put_
 
 
 def _nbytes(dtype: DType | np.dtype[Any], shape: tuple[int, ...]) -> int:
-    count = dtype.itemsize
-    for size in shape:
-        count *= size
-    return count
+    return dtype.itemsize * prod(shape)

@@ -284,8 +284,7 @@ class Producer:
 
     def beside(self, names: NameScope, root: str, loops: Mapping[str, str]) -> Tree:
         """Return the kernel with names of its own, but those that ``loops`` get, and with its tensor as ``root``."""
-        for name in loops.values():
-            names.add(name)
+        names.add(*loops.values())
         own = {loop.name: loops.get(loop.name) or names.fresh(loop.name) for loop in self.tree.loops()}
         roots = {each.name: names.fresh(each.name) for each in self.tree.kernel.refinements}
         return with_names(self.tree, own, {**roots, self.stored.root: root})

@@ -111,11 +111,8 @@ class Counter:
             return
         if isinstance(stmt, Hint) or any(name in self.places for name in introduces(stmt)):
             return
-        found: dict[Expr, None] = {}
-        for root in mentions(stmt):
-            found.update((node, None) for node in outside_offsets(root) if isinstance(node, _VALUES))
-        for node in found:
-            yield self._value(node)
+        nodes = (node for root in mentions(stmt) for node in outside_offsets(root) if isinstance(node, _VALUES))
+        yield from map(self._value, dict.fromkeys(nodes))
 
     def _value(self, node: Expr) -> Work:
         depends = self.nest.moves_with(node)

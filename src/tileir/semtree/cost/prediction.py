@@ -160,8 +160,7 @@ class Traffic:
             if each.region is not sem.Region.LOCAL:
                 nbytes = each.lanes * each.itemsize
                 once += Moved(0, nbytes) if each.written else Moved(nbytes, 0)
-        for inner in loop.inner:
-            once += self._moved(inner, room)
+        once = sum((self._moved(inner, room) for inner in loop.inner), once)
         return Moved(once.read * loop.trips, once.written * loop.trips)
 
     def touched(self, loop: Loop) -> int:

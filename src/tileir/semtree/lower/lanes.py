@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from tileir.core import Aggregation, DType, NameScope, Op
@@ -67,10 +68,7 @@ def merged_in_turn(
 
 def fused_products(block: stripe.Block) -> dict[str, tuple[str, str]]:
     """Return float products whose only use is to be added up, with their factors: these become fused multiply-adds."""
-    uses: dict[str, int] = {}
-    for statement in block.statements:
-        for scalar in stripe.scalar_inputs(statement):
-            uses[scalar] = uses.get(scalar, 0) + 1
+    uses = Counter(scalar for statement in block.statements for scalar in stripe.scalar_inputs(statement))
     sums = {r.name for r in block.refinements if r.aggregation is Aggregation.SUM}
     summed = {s.source for s in block.statements if isinstance(s, stripe.Store) and s.into in sums}
     wide = (DType.F32, DType.F64)

@@ -7,6 +7,7 @@ group, unrolled loops and vector lanes. Everything else becomes a serial loop, t
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tileir.core import DType, NameScope, Target, attrs
@@ -310,6 +311,4 @@ def operation_count(block: stripe.Block) -> int:
                 pass
             case _:
                 inside += 1
-    for index in block.indices:
-        inside *= index.range
-    return inside
+    return inside * prod(index.range for index in block.indices)

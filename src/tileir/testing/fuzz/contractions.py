@@ -92,9 +92,7 @@ def _coefficient(choices: Choices) -> int:
 
 def _affine(choices: Choices, count: int, terms: int, given: Mapping[int, int] | None = None) -> Affine:
     """Choose a polynomial with the coefficients given, or up to ``terms`` others."""
-    of = [0] * count
-    for index, coefficient in (given or {}).items():
-        of[index] = coefficient
+    of = [(given or {}).get(index, 0) for index in range(count)]
     if terms:
         of[choices.integer(0, count - 1)] = _coefficient(choices)
         if choices.integer(0, 2) == 2:

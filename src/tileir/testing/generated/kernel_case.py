@@ -96,9 +96,7 @@ class _Statements(Expressions):
 
     def body(self, depth: int, count: int) -> tuple[Stmt, ...]:
         before = len(self.variables), len(self.assignable), len(self.private)
-        result: list[Stmt] = []
-        for _ in range(self.choices.integer(1, count)):
-            result.extend(self.statement(depth))
+        result = [stmt for _ in range(self.choices.integer(1, count)) for stmt in self.statement(depth)]
         del self.variables[before[0] :], self.assignable[before[1] :], self.private[before[2] :]
         return tuple(result)
 

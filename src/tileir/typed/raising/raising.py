@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, assert_never
 
 import attrs
 
-from tileir.core import Diagnostic, DType, NameScope, Op, TileError, fail, rounded
+from tileir.core import Diagnostic, DType, NameScope, Op, TileError, fail, grouped, rounded
 from tileir.tile import ir as tile
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
 from tileir.tile.text.grammar import is_tensor_name
@@ -155,9 +155,7 @@ class _Raising:
             name: name if is_tensor_name(name) and name not in numbers else scope.fresh(_stem(name))
             for name in definitions
         }
-        labels: dict[str, tuple[str, ...]] = {}
-        for name, label in function.labels:
-            labels[name] = (*labels.get(name, ()), label)
+        labels = {name: tuple(each) for name, each in grouped(function.labels).items()}
         overrides = (operation for operation in function.operations if isinstance(operation, Override))
         arriving = {override.upstream: override.input for override in overrides if override.upstream is not None}
         return cls(scope, names, definitions, _once_read(function, arriving.values()), labels, arriving)

@@ -151,8 +151,7 @@ class _Permuted:
             self._starts.append(self.table("starts", neighbours.starts, DType.I32))
             for into, lanes in neighbours.lanes.items():
                 self._tables[into] = (self.table("lanes", lanes, DType.U8), DType.U8)
-        for name in (*self._starts, *(name for name, _ in self._tables.values())):
-            self.names.add(name)
+        self.names.add(*self._starts, *(name for name, _ in self._tables.values()))
         vectors = near.count // near.width
         step = sch.index(self.names.fresh("run"), vectors)
         children = [self._vectors(sch.present((step,)), sch.part(step), sch.part(step, near.width))]
