@@ -206,6 +206,15 @@ def test_what_a_step_refuses_is_a_remark_with_the_facts(steps: str) -> None:
     assert facts.items() <= told.items()
 
 
+def test_code_that_is_too_long_and_vectors_that_are_too_wide_are_refused() -> None:
+    shapes = {"A": (70, 70), "B": (70, 2000)}
+    unrolled = "bind{loop=k, to=unroll}, bind{loop=i, to=unroll}"
+    ((code, facts),) = remarks_of(f"script{{steps=({unrolled})}}", **shapes)
+    assert (code, facts["step"], facts["most"]) == ("TR755", "1 bind", 1 << 12)
+    ((code, facts),) = remarks_of("script{steps=(jam{loops=(j)}, bind{loop=j, to=vector})}", **shapes)
+    assert (code, facts["step"], facts["size"], facts["most"]) == ("TR759", "1 bind", 2000, 1024)
+
+
 def test_patterns_tell_why_they_do_not_fit() -> None:
     assert remarks_of("script{match={kernel=other}}")[0][0] == "TR724"
     code, facts = remarks_of("script{match={loops=(a)}}")[0]

@@ -258,10 +258,13 @@ _SCRIPTS: Final = {
         "an iteration does not fill the memory first, by a loop over rows some of which the one before it had"
     ),
     "TR754": Reason("a row is read after the one that takes its place has been made: keep more rows"),
-    "TR755": Reason("so many statements would be unrolled that nobody can wait for their compilation"),
+    "TR755": Reason(
+        "more statements would be unrolled than anybody waits for: split the loop, and unroll the inner one"
+    ),
     "TR756": Reason("a tile that is turned has as many rows as columns, a power of two from 2 on"),
     "TR757": Reason("nothing that is read alone lies along the outer loop, and far apart along the inner one"),
     "TR758": Reason("groups of the grid share no memory of the kernel: make it inside of the loop over groups"),
+    "TR759": Reason("a vector has fewer lanes: split the loop, and bind the inner one"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -19,6 +19,7 @@ from tileir.schedule.remarks import Fact, Refused, accepted, refused, refusing, 
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
+from tileir.schedule.steps.legality import too_long
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
@@ -145,6 +146,7 @@ def applied(step: Rearrangement, tree: Tree, known: Known) -> Tree | Refused:
     grids = [loop.name for loop in new.loops() if loop.binding is Binding.GRID and loop.size > 1]
     if grids and new.allocations:
         return refused("TR758", loop=grids[0], memory=", ".join(each.name for each in new.allocations))
+    rule_out(too_long(new.body))
     for body in bodies_of(new):
         rule_out(_against_loops(body) or against_running_ahead(body))
         accepted(with_threads(attrs.evolve(new, body=body), known.values))

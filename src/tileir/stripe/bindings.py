@@ -31,6 +31,9 @@ class Binding(enum.Enum):
     __hash__ = object.__hash__
 
 
+MAX_LANES: Final = 1024
+"""So many lanes a vector has at most."""
+
 SERIAL: Final = "serial"
 """The word of text for an index whose points run in their order."""
 

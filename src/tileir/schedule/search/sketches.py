@@ -15,11 +15,12 @@ from tileir.core.nodes import attrs
 from tileir.schedule.remarks import Refused, refused
 from tileir.schedule.script import Parameter, Step, applied, known_values
 from tileir.schedule.sizes import Known, Size
+from tileir.schedule.steps.legality import unrolled
 from tileir.schedule.steps.loops import Bind, Jam, Reorder, Split
 from tileir.schedule.steps.memory import Stage
 from tileir.schedule.steps.reductions import RFactor
 from tileir.schedule.steps.transposes import Transpose
-from tileir.schedule.tree import Item, Leaf, Loop, Tail, Tree, leaves, walk
+from tileir.schedule.tree import Item, Loop, Tail, Tree, leaves, walk
 from tileir.stripe.bindings import Binding
 
 LANES: Final = "lanes"
@@ -108,7 +109,7 @@ def sketched(sketch: Sketch, tree: Tree) -> Sketched | Refused:
         writer.bind(outer[name], Binding.GRID)
         if name in copying:
             break  # groups stand outside of all else
-    if writer.refusal is None and (copies := _unrolled(writer.tree.body)) > MOST_UNROLLED:
+    if writer.refusal is None and (copies := unrolled(writer.tree.body)) > MOST_UNROLLED:
         return refused("TR755", statements=copies, most=MOST_UNROLLED)
     return writer.refusal or Sketched(tuple(writer.steps), writer.parameters, writer.tree)
 
@@ -134,16 +135,6 @@ def _by(loop: str) -> str:
 
 _PARTS: Final = "parts"
 _UNROLLED: Final = "unrolled"
-
-
-def _unrolled(items: tuple[Item, ...]) -> int:
-    """Return how many statements are written where loops that are unrolled have a copy for each iteration."""
-    return sum(
-        len(item.statements)
-        if isinstance(item, Leaf)
-        else _unrolled(item.body) * (item.size if item.binding is Binding.UNROLL else 1)
-        for item in items
-    )
 
 
 @attrs.define(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Which loops can be a grid, threads or the lanes of a vector, by what their iterations write."""
+"""Which loops can be a grid, threads or the lanes of a vector, by what their iterations write; and be unrolled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Loop, leaves, own_memory, walk
+from tileir.schedule.tree import Item, Leaf, Loop, leaves, own_memory, walk
+from tileir.stripe.bindings import Binding
 
 
 def shared_merge(loop: Loop) -> str | None:
@@ -50,3 +51,23 @@ def no_vector(loop: Loop) -> Refused | None:
             if use.direction.writes and not 1 <= stride <= _MOST_CHANNELS:
                 return refused("TR721", loop=loop.name, memory=use.root, stride=stride)
     return None
+
+
+_MOST_UNROLLED: Final = 1 << 12
+"""So many statements one after the other take back ends half a minute, and twice as many four times as long."""
+
+
+def too_long(items: tuple[Item, ...]) -> Refused | None:
+    """Return why the code of a kernel would be too long to wait for; None where it is not."""
+    copies = unrolled(items)
+    return refused("TR755", statements=copies, most=_MOST_UNROLLED) if copies > _MOST_UNROLLED else None
+
+
+def unrolled(items: tuple[Item, ...]) -> int:
+    """Return how many statements are written where loops that are unrolled have a copy for each iteration."""
+    return sum(
+        len(item.statements)
+        if isinstance(item, Leaf)
+        else unrolled(item.body) * (item.size if item.binding is Binding.UNROLL else 1)
+        for item in items
+    )

@@ -37,6 +37,7 @@ from tileir.schedule.tree import (
     with_loops_replaced,
 )
 from tileir.stripe import ir as stripe
+from tileir.stripe.bindings import MAX_LANES
 
 
 @attrs.frozen
@@ -358,6 +359,8 @@ class Bind:
             return refused("TR707", loop=loop.name, binding=loop.bound)
         if self.to in (stripe.Binding.GRID, stripe.Binding.THREAD) and (shared := shared_merge(loop)) is not None:
             return refused("TR718", loop=loop.name, memory=shared)
+        if self.to is stripe.Binding.LANE and loop.size > MAX_LANES:
+            return refused("TR759", loop=loop.name, size=loop.size, most=MAX_LANES)
         if self.to is stripe.Binding.LANE and (refusal := no_vector(loop)) is not None:
             return refusal
         return Replaced((attrs.evolve(loop, binding=self.to),))

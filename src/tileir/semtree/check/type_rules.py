@@ -26,8 +26,8 @@ from tileir.semtree.ir import (
     Type,
     Var,
 )
+from tileir.stripe.bindings import MAX_LANES
 
-MAX_LANES: Final = 1024
 MAX_DEPTH: Final = 128
 MAX_NESTING: Final = 64
 
