@@ -162,13 +162,24 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     'split{loop=i, by="i // 0", into=(a, b)}': ("TR703", {"expression": "i // 0"}),
     "split{loop=i, by=0, into=(a, b)}": ("TR704", {"value": "0"}),
     "split{loop=i, by=2, into=(j, b)}": ("TR705", {"name": "j"}),
+    "split{loop=i, by=2, into=(a, a)}": ("TR705", {"name": "a"}),
+    "split{loop=i, by=2, into=(i, i)}": ("TR705", {"name": "i"}),
+    'split{loop=i, by=2, into=("a b", c)}': ("TR760", {"name": "a b"}),
+    "persist{loop=i, groups=2, into=(a, a)}": ("TR705", {"name": "a"}),
+    "cut{loop=i, at=(1, 3), into=(a, b, a)}": ("TR705", {"name": "a"}),
+    "split{loop=k, by=2, into=(p_0, q)}, stage{tensor=A, at=i, into=p}": ("TR705", {"name": "p_0"}),
+    "split{loop=k, by=2, into=(p_1, q)}, jam{loops=(j)}, accumulate{memory=C_acc, at=q, into=p}": (
+        "TR705",
+        {"name": "p_1"},
+    ),
+    "stage{tensor=B, at=i, into=p}, interleave{memory=p, axis=2, by=4}": ("TR714", {"axes": 2}),
     "split{loop=i, by=2, into=(a, b), tail=even}": ("TR706", {"size": 5, "factor": 2}),
     "bind{loop=i, to=grid}, bind{loop=i, to=unroll}": ("TR707", {"binding": "grid"}),
     "reorder{loops=(i, i)}": ("TR708", {}),
     "reorder{loops=(i, k)}": ("TR709", {}),
     "join{loops=(i, j), into=both}": ("TR710", {"outer": "i"}),
     "stage{tensor=C, at=i, into=copy}": ("TR712", {"tensor": "C"}),
-    "stage{tensor=D, at=i, into=copy}": ("TR713", {"tensor": "D"}),
+    "stage{tensor=D, at=i, into=copy}": ("TR738", {"tensor": "D"}),
     "stage{tensor=A, at=i, into=copy, order=(0, 0)}": ("TR714", {"axes": 2}),
     "accumulate{memory=A, at=k, into=part}": ("TR715", {"memory": "A"}),
     "rfactor{memory=C, loop=k, into=parts}": ("TR715", {"memory": "C"}),
@@ -207,11 +218,10 @@ def test_what_a_step_refuses_is_a_remark_with_the_facts(steps: str) -> None:
 
 
 def test_code_that_is_too_long_and_vectors_that_are_too_wide_are_refused() -> None:
-    shapes = {"A": (70, 70), "B": (70, 2000)}
     unrolled = "bind{loop=k, to=unroll}, bind{loop=i, to=unroll}"
-    ((code, facts),) = remarks_of(f"script{{steps=({unrolled})}}", **shapes)
+    ((code, facts),) = remarks_of(f"script{{steps=({unrolled})}}", A=(70, 70), B=(70, 2000))
     assert (code, facts["step"], facts["most"]) == ("TR755", "1 bind", 1 << 12)
-    ((code, facts),) = remarks_of("script{steps=(jam{loops=(j)}, bind{loop=j, to=vector})}", **shapes)
+    ((code, facts),) = remarks_of("script{steps=(jam{loops=(j)}, bind{loop=j, to=vector})}", A=(70, 70), B=(70, 2000))
     assert (code, facts["step"], facts["size"], facts["most"]) == ("TR759", "1 bind", 2000, 1024)
 
 
@@ -220,6 +230,27 @@ def test_patterns_tell_why_they_do_not_fit() -> None:
     code, facts = remarks_of("script{match={loops=(a)}}")[0]
     assert (code, facts["wanted"], facts["found"]) == ("TR725", 1, 2)
     assert remarks_of("thread,script{steps=()}")[0][0] == "TR101"
+
+
+@pytest.mark.parametrize(
+    ("match", "code", "name"),
+    [
+        ("loops=(k, j)", "TR705", "k"),  # the loop of the sum has this name
+        ("loops=(a, a)", "TR705", "a"),
+        ("reads=(C, B)", "TR705", "C"),
+        ("reads=(C_acc, B)", "TR705", "C_acc"),
+        ('loops=("", j)', "TR760", ""),
+    ],
+)
+def test_patterns_give_no_name_twice(match: str, code: str, name: str) -> None:
+    assert remarks_of(f"script{{match={{{match}}}}}") == [(code, {"name": name})]
+
+
+def test_parameters_have_names_of_their_own() -> None:
+    twice = "script{parameters=({name=p, value=1}, {name=p, value=2})}"
+    assert remarks_of(twice) == [("TR705", {"name": "p"})]
+    ((code, facts),) = remarks_of('script{parameters=({name=p, value="q + 1"})}')
+    assert (code, facts["parameter"], facts["name"]) == ("TR702", "p", "q")
 
 
 @pytest.mark.parametrize(

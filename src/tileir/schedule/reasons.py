@@ -212,14 +212,16 @@ _SCRIPTS: Final = {
     "TR711": Reason("uses of the tensor move along other loops in different ways"),
     "TR712": Reason("the kernel writes the tensor, so copies of it grow old"),
     "TR713": Reason("nothing in the loop reads single elements of the tensor"),
-    "TR714": Reason("an order of axes names each axis of the tensor once"),
+    "TR714": Reason("axes are numbered from 0 on, and an order of them names each axis of the tensor once"),
     "TR715": Reason("nothing in the loop merges into the memory, or something reads it or overwrites it"),
     "TR716": Reason("the kernel has no memory of this name"),
     "TR717": Reason("a loop is cut before its end, at places in order, into one more loop than these"),
     "TR718": Reason("iterations merge into the same elements, so they cannot run at the same time"),
     "TR719": Reason("loops of the grid stand outside of all others, with nothing beside them"),
     "TR720": Reason("a loop over lanes has statements alone for a body: jam it first"),
-    "TR721": Reason("lanes do not write neighbours"),
+    "TR721": Reason(
+        "lanes do not write neighbours: bind another loop, or first jam this one, or rfactor what it merges"
+    ),
     "TR722": Reason("a test cuts the lanes of a vector: let all splits that lead to it peel their tails, or mask them"),
     "TR724": _beside("the script is for another kernel"),
     "TR725": _beside("the script is for kernels with another number of loops or tensors"),
@@ -265,6 +267,7 @@ _SCRIPTS: Final = {
     "TR757": Reason("nothing that is read alone lies along the outer loop, and far apart along the inner one"),
     "TR758": Reason("groups of the grid share no memory of the kernel: make it inside of the loop over groups"),
     "TR759": Reason("a vector has fewer lanes: split the loop, and bind the inner one"),
+    "TR760": Reason("a name consists of letters, digits and underscores, and begins with no digit"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

@@ -7,6 +7,7 @@ it was, and the remark says why.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -19,7 +20,7 @@ from tileir.schedule.remarks import Fact, Refused, accepted, refused, refusing, 
 from tileir.schedule.sizes import Known, Producers, Size, no_producer
 from tileir.schedule.steps.folding import Fold
 from tileir.schedule.steps.iterations import Distribute, Fuse, Persist, Skew
-from tileir.schedule.steps.legality import too_long
+from tileir.schedule.steps.legality import against_names, too_long
 from tileir.schedule.steps.loops import Bind, Cut, Jam, Join, Reorder, Specialise, Split
 from tileir.schedule.steps.memory import Accumulate, Pipeline, Place, Stage
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
@@ -80,7 +81,15 @@ class Pattern:
             if wanted and len(wanted) != len(own):
                 return refused("TR725", what=what, wanted=len(wanted), found=len(own))
             pairs.append(dict(zip(own, wanted, strict=False)))
-        return with_names(tree, {**pairs[0], **pairs[1]}, {**pairs[2], **pairs[3]})
+        loops, roots = {**pairs[0], **pairs[1]}, {**pairs[2], **pairs[3]}
+        rule_out(against_names((*loops.values(), *roots.values())))
+        held = [*tree.kernel.refinements, *tree.allocations]
+        held += (each for loop in tree.loops() for each in loop.allocations)
+        for old, new in (((each.name for each in tree.loops()), loops), ((each.name for each in held), roots)):
+            called = Counter(new.get(name, name) for name in dict.fromkeys(old))
+            if again := [name for name, count in called.items() if count > 1]:
+                return refused("TR705", name=again[0])
+        return with_names(tree, loops, roots)
 
 
 def _names(tree: Tree) -> tuple[tuple[str, ...], ...]:
@@ -134,7 +143,9 @@ def known_values(parameters: Iterable[Parameter], tree: Tree) -> dict[str, Value
     for parameter in parameters:
         value = Known(values).size(parameter.value, tree)
         if isinstance(value, Refused):
-            return value
+            return attrs.evolve(value, facts=(("parameter", parameter.name), *value.facts))
+        if parameter.name in values:
+            return refused("TR705", name=parameter.name)
         values[parameter.name] = value
     return values
 

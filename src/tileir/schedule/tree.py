@@ -129,6 +129,11 @@ class Tree:
             if isinstance(item, Loop):
                 yield item
 
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of loops by name, of several of a name the greatest."""
+        loops = [*self.loops()]
+        return {loop.name: loop.size for loop in sorted(loops, key=lambda loop: loop.size)}
+
     def names(self) -> NameScope:
         """Return a scope in which all names of the tree are taken."""
         scope = NameScope.of(refinement.name for refinement in (*self.kernel.refinements, *self.allocations))
@@ -139,13 +144,6 @@ class Tree:
                 own = (*(use.name for use in item.uses), *filter(None, map(stripe.scalar_output, item.statements)))
             scope.add(*own)
         return scope
-
-
-def taken(tree: Tree, into: tuple[str, ...], loop: str) -> Refused | None:
-    """Return why loops that replace one cannot have these names; None where they can."""
-    names = tree.names()
-    again = [name for name in into if name != loop and name in names]
-    return refused("TR705", name=again[0]) if again else None
 
 
 def tree_of(kernel: stripe.Block) -> Tree | Refused:

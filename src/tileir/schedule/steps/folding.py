@@ -12,6 +12,7 @@ from tileir.poly.affine import Affine, Rational, exact
 from tileir.schedule.meetings import apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
+from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import (
     Item,
     Leaf,
@@ -22,7 +23,6 @@ from tileir.schedule.tree import (
     map_leaves,
     map_uses,
     own_memory,
-    taken,
     walk,
     with_loops_replaced,
 )
@@ -65,7 +65,7 @@ class Fold:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with memory that outlasts iterations of the loop."""
         by = accepted(known.size(self.by, tree))
-        rule_out(taken(tree, (self.into,), ""))
+        rule_out(taken(tree, (self.into,)))
         return with_loops_replaced(tree, self.loop, lambda loop, around: self._folded(tree, loop, around, by))
 
     @refusing

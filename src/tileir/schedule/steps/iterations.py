@@ -11,7 +11,7 @@ from tileir.poly.affine import Affine
 from tileir.schedule.meetings import Touch, apart, may_meet, touches
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
-from tileir.schedule.steps.legality import shared_merge
+from tileir.schedule.steps.legality import shared_merge, taken
 from tileir.schedule.steps.loops import chain_of, expanded, in_array
 from tileir.schedule.tree import (
     Item,
@@ -20,7 +20,6 @@ from tileir.schedule.tree import (
     Tree,
     map_leaves,
     map_outer_uses,
-    taken,
     with_loops_replaced,
 )
 from tileir.stripe.bindings import Binding
@@ -42,8 +41,7 @@ class Fuse:
     @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
         """Return the tree with one loop for each two that are neighbours."""
-        if self.into not in self.loops and self.into in tree.names():
-            return refused("TR705", name=self.into)
+        rule_out(taken(tree, (self.into,), *self.loops))
         known_loops = {loop.name for loop in tree.loops()}
         if missing := [name for name in self.loops if name not in known_loops]:
             return refused("TR701", loop=missing[0], loops=", ".join(sorted(known_loops)))
@@ -135,7 +133,7 @@ class Distribute:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with two loops."""
         after = accepted(known.size(self.after, tree))
-        rule_out(taken(tree, self.into, self.loop))
+        rule_out(taken(tree, tuple(dict.fromkeys(self.into)), self.loop))  # these may share a name
         return with_loops_replaced(tree, self.loop, lambda loop, _: self._distributed(loop, after))
 
     def _distributed(self, loop: Loop, after: int) -> Replaced | Refused:
@@ -177,8 +175,7 @@ class Skew:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the inner loop skewed."""
         by = accepted(known.size(self.by, tree))
-        if self.into not in self.loops[1:] and self.into in tree.names():
-            return refused("TR705", name=self.into)
+        rule_out(taken(tree, (self.into,), *self.loops[1:]))
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._skewed(loop, by))
 
     @refusing

@@ -1,15 +1,19 @@
-"""Which loops can be a grid, threads or the lanes of a vector, by what their iterations write; and be unrolled."""
+"""Which loops can be a grid, threads or the lanes of a vector, by what their iterations write.
+
+How much may be unrolled, and which names loops and memory may have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
 
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import chosen_by_data
 from tileir.schedule.remarks import Refused, refused
-from tileir.schedule.tree import Item, Leaf, Loop, leaves, own_memory, walk
+from tileir.schedule.tree import Item, Leaf, Loop, Tree, leaves, own_memory, walk
 from tileir.stripe.bindings import Binding
 
 
@@ -71,3 +75,18 @@ def unrolled(items: tuple[Item, ...]) -> int:
         else unrolled(item.body) * (item.size if item.binding is Binding.UNROLL else 1)
         for item in items
     )
+
+
+_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+def taken(tree: Tree, into: tuple[str, ...], *replaced: str) -> Refused | None:
+    """Return why loops and memory cannot have these names, of which some are replaced; None where they can."""
+    names = tree.names()
+    again = [name for at, name in enumerate(into) if name in into[:at] or (name not in replaced and name in names)]
+    return refused("TR705", name=again[0]) if again else against_names(into)
+
+
+def against_names(names: Iterable[str]) -> Refused | None:
+    """Return why text cannot say names; None where it can."""
+    return next((refused("TR760", name=name) for name in names if not _NAME.fullmatch(name)), None)

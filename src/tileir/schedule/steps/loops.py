@@ -18,7 +18,7 @@ from tileir.poly.affine import Affine, exact
 from tileir.schedule.nest import Use
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
-from tileir.schedule.steps.legality import no_vector, shared_merge
+from tileir.schedule.steps.legality import no_vector, shared_merge, taken
 from tileir.schedule.steps.memory import Level
 from tileir.schedule.tree import (
     Item,
@@ -31,7 +31,6 @@ from tileir.schedule.tree import (
     leaves,
     map_leaves,
     map_outer_uses,
-    taken,
     updated,
     walk,
     with_loops_replaced,
@@ -156,10 +155,10 @@ class Join:
     loops: tuple[str, str]
     into: str
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with the loops joined."""
-        if self.into not in self.loops and self.into in tree.names():
-            return refused("TR705", name=self.into)
+        rule_out(taken(tree, (self.into,), *self.loops))
         return with_loops_replaced(tree, self.loops[0], lambda loop, _: self._joined(loop))
 
     @refusing

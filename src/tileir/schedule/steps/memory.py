@@ -14,8 +14,9 @@ from tileir.core.targets import hardware
 from tileir.poly.affine import Affine, exact
 from tileir.schedule.emitter import identity_of
 from tileir.schedule.nest import Use
-from tileir.schedule.remarks import Refused, accepted, refused, refusing
+from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known, Size
+from tileir.schedule.steps.legality import taken
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tree, leaves, map_uses, walk, with_loops_replaced
 from tileir.stripe import ir as stripe
 
@@ -98,13 +99,15 @@ class Stage:
     level: Level = Level.SCRATCH
     order: tuple[int, ...] = ()
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002  # all steps are called alike
         """Return the tree with a copy at the beginning of the loop."""
-        if self.into in tree.names():
-            return refused("TR705", name=self.into)
         uses = [use for leaf in leaves(tree.body) for use in leaf.uses if use.root == self.tensor]
         if any(use.direction.writes for use in uses):
             return refused("TR712", tensor=self.tensor)
+        if not uses:
+            return refused("TR738", tensor=self.tensor, known=", ".join(tree.bounds))
+        rule_out(taken(tree, _names(self.into, uses)))
         return with_loops_replaced(tree, self.at, lambda loop, _: self._staged(tree, loop))
 
     @refusing
@@ -179,10 +182,10 @@ class Accumulate:
     into: str
     level: Level = Level.REGISTER
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:  # noqa: ARG002
         """Return the tree with memory for each iteration."""
-        if self.into in tree.names():
-            return refused("TR705", name=self.into)
+        rule_out(taken(tree, _names(self.into, [use for leaf in leaves(tree.body) for use in leaf.uses])))
         nowhere = not any(loop.name == self.at and self._uses(loop) for loop in tree.loops())
         return with_loops_replaced(
             tree,
@@ -288,7 +291,7 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
 
     ``own`` are the sizes of loops that are about to be made.
     """
-    ranges = {**{loop.name: loop.size for loop in tree.loops()}, **own}
+    ranges = {**tree.sizes(), **own}
     made = (*tree.allocations, *(each for loop in tree.loops() for each in loop.allocations))
     held = {each.name: tuple((0, size - 1) for size in each.shape.sizes) for each in made}
     bounds = held.get(root, tree.bounds.get(root, ()))  # memory may have grown since the first step
@@ -322,6 +325,12 @@ def _where_defined(
     ]
     first, *others = found or [[]]
     return tuple(test for test in first if {*test.indices} <= known and all(test in each for each in others))
+
+
+def _names(into: str, uses: list[Use]) -> tuple[str, ...]:
+    """Return the names of memory, and of the loops over it, by as many axes as uses have."""
+    axes = range(max(len(use.access) for use in uses))
+    return (into, *(f"{into}_{axis}" for axis in axes), *(f"{into}_start_{axis}" for axis in axes))
 
 
 def _inner_of(name: str, footprint: _Footprint) -> dict[str, int]:

@@ -16,6 +16,7 @@ from tileir.schedule.nest import Use
 from tileir.schedule.reindex import renamed
 from tileir.schedule.remarks import Refused, accepted, refused, refusing, rule_out
 from tileir.schedule.sizes import Known
+from tileir.schedule.steps.legality import taken
 from tileir.schedule.steps.memory import Level, Stage
 from tileir.schedule.tree import (
     Item,
@@ -26,7 +27,6 @@ from tileir.schedule.tree import (
     leaves,
     map_leaves,
     map_uses,
-    taken,
     tree_of,
     walk,
     with_names,
@@ -127,7 +127,7 @@ class JoinKernel:
         outer = [loop.name for loop in producer.tree.loops() if not loop.reduces]
         if self.into and len(self.into) != len(outer):
             return refused("TR725", what="loops", wanted=len(self.into), found=len(outer))
-        rule_out(taken(tree, self.into, ""))
+        rule_out(taken(tree, self.into))
         joined = producer.beside(tree.names(), root, dict(zip(outer, self.into, strict=False)))
         own = (each for each in tree.kernel.refinements if each.name != root)
         kernel = attrs.evolve(

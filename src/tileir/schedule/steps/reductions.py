@@ -6,8 +6,9 @@ from typing import ClassVar
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine
-from tileir.schedule.remarks import Refused, refused
+from tileir.schedule.remarks import Refused, refused, refusing, rule_out
 from tileir.schedule.sizes import Known
+from tileir.schedule.steps.legality import taken
 from tileir.schedule.steps.loops import expanded, in_array
 from tileir.schedule.steps.memory import Accumulate, Level
 from tileir.schedule.tree import Item, Loop, Replaced, Tree, map_leaves, map_uses, with_loops_replaced
@@ -34,11 +35,10 @@ class RFactor:
     into: str
     level: Level = Level.REGISTER
 
+    @refusing
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with an array of partial results."""
-        taken = tree.names()
-        if again := [name for name in (self._start, self._merge) if name in taken]:
-            return refused("TR705", name=again[0])
+        rule_out(taken(tree, (self._start, self._merge)))
         new = Accumulate(self.memory, self.loop, self.into, self.level)(tree, known)
         return (
             new if isinstance(new, Refused) else with_loops_replaced(new, self.loop, lambda loop, _: self._apart(loop))

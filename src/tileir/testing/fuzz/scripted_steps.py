@@ -85,8 +85,10 @@ class Drawing:
     def names(self, count: int) -> str:
         """Return new names; now and then one that is taken."""
         new = [f"{letter}{self.number}" for letter in "abc"[:count]]
-        if self.choices.integer(0, 40) == 40:
-            new[0] = self.choices.pick(self._loops())
+        if self.choices.integer(0, 15) == 15:
+            new[0] = self.choices.pick(
+                (*self._loops(), new[-1], self.memory(), f"{self.choices.pick(self._loops())}_0")
+            )
         return f"({', '.join(new)})" if count > 1 else new[0]
 
     def order(self) -> str:
