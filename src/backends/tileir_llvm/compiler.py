@@ -10,9 +10,8 @@ from typing import Final
 import llvmlite
 import llvmlite.binding as llvm
 
+from tileir.core import BackendError, attrs
 from tileir.core.distributions import version_of
-from tileir.core.errors import BackendError
-from tileir.core.nodes import attrs
 from tileir.runtime.checks import checked_parts
 from tileir.runtime.interface import DeviceInfo, Options
 from tileir.semtree.ir import KernelFunction

@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tileir.core.errors import BackendError
-from tileir.core.targets.target import Target
+from tileir.core import BackendError, Target
 from tileir.runtime.interface import DeviceInfo
 from tileir_llvm.device.host_model import caches, host_model
 from tileir_llvm.device.processor import host_processor, processor

@@ -12,10 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
-from tileir.core import attrs
-from tileir.core.dtype import DType
-from tileir.core.ops import Op
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, Op, attrs
 from tileir.semtree.analysis.effects import census, writes
 from tileir.semtree.dots import fragment_of, plain_dot
 from tileir.semtree.ir import (

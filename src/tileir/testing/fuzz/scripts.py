@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tileir.core import Target, TileError
-from tileir.core.numbers.arithmetic import dtype_of
+from tileir.core import Target, TileError, dtype_of
 from tileir.driver.executable import compile as compile_function
 from tileir.driver.jit import evaluate
 from tileir.passes.base import run

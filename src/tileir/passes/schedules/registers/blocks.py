@@ -11,8 +11,7 @@ from functools import cached_property
 from itertools import product as combinations
 from typing import Final
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.registers.cost import Tiling, overlapping
 from tileir.passes.schedules.registers.edges import Edges

@@ -30,9 +30,8 @@ from tileir.passes.schedules.registers.near import pieces
 from tileir.passes.schedules.registers.packing import whole_uses
 from tileir.passes.schedules.registers.streamed import is_streamed, streamed_kernels
 from tileir.poly.affine import Affine
-from tileir.schedule.nest import Nest, Segment, Use, emit, product
+from tileir.schedule import Done, Nest, Refused, Segment, Use, accepted, emit, product, refused, refusing, rule_out
 from tileir.schedule.products import dtype_of_product, factors_of_product
-from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 
