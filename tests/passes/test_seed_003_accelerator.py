@@ -29,8 +29,7 @@ from tileir.passes.pipelines.catalog import load_pipeline, resolve_pipeline
 from tileir.passes.pipelines.pipeline import to_json
 from tileir.stripe.lower.lowering import lower
 from tileir.stripe.nesting import main_of
-from tileir.stripe.text.naming import named
-from tileir.stripe.text.printer import location_text, to_text
+from tileir.stripe.text.printer import location_text, named, to_text
 from tileir.tile.text.parser import parse
 from tileir.typed.inference.inference import infer
 

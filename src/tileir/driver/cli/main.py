@@ -80,17 +80,8 @@ def commands() -> None:
     """Check, print, compile and run Tile programs."""
 
 
-commands.add_command(bisect)
-commands.add_command(cache)
-commands.add_command(check)
-commands.add_command(explain_)
-commands.add_command(extensions)
-commands.add_command(formula)
-commands.add_command(grad)
-commands.add_command(graph)
-commands.add_command(new)
-commands.add_command(tune_)
-commands.add_command(targets)
+for command in (bisect, cache, check, explain_, extensions, formula, grad, graph, new, tune_, targets):
+    commands.add_command(command)
 
 
 @commands.command()

@@ -4,6 +4,9 @@ The form is PlaidML's, with these additions: a first line with the parameters an
 one for each constant buffer; dtypes of constants, conversions and (where the operands do not tell) intrinsics;
 values of refinement tags; indirect loads and stores; ``at@`` for an allocation that has been placed, while
 ``new@0x00000000`` has not; a range behind the affine of an index where it is not 1.
+
+Kernels that are equal but for names are one, under the names of the first. In text each launch has names of its own
+again, where they are free; whoever reads the text back finds the same kernel.
 """
 
 from __future__ import annotations
@@ -41,8 +44,17 @@ from tileir.stripe.ir import (
     TensorShape,
     scalar_output,
 )
+from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.lower.renaming import with_names
 from tileir.stripe.nesting import entry_around, main_of, parameters_of
-from tileir.stripe.text.naming import named
+
+
+def named(kernel: Kernel, launch: Launch) -> Block:
+    """Return the block of a launch, with the names of its arguments where the kernel has those of its parameters."""
+    block = launched(kernel, launch)
+    names = {own.name: name for own, name in zip(kernel.parameters, launch.arguments, strict=True) if own.name != name}
+    return with_names(block, names) if names else block
+
 
 SEED: Final = "seed"
 """The style of the slides on which Stripe was shown first."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tileir.runtime import Event, Kernel, PendingEvent
+from tileir.runtime import Buffer, Event, Kernel, PendingEvent
 from tileir.testing.subject import INCREMENT, SIZE, BoomError, Gate, Subject, elsewhere, held, numbers
 
 each_gate = pytest.mark.parametrize("gate_type", [PendingEvent, Gate], ids=["with then", "without then"])
@@ -24,30 +26,32 @@ def increment(subject: Subject) -> Kernel:
 def test_a_launch_waits_for_what_it_comes_after(
     subject: Subject, increment: Kernel, gate_type: type[PendingEvent | Gate]
 ) -> None:
-    source, target = subject.upload(numbers()), subject.blank(numbers())
-    gate = gate_type()
-    with elsewhere() as submit:
-        launched = submit(lambda: increment.run([target, source], [gate]))
-        waited = held(launched)
-        subject.executor.copy(numbers(500), source).wait()
-        gate.complete()
-        launched.result().wait()
-    np.testing.assert_array_equal(subject.download(target, numbers()), numbers(501))
-    assert waited, "the event of a launch was done before what the launch comes after"
+    check_waits(
+        subject, gate_type(), lambda source, target, after: increment.run([target, source], after), numbers(501)
+    )
 
 
 @each_gate
 def test_a_copy_waits_for_what_it_comes_after(subject: Subject, gate_type: type[PendingEvent | Gate]) -> None:
+    check_waits(subject, gate_type(), subject.executor.copy, numbers(500))
+
+
+def check_waits(
+    subject: Subject,
+    gate: PendingEvent | Gate,
+    begin: Callable[[Buffer, Buffer, list[Event]], Event],
+    expected: np.ndarray[Any, Any],
+) -> None:
+    """Check that what makes a target of a source waits for a gate, behind which the source has other content."""
     source, target = subject.upload(numbers()), subject.blank(numbers())
-    gate = gate_type()
     with elsewhere() as submit:
-        copied = submit(lambda: subject.executor.copy(source, target, [gate]))
-        waited = held(copied)
+        begun = submit(lambda: begin(source, target, [gate]))
+        waited = held(begun)
         subject.executor.copy(numbers(500), source).wait()
         gate.complete()
-        copied.result().wait()
-    np.testing.assert_array_equal(subject.download(target, numbers()), numbers(500))
-    assert waited, "the event of a copy was done before what the copy comes after"
+        begun.result().wait()
+    np.testing.assert_array_equal(subject.download(target, numbers()), expected)
+    assert waited, "an event was done before what it comes after"
 
 
 def test_a_chain_runs_in_its_order(subject: Subject, increment: Kernel) -> None:

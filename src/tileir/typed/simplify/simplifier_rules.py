@@ -63,15 +63,15 @@ def _is_number(site: Site, name: str, number: float) -> bool:
     return not constant.dtype.is_float or math.copysign(1.0, constant.value) == math.copysign(1.0, number)
 
 
-def _without(site: Site, neutral: float, *ops: Op) -> Site | None:
-    """Forward one operand of an operation where the other one is ``neutral``."""
+def _without(site: Site, neutral: float, *ops: Op, turned: bool = True) -> Site | None:
+    """Forward one operand of an operation where the other one, the right one or either, is ``neutral``."""
     operation = _elementwise(site, *ops)
     if operation is None:
         return None
     left, right = operation.inputs
     if _is_number(site, right, neutral):
         return site.forward(left)
-    return site.forward(right) if _is_number(site, left, neutral) else None
+    return site.forward(right) if turned and _is_number(site, left, neutral) else None
 
 
 @rule("op(constants) = constant")
@@ -145,10 +145,7 @@ def multiply_by_one(site: Site) -> Site | None:
 @rule("x / 1 = x")
 def divide_by_one(site: Site) -> Site | None:
     """Divide by one."""
-    operation = _elementwise(site, Op.DIV)
-    if operation is None or not _is_number(site, operation.inputs[1], 1):
-        return None
-    return site.forward(operation.inputs[0])
+    return _without(site, 1, Op.DIV, turned=False)
 
 
 @rule("x + -0.0 = x for floats, x + 0 = 0 + x = x for integers")
@@ -160,10 +157,7 @@ def add_zero(site: Site) -> Site | None:
 @rule("x - 0 = x, x << 0 = x, x >> 0 = x")
 def zero_on_the_right(site: Site) -> Site | None:
     """Subtract or shift by zero."""
-    operation = _elementwise(site, Op.SUB, Op.BIT_LEFT, Op.BIT_RIGHT)
-    if operation is None or not _is_number(site, operation.inputs[1], 0):
-        return None
-    return site.forward(operation.inputs[0])
+    return _without(site, 0, Op.SUB, Op.BIT_LEFT, Op.BIT_RIGHT, turned=False)
 
 
 @rule("x | 0 = 0 | x = x ^ 0 = 0 ^ x = x")

@@ -158,7 +158,18 @@ class Softmax(Threads):
 
         Threads that share rows see the same of these, and do the same.
         """
-        slot, scale = self.blocks.counter("slot"), sem.Const.of(self.plan.scale, _WIDE)
+        slot = self.blocks.counter("slot")
+        grown, update, lessened = self._growth(slot)
+        greatest = self._op(Op.MAX, self._held("top", slot), self._told_by(slot, Op.MAX))
+        return (
+            self._unrolled(slot, self.slots, sem.Assign(self._held("seen", slot), greatest)),
+            sem.If(self._all(grown, Op.BIT_OR), (update, *self._scaled())),
+            lessened,
+        )
+
+    def _growth(self, slot: sem.Var) -> tuple[list[sem.Expr], sem.Stmt, sem.Stmt]:
+        """Return whether greatest scores grew by much, what takes the new ones then, and what weights get less."""
+        scale = sem.Const.of(self.plan.scale, _WIDE)
         top, seen, factor, less = (self._held(word, slot) for word in ("top", "seen", "factor", "less"))
         shrunk = self._op(Op.EXP, self._op(Op.MUL, self._op(Op.SUB, top, self._finite(seen)), scale))
         limit = sem.Const.of(GROWTH / self.plan.scale, _WIDE)
@@ -166,18 +177,10 @@ class Softmax(Threads):
             self._op(Op.CMP_GT, self._op(Op.SUB, self._held("seen", number), self._held("top", number)), limit)
             for number in map(self._number, range(self.slots))
         ]
-        update = self._unrolled(
-            slot, self.slots,
-            sem.Assign(factor, shrunk),
-            sem.Assign(top, seen),
-        )  # fmt: skip
+        update = self._unrolled(slot, self.slots, sem.Assign(factor, shrunk), sem.Assign(top, seen))
         twos = sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
         added = self._op(Op.NEG, self._op(Op.MUL, self._finite(top), twos))
-        return (
-            self._unrolled(slot, self.slots, sem.Assign(seen, self._op(Op.MAX, top, self._told_by(slot, Op.MAX)))),
-            sem.If(self._all(grown, Op.BIT_OR), (update, *self._scaled())),
-            self._unrolled(slot, self.slots, sem.Assign(less, added)),
-        )
+        return grown, update, self._unrolled(slot, self.slots, sem.Assign(less, added))
 
     def _sums(self) -> list[tuple[str, int]]:
         """Return the arrays of what weights are multiplied by and added up, and their sizes; the weights' own first."""

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from tileir.core import DType, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.attention.softmax import GROWTH, Softmax
+from tileir.semtree.lower.attention.softmax import Softmax
 from tileir.semtree.lower.attention.tiles import box, operand
 from tileir.stripe.attending import QUAD, STAGES, of_width
 
@@ -220,27 +220,18 @@ class WarpGroups(Softmax):
 
     def _softmax(self, step: Affine, *, first: bool) -> tuple[sem.Stmt, ...]:
         """Return what makes weights of scores; sums are scaled only when weights are there."""
-        slot, scale = self.blocks.counter("slot"), sem.Const.of(self.plan.scale, _WIDE)
-        top, seen, factor, less = (self._held(word, slot) for word in ("top", "seen", "factor", "less"))
-        shrunk = self._op(Op.EXP, self._op(Op.MUL, self._op(Op.SUB, top, self._finite(seen)), scale))
-        limit = sem.Const.of(GROWTH / self.plan.scale, _WIDE)
+        slot = self.blocks.counter("slot")
+        tests, update, lessened = self._growth(slot)
         grown = sem.Var(self.blocks.names.fresh("grown"), sem.Type(DType.BOOL))
-        tests: list[sem.Expr] = [
-            self._op(Op.CMP_GT, self._op(Op.SUB, self._held("seen", number), self._held("top", number)), limit)
-            for number in map(self._number, range(self.slots))
-        ]
-        update = self._unrolled(slot, self.slots, sem.Assign(factor, shrunk), sem.Assign(top, seen))
-        twos = sem.Const.of(self.plan.scale / math.log(2.0), _WIDE)
-        added = self._op(Op.NEG, self._op(Op.MUL, self._finite(top), twos))
-        greatest = self._op(Op.MAX, top, self._held("factor", slot))
+        greatest = self._op(Op.MAX, self._held("top", slot), self._held("factor", slot))
         scaled = () if first else (sem.If(grown, tuple(self._scaled())),)
         return (
             *self._masked(step * self.plan.keys),
             *self._maxima(),
-            self._unrolled(slot, self.slots, sem.Assign(seen, greatest)),
+            self._unrolled(slot, self.slots, sem.Assign(self._held("seen", slot), greatest)),
             sem.Declare(grown, self._all(tests, Op.BIT_OR)),
             sem.If(grown, (update, self._scaled_total())),
-            self._unrolled(slot, self.slots, sem.Assign(less, added)),
+            lessened,
             self._weights(),
             *self._in_f16(),
             *scaled,
