@@ -19,6 +19,7 @@ from tileir.passes.rewrites.scalarise import Scalarise
 from tileir.passes.rewrites.shadow import Shadow
 from tileir.passes.schedules.groups.distribute import Distribute
 from tileir.passes.schedules.groups.group_rows import GroupRows
+from tileir.semtree.analysis.effects import reads
 from tileir.semtree.check.verifier import verify_program
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import ALL_CHECKS
@@ -92,7 +93,13 @@ def joined(options: GroupRows) -> tuple[object, ...]:
 )
 @examples(30)
 def test_rows_of_all_lengths(
-    name: str, sizes: tuple[int, int], threads: int, register_bytes: int, local_bytes: int, vectors: int, alone: int
+    name: str,
+    sizes: tuple[int, int],
+    threads: int,
+    register_bytes: int,
+    local_bytes: int,
+    vectors: int,
+    alone: int,
 ) -> None:
     types = {"X": TensorType(DType.I32, sizes), "G": TensorType(DType.I32, sizes[1:])}
     tile = parse(TEXTS[name])
@@ -138,7 +145,7 @@ def test_softmax_is_one_kernel_that_reads_its_rows_once() -> None:
     assert kernel.group == (256,)
     arrays = {s.name: s for s in statements(kernel.body) if isinstance(s, DeclareArray)}
     kept = [a.size for a in arrays.values() if a.region is Region.PRIVATE and a.size > 4]
-    assert kept == [16, 16]  # 4096 elements among 256 threads: the row, and its exponentials
+    assert kept == [16]  # 4096 elements among 256 threads: the row, and then its exponentials
     assert sum(isinstance(s, Barrier) for s in statements(kernel.body)) == 6
 
 
@@ -175,24 +182,47 @@ def test_rows_that_many_groups_read_from_a_cache_are_not_kept_in_part() -> None:
     assert kept_of(alone) == {("X_row", Region.PRIVATE): 32, ("X_near", Region.LOCAL): 8192}
 
 
+HELD = attrs.evolve(ROWS_TARGET, local_bytes=224 * 1024, threads=132)
+
+
+def loads_of(kernel: KernelFunction, name: str) -> int:
+    """Return how many statements load from an array."""
+    return sum(place.array == name for each in statements(kernel.body) for place in reads(each))
+
+
+@pytest.mark.parametrize(("dtype", "registers", "width"), [(DType.F32, 32, 50257), (DType.F16, 32, 60001)])
+def test_exponentials_take_the_places_of_rows_that_registers_hold_in_part(
+    dtype: DType, registers: int, width: int
+) -> None:
+    (kernel,) = kernels_of(SOFTMAX, (512, width), HELD, dtype).kernels
+    left = -(-width // 1024) - registers
+    assert kept_of(kernel) == {("E_row", Region.PRIVATE): registers, ("E_near", Region.LOCAL): left * 1024}
+    assert loads_of(kernel, "X") == 3  # for registers, for local memory, and at the end
+
+
+def test_rows_that_are_read_again_later_keep_their_places() -> None:
+    text = SOFTMAX.replace("O = E / S", "O = E / S + X")
+    (kernel,) = kernels_of(text, (512, 4096)).kernels
+    assert kept_of(kernel) == {("E_row", Region.PRIVATE): 16, ("X_row", Region.PRIVATE): 16}
+
+
 COLUMNS = SOFTMAX.replace("P[m, 0 : M, 1]", "P[0, n : 1, N]").replace("S[m, 0 : M, 1]", "S[0, n : 1, N]")
 
 
 def test_single_elements_that_are_narrow_take_a_register_each() -> None:
-    """A thread has 64 elements of f16 of a column, for whose exponentials it has no registers beside them."""
+    """A thread has 64 elements of f16 of a column, of whose exponentials it keeps a half in local memory."""
     target = attrs.evolve(ROWS_TARGET, local_bytes=224 * 1024, threads=132)
     (kernel,) = kernels_of(COLUMNS, (4096, 4096), target, DType.F16).kernels
     assert (kernel.grid, kernel.group) == ((256,), (1024,))
-    arrays = [s for s in statements(kernel.body) if isinstance(s, DeclareArray)]
-    assert [(s.region, s.size) for s in arrays if s.name == "E"] == [(Region.LOCAL, 4096 * 16)]
+    assert kept_of(kernel) == {("E_row", Region.PRIVATE): 32, ("E_near", Region.LOCAL): 32 * 1024}
     (whole,) = kernels_of(COLUMNS, (1000, 1000), target, DType.F16).kernels
-    assert kept_of(whole) == {("E_row", Region.PRIVATE): 32, ("X_row", Region.PRIVATE): 32}
+    assert kept_of(whole) == {("E_row", Region.PRIVATE): 32}
 
 
 def test_columns_are_taken_by_neighbouring_threads() -> None:
     (kernel,) = kernels_of(COLUMNS, (1000, 1000)).kernels
     assert (kernel.grid, kernel.group) == ((63,), (512,))  # 16 columns, and 32 threads for each
-    assert kept_of(kernel) == {("E_row", Region.PRIVATE): 32, ("X_row", Region.PRIVATE): 32}
+    assert kept_of(kernel) == {("E_row", Region.PRIVATE): 32}
     (short,) = kernels_of(COLUMNS, (8, 1 << 16)).kernels
     assert (short.grid, short.group) == ((256,), (256,))  # a thread for each
     assert not any(isinstance(s, Barrier) for s in statements(short.body))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from tileir.core.nodes import attrs
@@ -117,7 +117,11 @@ class GroupRows:
         """
         held, beside = {each.row.root for each in plan.rows}, plan.beside
         shared = [r for r in nest.allocations if r.shape.elements > 1 and r.name not in held]
+        missing = {each: -(-each.row.range // (plan.threads * plan.lanes)) - each.registers for each in plan.rows}
+        sizes = {each: plan.threads * plan.lanes * each.row.dtype.itemsize for each in plan.rows}
+        own = [each for each in plan.rows if any(each.row.root == r.name for r in nest.allocations)]
         local = sum(r.shape.elements * r.shape.dtype.itemsize for r in shared)
+        local += sum(missing[each] * sizes[each] for each in own)
         merged = (u for s in nest.segments for u in s.uses if s.loops and u.merges)
         local += sum(2 * plan.threads * use.dtype.itemsize for use in merged)
         while beside > 1 and beside * local > self.local_bytes:
@@ -126,10 +130,10 @@ class GroupRows:
             return refused("TR406", bytes=beside * local, local_bytes=self.local_bytes)
         rows, left = [], self.local_bytes - beside * local
         for each in plan.rows:
-            size = plan.threads * beside * plan.lanes * each.row.dtype.itemsize
-            missing = -(-each.row.range // (plan.threads * plan.lanes)) - each.registers
-            near = min(missing, left // size) if self._keeps_parts(nest, each.row, beside) else 0
-            left -= near * size
+            near = missing[each]
+            if each not in own:
+                near = min(near, left // (beside * sizes[each])) if self._keeps_parts(nest, each.row, beside) else 0
+                left -= near * beside * sizes[each]
             rows.append(attrs.evolve(each, local=near))
         return attrs.evolve(plan, beside=beside, rows=tuple(each for each in rows if each.registers or each.local))
 
@@ -153,20 +157,23 @@ class GroupRows:
     def _rows(
         self, nest: Nest, loops: Mapping[int, stripe.Index], threads: int, lanes: int, beside: int
     ) -> tuple[Kept, ...]:
-        """Return what threads keep in registers: first what would need local memory, then what is read again.
+        """Return what threads keep in registers: first what needs local memory otherwise, then what is read again.
 
         The more threads a group has, the fewer registers each of them has beside those of rows.
         """
         found: list[Kept] = []
         left = self.register_bytes
         most = left * self.most_threads // (2 * threads * beside)
-        computed = tuple(_computed_rows(nest, loops))
-        for row in (*computed, *_rows_read_again(nest, loops)):
+        computed, again = tuple(_computed_rows(nest, loops)), tuple(_rows_read_again(nest, loops))
+        replaced = _replaced(nest, loops, computed, again)
+        for row in (*computed, *(row for row in again if row not in replaced.values())):
             vectors = -(-row.range // (threads * lanes))
             fitting = min(vectors, min(left, most) // (lanes * row.dtype.itemsize), 3 * most // (2 * _REGISTER))
-            if fitting == vectors or (row not in computed and self._keeps_parts(nest, row, beside)):
+            if row in computed and fitting < vectors:  # vectors need others beside, for what is computed of them
+                fitting = min(fitting, most // (_REGISTER if lanes == 1 else 2 * lanes * row.dtype.itemsize))
+            if fitting == vectors or row in computed or self._keeps_parts(nest, row, beside):
                 left -= fitting * lanes * row.dtype.itemsize
-                found.append(Kept(row, fitting))
+                found.append(Kept(row, fitting, before=replaced.get(row)))
         return tuple(found)
 
     def _keeps_parts(self, nest: Nest, row: Row, beside: int) -> bool:
@@ -237,6 +244,31 @@ def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[
             reads = (u for u in segment.uses if u.root not in local | written and u.stride(loop.name))
             times.update(dict.fromkeys(row_of(use, loop) for use in reads).keys())
     return (row for row, count in times.items() if count > 1)
+
+
+def _replaced(
+    nest: Nest, loops: Mapping[int, stripe.Index], computed: Iterable[Row], again: Iterable[Row]
+) -> dict[Row, Row]:
+    """Return by rows that the kernel computes which row that it reads again each may take the place of.
+
+    That is one of as many elements of the same dtype, read for the last time before the computed ones are stored.
+    """
+    loaded: dict[Row, tuple[int, int]] = {}
+    stored: dict[Row, tuple[int, int]] = {}
+    for number, loop in loops.items():
+        segment = nest.segments[number]
+        rows = {use.name: row_of(use, loop) for use in segment.uses}
+        for place, statement in enumerate(segment.statements):
+            loaded.update((rows[name], (number, place)) for name in stripe.views_read(statement))
+            for name in stripe.views_written(statement):
+                stored.setdefault(rows[name], (number, place))
+    found: dict[Row, Row] = {}
+    for row in computed:
+        alike = (r for r in again if (r.range, r.dtype) == (row.range, row.dtype) and r not in found.values())
+        before = next((r for r in alike if row in stored and loaded[r] < stored[row]), None)
+        if before is not None:
+            found[row] = before
+    return found
 
 
 @refusing

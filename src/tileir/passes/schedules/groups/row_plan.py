@@ -34,12 +34,14 @@ class Row:
 class Kept:
     """A row of which each thread keeps its first vectors: ``registers`` of them there, then some in ``local`` memory.
 
-    The others are read again. A row that the kernel computes is kept as a whole.
+    The others are read again. A row that the kernel computes is kept as a whole, in the place of ``before``, if there
+    is one: a row that is read for the last time before the computed elements are stored.
     """
 
     row: Row
     registers: int
     local: int = 0
+    before: Row | None = None
 
 
 @attrs.frozen(eq=False)

@@ -18,6 +18,9 @@ from tileir.stripe.blocks import Binding
 
 _T = TypeVar("_T")
 
+_REGISTER: Final = 4
+"""Bytes of a register, which a single element takes for itself."""
+
 _MOST_UNROLLED: Final = 256
 """So many bytes of a row a thread takes without a loop; registers it always finds by their numbers."""
 
@@ -78,6 +81,7 @@ class _Builder:
                 ends = (plan.column.range - 1 - values[plan.column.name],)
         team = plan.beside * plan.threads
         kept = {each.row: tuple(pieces(each, plan, names)) for each in plan.rows}
+        kept |= {each.before: kept[each.row] for each in plan.rows if each.before is not None}
         held = {each.row.root for each in plan.rows}
         owned, shared = {}, []
         for r in nest.allocations:
@@ -104,7 +108,8 @@ class _Builder:
             if handed_on:
                 self._flush()
         self._flush()
-        memories = (*self.owned.values(), *(p.array for row in self.kept.values() for p in row), *self.shared)
+        kept = {p.array.name: p.array for row in self.kept.values() for p in row}  # two rows may have the same pieces
+        memories = (*self.owned.values(), *kept.values(), *self.shared)
         return Node(self.grid, memories, tuple(self.phases))
 
     def _flush(self, part: stripe.Index | None = None) -> None:
@@ -256,7 +261,7 @@ class _Builder:
         self, segment: Segment, loop: stripe.Index, others: tuple[stripe.Index, ...], numbers: range, *, looped: bool
     ) -> list[Node]:
         """Return what a thread does for some of its vectors, in a loop where they are many."""
-        size = self.plan.lanes * sch.widest_access(self.nest)
+        size = max(_REGISTER, self.plan.lanes * sch.widest_access(self.nest))
         each = max(1, _AT_A_TIME // size)
         looped = looped and len(numbers) * size > _MOST_UNROLLED
         turns, left = divmod(len(numbers), each) if looped else (0, len(numbers))
