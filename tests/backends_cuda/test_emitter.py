@@ -341,5 +341,15 @@ def test_words_are_exchanged_by_an_instruction() -> None:
         assert ("bar.sync" in listing) is not spelt
 
 
+@pytest.mark.parametrize(
+    ("threads", "shared", "beside"), [(256, 1024, 1), (512, 1024, 2), (512, 30000, 1), (1024, 1024, 1)]
+)
+def test_half_of_the_threads_of_a_processor_leave_registers_for_others(threads: int, shared: int, beside: int) -> None:
+    place = Subscript("near", own(), F32)
+    body = (DeclareArray("near", DType.F32, shared, Region.LOCAL), Assign(place, Subscript("a", own(), F32)))
+    text = code(*body, Assign(Subscript("b", own(), F32), place), group=(threads,))
+    assert re.findall(r"\.minnctapersm (\d+)", text) == ([str(beside)] if beside > 1 else [])
+
+
 def test_there_are_at_most_so_many_blocks() -> None:
     assert math.prod(blocks(kernel(grid=(3, 5, 7)))) == 105

@@ -90,6 +90,7 @@ def joined(options: GroupRows) -> tuple[object, ...]:
     local_bytes=st.sampled_from([64, 1024, 16 * 1024]),
     vectors=st.sampled_from([1, 2]),
     alone=st.sampled_from([0, 1 << 20]),
+    together=st.sampled_from([1, 2]),
 )
 @examples(30)
 def test_rows_of_all_lengths(
@@ -100,6 +101,7 @@ def test_rows_of_all_lengths(
     local_bytes: int,
     vectors: int,
     alone: int,
+    together: int,
 ) -> None:
     types = {"X": TensorType(DType.I32, sizes), "G": TensorType(DType.I32, sizes[1:])}
     tile = parse(TEXTS[name])
@@ -113,6 +115,7 @@ def test_rows_of_all_lengths(
         local_bytes=local_bytes,
         vector_bytes=16,
         alone=alone,
+        together=together,
     )
     after = run(joined(options), program)  # type: ignore[arg-type]
     arrays = arrays_for(program)
@@ -207,6 +210,37 @@ def test_rows_that_are_read_again_later_keep_their_places() -> None:
 
 
 COLUMNS = SOFTMAX.replace("P[m, 0 : M, 1]", "P[0, n : 1, N]").replace("S[m, 0 : M, 1]", "S[0, n : 1, N]")
+
+
+def rows_together(text: str, sizes: tuple[int, int], dtype: DType, together: int) -> KernelFunction:
+    """Return the kernel of softmax where so many groups share a processor."""
+    types = {"X": TensorType(dtype, sizes)}
+    passes = gpu(HELD)
+    rows = [attrs.evolve(each, together=together) if isinstance(each, GroupRows) else each for each in passes]
+    (kernel,) = lower(run(tuple(rows), lower_to_stripe(infer(parse(text), types))), HELD).kernels
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "dtype", "threads"),
+    [
+        (SOFTMAX, (2048, 1 << 15), DType.F16, 512),
+        (SOFTMAX, (2048, 50257), DType.F16, 512),
+        (SOFTMAX, (2048, 1 << 15), DType.F32, 1024),  # fill the registers of a processor
+        (SOFTMAX, (2048, 40001), DType.F32, 1024),
+        (SOFTMAX, (132, 1 << 15), DType.F16, 1024),  # one for each processor
+        (SOFTMAX, (2048, 4096), DType.F16, 256),  # several fit anyway
+        (COLUMNS, (4096, 4096), DType.F32, 512),
+        (COLUMNS, (4096, 4096), DType.F16, 1024),  # single elements take a register each
+    ],
+)
+def test_groups_share_a_processor_where_they_keep_their_rows(
+    text: str, sizes: tuple[int, int], dtype: DType, threads: int
+) -> None:
+    kernel = rows_together(text, sizes, dtype, 2)
+    assert (kernel.grid, kernel.group) == (rows_together(text, sizes, dtype, 1).grid, (threads,))
+    local = (s for s in statements(kernel.body) if isinstance(s, DeclareArray) and s.region is Region.LOCAL)
+    assert 1024 // max(512, threads) * sum(s.size * s.dtype.itemsize for s in local) <= HELD.local_bytes
 
 
 def test_single_elements_that_are_narrow_take_a_register_each() -> None:

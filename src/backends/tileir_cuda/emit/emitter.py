@@ -60,6 +60,12 @@ _RESERVED_BYTES: Final = 1024
 _OF_THREADS_THAT_HOLD: Final = 168
 """Registers that threads get that hold operands of products of four warps."""
 
+_MANY_THREADS: Final = 512
+"""Threads of groups that keep rows in registers: they should not have a processor for themselves."""
+
+_FULL: Final = 1024
+"""Threads of the largest groups, which have 64 registers each."""
+
 _ATTRIBUTES: Final = "nounwind mustprogress norecurse"
 
 
@@ -195,12 +201,16 @@ def _kernel(module: ModuleText, kernel: KernelFunction, name: str, roles: Roles)
 def _beside(kernel: KernelFunction, shared: int) -> int:
     """Return how many groups share a processor for which the assembler leaves registers; 1 where it shall choose.
 
-    It takes a few more than a third of all, where threads hold operands of products beside sums, if it may.
+    It takes a few more than a third of all, where threads hold operands of products beside sums, if it may, and a few
+    more than a half where groups have 512 threads.
     """
-    products = (stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply))
+    threads = math.prod(kernel.group)
+    products = [stmt for stmt in statements(kernel.body) if isinstance(stmt, MatrixMultiply)]
+    if not products and threads >= _MANY_THREADS:
+        return max(1, min(_FULL // threads, _SHARED_BYTES // (shared + _RESERVED_BYTES)))
     if not any(stmt.left.held and stmt.fragment in OF_WARPGROUPS for stmt in products):
         return 1
-    most = _REGISTERS // (_OF_THREADS_THAT_HOLD * math.prod(kernel.group))
+    most = _REGISTERS // (_OF_THREADS_THAT_HOLD * threads)
     return max(1, min(most, _SHARED_BYTES // (shared + _RESERVED_BYTES)))
 
 

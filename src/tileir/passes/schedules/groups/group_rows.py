@@ -23,6 +23,9 @@ _SECTOR: Final = 32
 _REGISTER: Final = 4
 """Bytes of a register: single elements that are narrower take one each, and a quarter of all is for other things."""
 
+_RESERVED: Final = 1024
+"""Bytes of local memory that cards keep for themselves of what each group has."""
+
 _EACH: Final = 8
 """So many times ``vectors`` elements a thread takes of rows that lie side by side, one by one."""
 
@@ -50,6 +53,8 @@ class GroupRows:
         alone: Where there are at most so many groups, each has a processor for itself: it keeps what it can of long
             rows, in registers and then in local memory.
         near_bytes: So do groups each of which reads more bytes again than this, which caches would not have any more.
+        together: So many groups share a processor that a single one with ``most_threads`` would have for itself, where
+            they still keep all of their rows: one goes on while another waits for memory.
 
     """
 
@@ -65,6 +70,7 @@ class GroupRows:
     groups: int = attrs.field(default=1, validator=at_least(1))
     alone: int = attrs.field(default=0, validator=at_least(0))
     near_bytes: int = attrs.field(default=1 << 62, validator=at_least(0))
+    together: int = attrs.field(default=1, validator=at_least(1))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with such kernels scheduled."""
@@ -74,9 +80,32 @@ class GroupRows:
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
         nest = accepted(unscheduled_reduction(kernel))
         rule_out(_against_rows(nest) or _across_threads(nest) or against_parallel(nest))
-        plan = accepted(self._plan(nest))
+        plan = self._shared(nest, accepted(self._plan(nest)))
         facts = (("threads", plan.threads), ("rows", plan.beside), ("lanes", plan.lanes), ("kept", len(plan.rows)))
         return Done((emit(build(nest, plan), kernel),), facts)
+
+    def _shared(self, nest: Nest, plan: Plan) -> Plan:
+        """Return a plan for groups that share a processor, or that of one for itself where that is as fast.
+
+        Rows that fill all registers keep memory busy, and single elements that are narrow waste most of them.
+        """
+        size, groups = sch.widest_access(nest), product(i.range for i in nest.indices) // plan.beside
+        longest = max(loop.range for loop in plan.loops.values()) * size
+        full = size < _REGISTER if plan.across else 2 * longest >= self.register_bytes * self.most_threads
+        small = not 1 < self.together <= self.most_threads <= plan.threads * plan.beside
+        if full or small or groups <= self.alone:
+            return plan
+        part = attrs.evolve(
+            self,
+            most_threads=self.most_threads // self.together,
+            local_bytes=max(0, self.local_bytes // self.together - _RESERVED),
+            register_bytes=self.register_bytes // (1 if plan.lanes == 1 else 2),
+            alone=1 << 62,
+        )
+        several = part._plan(nest)
+        if isinstance(several, Refused) or several.beside < plan.beside or not _keeps_all(nest, several):
+            return plan
+        return several
 
     def _plan(self, nest: Nest) -> Plan | Refused:
         """Choose threads, lanes, and where rows are kept; refused where local memory does not suffice."""
@@ -269,6 +298,13 @@ def _replaced(
         if before is not None:
             found[row] = before
     return found
+
+
+def _keeps_all(nest: Nest, plan: Plan) -> bool:
+    """Return whether threads keep all of each row that is computed or read again."""
+    whole = {each for each in plan.rows if each.row.range <= (each.registers + each.local) * plan.threads * plan.lanes}
+    kept = {row for each in whole for row in (each.row, each.before)}
+    return kept.issuperset((*_computed_rows(nest, plan.loops), *_rows_read_again(nest, plan.loops)))
 
 
 @refusing
