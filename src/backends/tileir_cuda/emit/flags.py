@@ -6,8 +6,7 @@ the flag lets happen, as release and acquire pass on all that a thread has seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from tileir.core.text.names import NameScope
@@ -27,7 +26,7 @@ from tileir.semtree.ir import (
 from tileir.semtree.rewrite import kernel_names, rewrite_stmts, statements, with_body
 from tileir_llvm.emit.expressions import Environment, evaluate, offset_of
 from tileir_llvm.emit.memory import Offset, pointer_to, store
-from tileir_llvm.emit.text import FunctionText, Value
+from tileir_llvm.emit.text import Value
 
 _FENCE: Final = 'fence syncscope("device") acq_rel'
 """Stands around additions: LLVM 22 writes none for an addition that acquires and releases itself."""
@@ -62,7 +61,7 @@ def _arrive(env: Environment, stmt: Arrive, thread: str, meet: Callable[[], None
     out = env.out
     flag = _pointer(env, stmt.flag)
     meet()
-    with _alone(out, thread):
+    with out.where(out.pure(f"icmp eq i32 {thread}, 0"), "alone", "together"):
         out.effect(_FENCE)
         before = out.result(f'atomicrmw add ptr {flag}, i32 1 syncscope("device") monotonic')
         out.effect(_FENCE)
@@ -73,7 +72,7 @@ def _wait(env: Environment, stmt: Await, thread: str, meet: Callable[[], None]) 
     """Let the first thread read a flag until it is large enough, and the others wait for that."""
     out = env.out
     flag, least = _pointer(env, stmt.flag), evaluate(env, stmt.count)
-    with _alone(out, thread):
+    with out.where(out.pure(f"icmp eq i32 {thread}, 0"), "alone", "together"):
         again, over = out.fresh_label("await"), out.fresh_label("over")
         out.branch(again)
         out.start(again)
@@ -87,15 +86,3 @@ def _pointer(env: Environment, flag: Subscript) -> str:
     offset = offset_of(env, flag.offset)
     assert isinstance(offset, Offset)
     return pointer_to(env.out, env.arrays[flag.array], offset)[0]
-
-
-@contextmanager
-def _alone(out: FunctionText, thread: str) -> Iterator[None]:
-    """Write what the thread with the number 0 does alone."""
-    first, done = out.fresh_label("alone"), out.fresh_label("together")
-    out.branch_if(out.pure(f"icmp eq i32 {thread}, 0"), first, done)
-    out.start(first)
-    with out.scope():
-        yield
-    out.branch(done)
-    out.start(done)

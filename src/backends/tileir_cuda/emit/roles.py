@@ -118,13 +118,8 @@ class Roles:
             return
         out = env.out
         number = out.pure(f"sub i32 {out.pure(f'lshr i32 {self.thread}, {WARP.bit_length() - 1}')}, {warps.start}")
-        has, other = out.fresh_label("role"), out.fresh_label("other")
-        out.branch_if(out.pure(f"icmp ult i32 {number}, {len(warps)}"), has, other)
-        out.start(has)
-        with out.scope():
+        with out.where(out.pure(f"icmp ult i32 {number}, {len(warps)}"), "role", "other"):
             body()
-        out.branch(other)
-        out.start(other)
 
 
 def at_first(kernel: KernelFunction) -> int:

@@ -244,6 +244,17 @@ class FunctionText:
             yield
 
     @contextmanager
+    def where(self, condition: str, inside: str, behind: str) -> Iterator[None]:
+        """Write what runs where a condition holds; ``inside`` and ``behind`` are stems of labels."""
+        inside, behind = self.fresh_label(inside), self.fresh_label(behind)
+        self.branch_if(condition, inside, behind)
+        self.start(inside)
+        with self.scope():
+            yield
+        self.branch(behind)
+        self.start(behind)
+
+    @contextmanager
     def loop(self, body: str) -> Iterator[None]:
         """Write an iteration of a loop, which starts with the block ``body``, and the jump to it from here."""
         scope = _Scope([], repeated=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tileir.core import Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from tileir.semtree.check.scopes import Scoped, Survey
 
+S = TypeVar("S")
+
 
 def check_copies(survey: Survey) -> Iterator[Diagnostic]:
     """Asynchronous copies move whole words from a parameter to a local array."""
@@ -56,9 +58,7 @@ def check_copies(survey: Survey) -> Iterator[Diagnostic]:
         elif target.type.lanes * target.type.dtype.itemsize not in COPIED_BYTES:
             sizes = ", ".join(map(str, COPIED_BYTES))
             yield Diagnostic("TIL551", f"an asynchronous copy has one of {sizes} bytes, and not those of {target.type}")
-        array = place.meaning(target)
-        if not isinstance(array, DeclareArray) or array.region is not Region.LOCAL:
-            yield Diagnostic("TIL554", f"asynchronous copies go to local arrays, and {target.array!r} is none")
+        yield from _elsewhere(Region.LOCAL, place, target, "asynchronous copies go to local arrays")
         if not isinstance(place.meaning(source), Param):
             yield Diagnostic("TIL554", f"asynchronous copies take from parameters, and {source.array!r} is none")
 
@@ -66,9 +66,7 @@ def check_copies(survey: Survey) -> Iterator[Diagnostic]:
 def check_masked(survey: Survey) -> Iterator[Diagnostic]:
     """Lanes are set from one number on, and before another one, by a value of as many lanes."""
     index = Type(survey.kernel.index)
-    for place in _of_kinds(survey, AssignLanes):
-        stmt = place.stmt
-        assert isinstance(stmt, AssignLanes)
+    for _, stmt in _of_kind(survey, AssignLanes):
         if stmt.target.type != stmt.value.type or stmt.target.type.lanes == 1:
             yield Diagnostic("TIL552", f"lanes of {stmt.target.type} cannot be set to those of {stmt.value.type}")
         if not stmt.begin.type == stmt.end.type == index:
@@ -78,9 +76,7 @@ def check_masked(survey: Survey) -> Iterator[Diagnostic]:
 def check_exchanges(survey: Survey) -> Iterator[Diagnostic]:
     """Threads of a warp exchange what they hold in private arrays, as many neighbours as they set."""
     threads = math.prod(survey.kernel.group)
-    for place in _of_kinds(survey, Exchange):
-        stmt = place.stmt
-        assert isinstance(stmt, Exchange)
+    for place, stmt in _of_kind(survey, Exchange):
         target, source = stmt.target, stmt.source
         if not 0 < stmt.mask < WARP or threads % (1 << stmt.mask.bit_length()):
             message = f"threads of {threads} cannot exchange with the mask {stmt.mask}: it is below {WARP}, and"
@@ -88,25 +84,19 @@ def check_exchanges(survey: Survey) -> Iterator[Diagnostic]:
         if target.type != source.type or target.offset.type.lanes != 1 or source.offset.type.lanes != 1:
             yield Diagnostic("TIL552", f"an exchange cannot turn {source.type} into {target.type}")
         for each in (target, source):
-            array = place.meaning(each)
-            if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
-                yield Diagnostic("TIL554", f"threads exchange elements of private arrays, and {each.array!r} is none")
+            yield from _elsewhere(Region.PRIVATE, place, each, "threads exchange elements of private arrays")
 
 
 def check_votes(survey: Survey) -> Iterator[Diagnostic]:
     """Whole warps vote about scalar bools, and set elements of private arrays."""
-    for place in _of_kinds(survey, Vote):
-        stmt = place.stmt
-        assert isinstance(stmt, Vote)
+    for place, stmt in _of_kind(survey, Vote):
         if math.prod(survey.kernel.group) % WARP:
             yield Diagnostic("TIL551", f"whole warps of {WARP} threads vote, unlike in {survey.kernel.group}")
         if not stmt.target.type == stmt.value.type == Type(DType.BOOL):
             yield Diagnostic(
                 "TIL552", f"a vote is about bool, and sets one, not {stmt.value.type} and {stmt.target.type}"
             )
-        array = place.meaning(stmt.target)
-        if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
-            yield Diagnostic("TIL554", f"votes set elements of private arrays, and {stmt.target.array!r} is none")
+        yield from _elsewhere(Region.PRIVATE, place, stmt.target, "votes set elements of private arrays")
 
 
 def check_flags(survey: Survey) -> Iterator[Diagnostic]:
@@ -122,10 +112,7 @@ def check_flags(survey: Survey) -> Iterator[Diagnostic]:
         if not flag.type == own.type == number:
             yield Diagnostic("TIL552", f"flags count in {number}, and not in {flag.type} and {own.type}")
         if isinstance(stmt, Arrive):
-            array = place.meaning(stmt.target)
-            if not isinstance(array, DeclareArray) or array.region is not Region.PRIVATE:
-                message = f"arrivals set elements of private arrays, and {stmt.target.array!r} is none"
-                yield Diagnostic("TIL554", message)
+            yield from _elsewhere(Region.PRIVATE, place, stmt.target, "arrivals set elements of private arrays")
         if survey.kernel.cluster > 1 or WarpRole in survey.kinds:
             yield Diagnostic("TIL551", "groups arrive as a whole: a kernel with flags has neither clusters nor roles")
 
@@ -213,9 +200,7 @@ def _last(stmt: BulkCopy | BulkStore) -> int:
 
 def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
     """Only parameters are far enough away for a prefetch, and only single places have an address."""
-    for place in _of_kinds(survey, Prefetch):
-        stmt = place.stmt
-        assert isinstance(stmt, Prefetch)
+    for place, stmt in _of_kind(survey, Prefetch):
         if not isinstance(place.meaning(stmt.target), Param):
             yield Diagnostic("TIL554", f"prefetches are for parameters, and {stmt.target.array!r} is none")
         if stmt.target.offset.type.lanes != 1:
@@ -225,7 +210,7 @@ def check_prefetches(survey: Survey) -> Iterator[Diagnostic]:
 def check_turns(survey: Survey) -> Iterator[Diagnostic]:
     """Parts of a group that take turns are equal, and the same everywhere."""
     threads = math.prod(survey.kernel.group)
-    found = [place.stmt for place in _of_kinds(survey, Turn) if isinstance(place.stmt, Turn)]
+    found = [stmt for _, stmt in _of_kind(survey, Turn)]
     for stmt in found:
         if stmt.threads < 1 or threads % stmt.threads or stmt.threads != found[0].threads:
             yield Diagnostic("TIL551", f"all turns are of equal parts of {threads} threads, and not of {stmt.threads}")
@@ -234,15 +219,26 @@ def check_turns(survey: Survey) -> Iterator[Diagnostic]:
 def check_products(survey: Survey) -> Iterator[Diagnostic]:
     """Products of matrices have the shape of a fragment, and operands that all threads of one see alike."""
     threads = math.prod(survey.kernel.group)
-    for place in _of_kinds(survey, MatrixMultiply):
-        assert isinstance(place.stmt, MatrixMultiply)
-        fragment = FRAGMENTS.get(place.stmt.fragment)
+    for place, stmt in _of_kind(survey, MatrixMultiply):
+        fragment = FRAGMENTS.get(stmt.fragment)
         if fragment is None:
-            yield Diagnostic("TIL552", f"there is no fragment {place.stmt.fragment!r}")
+            yield Diagnostic("TIL552", f"there is no fragment {stmt.fragment!r}")
             continue
         if threads % fragment.threads:
             yield Diagnostic("TIL551", f"{fragment.threads} threads multiply matrices: {threads} is no multiple")
-        yield from _product_faults(place.stmt, fragment, place)
+        yield from _product_faults(stmt, fragment, place)
+
+
+def _of_kind(survey: Survey, kind: type[S]) -> Iterator[tuple[Scoped, S]]:
+    """Yield the statements of a class, and where they stand."""
+    return ((place, place.stmt) for place in _of_kinds(survey, kind) if isinstance(place.stmt, kind))
+
+
+def _elsewhere(region: Region, place: Scoped, element: Subscript, rule: str) -> Iterator[Diagnostic]:
+    """Yield the fault of an element that is not of an array of a region."""
+    array = place.meaning(element)
+    if not isinstance(array, DeclareArray) or array.region is not region:
+        yield Diagnostic("TIL554", f"{rule}, and {element.array!r} is none")
 
 
 def _of_kinds(survey: Survey, *kinds: type) -> Iterator[Scoped]:
