@@ -238,6 +238,39 @@ def test_processors_copy_such_matrices_where_no_cache_near_them_holds_these(
     assert list(dict.fromkeys(block.name.partition("(")[0] for block in after.main.blocks)) == kernels
 
 
+WINDOWS = "function (A[C, X], B[K, C, J]) -> (R) { R[k, x : K, X] = +(A[c, x + j - 1] * B[k, c, j]); }"
+ALONG = "function (A[X, C], B[J, C, K]) -> (R) { R[x, k : X, K] = +(A[x + j - 1, c] * B[j, c, k]); }"
+HALVES = Transpose(temporaries=False, dots=named("avx512bf16"), least_reuse=4)
+
+
+def halves(text: str, **shapes: tuple[int, ...]) -> Program:
+    return lower(infer(parse(text), {n: typed.TensorType(DType.BF16, shape) for n, shape in shapes.items()}))
+
+
+def test_dot_products_get_windows_along_the_sum_and_weights_along_outputs() -> None:
+    before = halves(WINDOWS, A=(6, 20), B=(8, 6, 3))
+    for steps in ((HALVES,), (Accumulate(), HALVES)):
+        after = run(steps, before)
+        verify(after)
+        laid = {r.name[0]: r.shape.strides for r in after.main.refinements if r.name.endswith("_laid")}
+        assert laid == {"A": (1, 6), "B": (1, 24, 8)}
+        assert_same_meaning(before, after)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        program(WINDOWS, A=(6, 20), B=(8, 6, 3)),
+        halves(WINDOWS, A=(6, 10), B=(8, 6, 3)),
+        halves(ALONG, A=(20, 6), B=(3, 6, 8)),
+        halves("function (A[M, K], B[N, K]) -> (R) { R[i, j : M, N] = +(A[i, k] * B[j, k]); }", A=(9, 9), B=(9, 9)),
+    ],
+    ids=["no instructions", "read seldom", "as they should be", "no windows"],
+)
+def test_dot_products_take_others_as_they_lie(before: Program) -> None:
+    assert run((attrs.evolve(HALVES, least_reuse=12),), before) is before
+
+
 def test_constants_may_be_copied_but_keep_their_layout() -> None:
     before, values = stripe_program(SECOND_TRANSPOSED), inputs(SECOND_TRANSPOSED)
     data = values.pop("B").astype("<f4").tobytes()

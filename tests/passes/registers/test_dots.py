@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning
+from strategies.pipelines import cpu
 from tileir.core import attrs
 from tileir.core.dtype import DType
 from tileir.core.fragments import named
@@ -66,10 +67,17 @@ def tags(block: Block) -> set[str]:
     return own.union(*map(tags, block.blocks))
 
 
+def dots_of(kernel: sem.KernelFunction) -> list[Dot]:
+    every = (node for stmt in statements(kernel.body) for root in expressions(stmt) for node in walk(root))
+    return [node for node in every if isinstance(node, Dot)]
+
+
+def arrays_of(expr: sem.Expr) -> set[str]:
+    return {node.array for node in walk(expr) if isinstance(node, sem.Subscript)}
+
+
 def kinds(program: Program) -> set[str]:
-    kernels = lower_kernels(program, TARGET).kernels
-    every = (n for k in kernels for s in statements(k.body) for root in expressions(s) for n in walk(root))
-    return {fragment_of(node) for node in every if isinstance(node, Dot)}
+    return {fragment_of(node) for kernel in lower_kernels(program, TARGET).kernels for node in dots_of(kernel)}
 
 
 @pytest.mark.parametrize(
@@ -153,6 +161,20 @@ def halves(text: str, sizes: dict[str, tuple[int, ...]]) -> Program:
 WINDOWS = (
     "function (A[H, W, K], B[I, J, K, N]) -> (O) { O[y, x, n : H, W, N] = +(A[y+i-1, x+j-1, k] * B[i, j, k, n]); }"
 )
+
+
+TWO = """function (A[M, K], B[K, N], C[M, L], D[L, N]) -> (O) {
+    P[m, n : M, N] = +(A[m, k] * B[k, n]); Q[m, n : M, N] = +(C[m, k] * D[k, n]); O = P + Q;
+}"""
+
+
+def test_several_reductions_of_a_tile_are_dot_products() -> None:
+    program = halves(TWO, {"A": (9, 16), "B": (16, 13), "C": (9, 23), "D": (23, 13)})
+    after = run(cpu(TARGET), program)
+    assert_same_meaning(program, after)
+    (kernel, *_) = lower_kernels(after, TARGET).kernels
+    assert {fragment_of(node) for node in dots_of(kernel)} == {"dot_m1n4k2_bf16"}
+    assert {array for node in dots_of(kernel) for array in arrays_of(node.right)} == {"B_panel", "D_panel"}
 
 
 def of_halves(draw: st.DrawFn) -> Program:

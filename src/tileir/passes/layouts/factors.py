@@ -109,6 +109,38 @@ def far_axis(walk: Walk, together: Sequence[Walk], shape: TensorShape, near_byte
     return nearest if is_large and 2 * abs(walk.strides[nearest]) * size > PAGE_BYTES else None
 
 
+def window_axis(
+    walk: Walk,
+    together: Sequence[Walk],
+    sizes: Sequence[int],
+    dtypes: Mapping[str, DType],
+    fragments: Iterable[Fragment],
+) -> int | None:
+    """Return the axis of a factor of windows that should be the fastest for dot products by ``fragments``.
+
+    Their terms are neighbours along the sum in what windows slide over, and their lanes neighbouring outputs of the
+    other factor. None where the factor lies so, and where one of both cannot.
+    """
+    other = _other(walk, together)
+    if other is None or not _takes(walk, other, dtypes, fragments):
+        return None
+    kept = _kept(together)
+    asked = []
+    for one, two in ((walk, other), (other, walk)):
+        alone = [(axis, name) for axis in range(len(one.access)) if (name := _alone(one, axis))]
+        slides = _slides(one)
+        asked.append(
+            [axis for axis, name in alone if (name in kept) is not slides and (two.stride(name) != 0) is slides]
+        )
+    if _slides(walk) is _slides(other) or not all(asked) or _fastest(walk) in asked[0]:
+        return None
+    return max(asked[0], key=lambda axis: sizes[axis])
+
+
+def _slides(walk: Walk) -> bool:
+    return any(len(affine.indices) > 1 for affine in walk.access)
+
+
 def have_parted_rows(
     walk: Walk, together: Sequence[Walk], dtypes: Mapping[str, DType], fragments: Iterable[Fragment], line: int
 ) -> bool:

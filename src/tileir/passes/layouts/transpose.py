@@ -16,7 +16,7 @@ from tileir.core.fragments import usable
 from tileir.passes.analysis.places import Level
 from tileir.passes.analysis.walks import Walk, asked_axis, walks
 from tileir.passes.base import at_least, selected_kernel, with_kernels, with_temporaries
-from tileir.passes.layouts.factors import depth_axis, factor_axis, far_axis, have_parted_rows
+from tileir.passes.layouts.factors import depth_axis, factor_axis, far_axis, have_parted_rows, window_axis
 from tileir.passes.placement.cache_blocks import refitted
 from tileir.poly.affine import Affine
 from tileir.stripe.check.views import is_dense
@@ -49,6 +49,7 @@ class Transpose:
         operands: Whether operands may be copied.
         factors: Whether only factors of products of matrices are copied, to what tiles of them are copied along.
         fragments: Names of instructions: with ``factors``, what these do not take as it lies is copied as well.
+        dots: Names of dot products: where there are any, only factors of windows are copied, both as these take them.
         far_bytes: Where this is not 0, only factors of more bytes are copied, to where steps of the sum are neighbours,
             and only those of which most steps begin in another page.
         least_reuse: A copy pays where a kernel reads each element so often at least.
@@ -66,6 +67,7 @@ class Transpose:
     operands: bool = True
     factors: bool = False
     fragments: tuple[str, ...] = ()
+    dots: tuple[str, ...] = ()
     far_bytes: int = attrs.field(default=0, validator=at_least(0))
     least_reuse: int = attrs.field(default=16, validator=at_least(1))
     least_points: int = attrs.field(default=0, validator=at_least(0))
@@ -228,14 +230,16 @@ class _Copier:
         least = max(options.least_points, options.least_reuse * elements)
         if axis is not None and axis != _fastest(source.shape) and self._pays(kernel, walk, source, least):
             return _with_fastest(source.shape, axis)
-        largest = max((self._main.view(each.tensor).shape.elements for each in together if not each.writes), default=0)
-        least = max(options.line_points, options.line_reuse * largest)
+        least = max(options.line_points, options.line_reuse * self._largest(together))
         if not (options.factors and options.line_bytes) or not self._pays(kernel, walk, source, least):
             return None
         fragments = usable(options.fragments, rounded=True)
         parted = have_parted_rows(walk, together, self._dtypes(together), fragments, options.line_bytes)
         parted = parted and not (options.pairs and self._are_pairs(together))
         return _in_lines(source.shape, options.line_bytes // source.shape.dtype.itemsize) if parted else None
+
+    def _largest(self, together: Sequence[Walk]) -> int:
+        return max((self._main.view(each.tensor).shape.elements for each in together if not each.writes), default=0)
 
     def _are_pairs(self, together: Sequence[Walk]) -> bool:
         """Return whether boxes of a product's factors can be copied as they lie, which pairs of groups do."""
@@ -247,6 +251,11 @@ class _Copier:
 
     def _asked(self, walk: Walk, together: Sequence[Walk], source: Refinement) -> int | None:
         """Return the axis along which an operand should be copied."""
+        if self.options.dots:
+            if walk.points < self.options.least_reuse * self._largest(together):
+                return None
+            rows = usable(self.options.dots)
+            return window_axis(walk, together, source.shape.sizes, self._dtypes(together), rows)
         if self.options.far_bytes:
             return far_axis(walk, together, source.shape, self.options.far_bytes)
         if not self.options.factors:

@@ -95,8 +95,8 @@ class _Checking:
             if isinstance(stmt, DeclareArray) and stmt.name in self.panels:
                 self.sizes[stmt.name] = least = Var(self.names.fresh("least"), self.panels[stmt.name])
                 result += [stmt, _started(least)]
-            elif isinstance(stmt, For) and self._is_sum(stmt, stmts[:place]):
-                result += self._loop(stmt)
+            elif (isinstance(stmt, For) or _is_test(stmt)) and self._is_sum(stmt, stmts[:place]):
+                result += self._sum(stmt)
             else:
                 result += self._others(stmt)
         return tuple(result)
@@ -118,8 +118,8 @@ class _Checking:
 
         return map_stmts(lambda expr: map_expr(spelt_out, expr), stmts)
 
-    def _is_sum(self, loop: For, before: Sequence[Stmt]) -> bool:
-        """Return whether a loop does nothing but add dot products to what statements before it set to 0."""
+    def _is_sum(self, loop: Stmt, before: Sequence[Stmt]) -> bool:
+        """Return whether a loop, or one behind a test, only adds dot products to what statements before it cleared."""
         inside = [stmt for stmt in statements((loop,)) if not isinstance(stmt, For) and not _is_test(stmt)]
         if not inside or not all(map(self._adds, inside)):
             return False
@@ -139,8 +139,8 @@ class _Checking:
         factors = [f.operands[0] if isinstance(f, Shuffle) else f for f in (dot.left, dot.right)]
         return all(isinstance(factor, Subscript) for factor in factors)
 
-    def _loop(self, loop: For) -> Iterator[Stmt]:
-        """Yield what looks through the factors of a loop, and both ways to run it."""
+    def _sum(self, loop: Stmt) -> Iterator[Stmt]:
+        """Yield what looks through the factors of a loop over dot products, and both ways to run it."""
         own: dict[Type, Var] = {}
         notes = tuple(dict.fromkeys(self._notes(loop, (), own)))
         yield from map(_started, own.values())

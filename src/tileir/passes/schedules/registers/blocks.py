@@ -209,7 +209,7 @@ class TileBlocks:
         reading = (s for s in self.nest.segments if use in s.uses)
         loops = tuple(dict.fromkeys(i for s in reading for i in s.loops if use.stride(i.name)))
         return panel(
-            use, ordered_loops(loops, (use,)), self.plan.vector.name, mapping, columns, self._terms(), self.names
+            use, ordered_loops(loops, (use,)), self.plan.vector.name, mapping, columns, self._terms((use,)), self.names
         )
 
     def splits(self, index: stripe.Index, chunk: Chunk | None) -> Iterator[Split]:
@@ -309,8 +309,7 @@ class TileBlocks:
         tested = {name for constraint in segment.constraints for name in constraint.indices}
         steps = tuple(i for i in loops if i.binding is stripe.Binding.UNROLL and i.name in tested)
         serial = tuple(i for i in loops if i not in steps)
-        terms = (term for term in self._terms() if any(use.stride(term.name) for use in segment.uses))
-        vectors = (*columns.vectors, *columns.lanes, *terms)
+        vectors = (*columns.vectors, *columns.lanes, *self._terms(segment.uses))
         places = {index.name: split.place for index, split in zip(within, splits, strict=True)}
         ranges = {i.name: i.range for i in (*self.nest.indices, *segment.loops, *rows)}
         ranges |= {block: count for split in splits for block, count in split.blocks}
@@ -336,8 +335,10 @@ class TileBlocks:
         """
         return self.plan.registers - size - size // height - height if height > 1 else UNROLLED
 
-    def _terms(self) -> tuple[stripe.Index, ...]:
-        return () if self.plan.term is None else (self.plan.term,)
+    def _terms(self, uses: Sequence[Use]) -> tuple[stripe.Index, ...]:
+        """Return the index of the terms of dot products, where it moves one of ``uses``."""
+        term = self.plan.term
+        return () if term is None or not any(use.stride(term.name) for use in uses) else (term,)
 
 
 def _replaced(

@@ -134,34 +134,49 @@ def with_dots(
 
     What is left of an index whose range is no multiple of the terms is added by ordinary instructions.
     """
-    reducing = [segment for segment in nest.segments if segment.loops]
-    if len(reducing) != 1:
-        return nest, plan
-    segment = reducing[0]
+    names, segments = nest.taken_names(), []
+    for segment in nest.segments:
+        found = _dots(nest, segment, plan, fragments, shapes) if segment.loops else None
+        if found is None or (plan.term is not None and plan.term.range != found.terms):
+            segments.append(segment)
+            continue
+        index = found.index
+        term = plan.term or sch.index(names.fresh(f"{index.name}_term"), found.terms, stripe.Binding.DOT)
+        outer = attrs.evolve(index, range=index.range // found.terms)
+        value = sch.part(outer, found.terms) + sch.part(term)
+        segments.append(_replaced(segment, index, outer, value))
+        if count := index.range % found.terms:
+            left = sch.index(names.fresh(f"{index.name}_left"), count)
+            segments.append(_replaced(segment, index, left, sch.part(left) + index.range - count))
+        others = tuple(use for use in plan.packed if use not in segment.uses)
+        plan = attrs.evolve(plan, packed=(*others, found.moved.substitute({index.name: value})), term=term)
+    return (nest if plan.term is None else attrs.evolve(nest, segments=tuple(segments))), plan
+
+
+@attrs.frozen
+class _Dots:
+    """How a segment adds dot products: the loop whose neighbours are their terms, and the factor that has a panel."""
+
+    index: stripe.Index
+    terms: int
+    moved: Use
+
+
+def _dots(
+    nest: Nest, segment: Segment, plan: Tiling, fragments: Collection[str], shapes: Mapping[str, stripe.TensorShape]
+) -> _Dots | None:
+    """Return how a segment adds dot products by one of ``fragments``; None where none fits."""
     factors = _factors(nest, segment, plan.vector.name)
     product = dtype_of_product(segment.statements, segment.uses)
     if factors is None or product is None:
-        return nest, plan
+        return None
     still, moved = factors
     orders = ((still.dtype, moved.dtype, product), (moved.dtype, still.dtype, product))
     row = next((row for row in usable(fragments, rounded=True) if row.is_dot and row.dtypes in orders), None)
     if row is None:
-        return nest, plan
-    terms = row.mnk[2]
-    index = _split_index(nest, segment, plan, factors, terms, shapes)
-    if index is None:
-        return nest, plan
-    names = nest.taken_names()
-    term = sch.index(names.fresh(f"{index.name}_term"), terms, stripe.Binding.DOT)
-    outer = attrs.evolve(index, range=index.range // terms)
-    mapping = {index.name: sch.part(outer, terms) + sch.part(term)}
-    split = _replaced(segment, index, outer, mapping[index.name])
-    count = index.range % terms
-    left = sch.index(names.fresh(f"{index.name}_left"), count)
-    rest = (_replaced(segment, index, left, sch.part(left) + index.range - count),) if count else ()
-    segments = tuple(each for s in nest.segments for each in ((split, *rest) if s is segment else (s,)))
-    after = attrs.evolve(nest, segments=segments)
-    return after, attrs.evolve(plan, packed=(moved.substitute(mapping),), term=term)
+        return None
+    index = _split_index(nest, segment, plan, factors, row.mnk[2], shapes)
+    return None if index is None else _Dots(index, row.mnk[2], moved)
 
 
 def _replaced(segment: Segment, index: stripe.Index, loop: stripe.Index, value: Affine) -> Segment:
