@@ -9,7 +9,7 @@ import pytest
 import tileir
 from tileir.semtree.text.parser import parse_kernel
 from tileir_cuda.architectures import ARCHITECTURES
-from tileir_cuda.emit.emitter import emit
+from tileir_cuda.emit.emitter import emit, launch_bytes
 from tileir_cuda.emit.ptx import ptx
 
 HOPPER = ARCHITECTURES["sm_90a"]
@@ -49,6 +49,21 @@ def test_products_of_attention_go_on_while_weights_are_made(width: int, causal: 
     assert "}, {" in begun[-1]  # weights are in registers
     waited = [line for line in lines[lines.index(begun[-1]) : last] if "wgmma.wait_group" in line]
     assert not any(line.endswith(" 0;") for line in waited)
+
+
+def test_a_launch_has_the_memory_of_products_that_no_instruction_computes() -> None:
+    """The right operand lies across the depth, so threads multiply, and the left one goes through shared memory."""
+    kernel = parse_kernel("""kernel k(out f32 O[4096]) grid(1) group(128) index(i32) {
+  private f8e5m2 w[64] align(64);
+  private f32 s[32] align(64);
+  local f8e5m2 v[45056] align(64);
+  for (i32 n = 0; n < 32; n += 1) { s[n] = 0.0; }
+  for (i32 m = 0; m < 64; m += 1) { w[m] = f8e5m2(1.0); }
+  multiply(wgmma_m64n64k32_f8e5m2) tile(64, 64, 128) s[0] += w[0] strides(0, 0) held(64) * v[0] strides(64, 1);
+  O[local_id(0)] = s[0];
+}""")
+    assert "external addrspace(3)" in emit(kernel, HOPPER)
+    assert launch_bytes(kernel, HOPPER) == 45056 + 64 * 128
 
 
 @pytest.mark.parametrize(("threads", "parts"), [(64, 4), (128, 2), (32, 8), (256, 1), (16, 16), (8, 32)])

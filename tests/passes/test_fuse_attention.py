@@ -37,6 +37,7 @@ FRAGMENTS = ("mma_m16n8k16_f16", "mma_m16n8k16_bf16")
 TARGET = Target(
     index_dtype=DType.I32, group_threads=256, alignment=256, vector_bytes=16, async_copies=True, fragments=FRAGMENTS
 )
+BYTES = "mma_m16n8k32_f8e5m2"
 LOCAL_BYTES = 227 * 1024
 BY_HAND = """function (Q[S, D], K[T, D], V[T, E]) -> (O) {{
     Z[s, t : S, T] = +(Q[s, d] * K[t, d]);
@@ -206,6 +207,14 @@ def test_what_groups_of_four_warps_do_not_fit_is_left_to_warps(width: int, group
     source, types = attention(*[(2, 200, width)] * 3)
     (special,) = specials(stages(source, types, whole=True, groups=groups, local_bytes=LOCAL_BYTES).passed)
     assert Attending.of(special).fragment == FRAGMENTS[0]
+
+
+@pytest.mark.parametrize(("width", "found"), [(96, [BYTES]), (80, [])])
+def test_products_of_bytes_are_left_to_warps_and_have_depths_of_32(width: int, found: list[str]) -> None:
+    source, types = attention(*[(64, 200, width)] * 3, dtype=DType.F8E5M2)
+    fuse = FuseAttention((*named("sm_90a"), BYTES), groups=132, local_bytes=LOCAL_BYTES)
+    passed = compile_stages(source, types, TARGET, passes=(fuse, Accumulate())).passed
+    assert [Attending.of(special).fragment for special in specials(passed)] == found
 
 
 @pytest.mark.parametrize("causal", [False, True])

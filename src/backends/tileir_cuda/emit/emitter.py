@@ -87,17 +87,8 @@ def emit(kernel: KernelFunction, architecture: Architecture, number: int = 0, *,
     module = ModuleText(flags, remainder=remainder, extrema=True, exponential=EXPONENTIAL)
     verify(kernel)
     kernel = settled(kernel, architecture)
-    _check(kernel, architecture)
-    plain = without_instructions(
-        kernel,
-        _spelt(kernel, architecture),
-        copies=False,
-        folds=True,
-        exchanges=_exchanges_parts(kernel),
-        channels=not has_maps(kernel, architecture),
-        roles=False,
-        flags=False,
-    )
+    plain = spelt_out(kernel, architecture)
+    _check(kernel, SharedMemory.of(plain).nbytes, architecture)
     # With fast_math LLVM reorders sums, and folds those that recover what others have rounded.
     divided = by_reciprocals(plain) if fast_math else by_shared_reciprocals(by_reciprocals(plain))
     expanded = expand_kernel(with_shared_arrivals(divided), NATIVE, rounded=ROUNDED, own={} if fast_math else OWN)
@@ -114,6 +105,25 @@ def settled(kernel: KernelFunction, architecture: Architecture) -> KernelFunctio
     """Return a kernel in terms of what each group does: clusters copy by parts, where an architecture has them."""
     own = with_parts(kernel) if 1 < kernel.cluster <= MOST_OF_CLUSTER else kernel
     return own if own is not kernel and has_maps(own, architecture) else without_clusters(kernel)
+
+
+def spelt_out(kernel: KernelFunction, architecture: Architecture) -> KernelFunction:
+    """Return a settled kernel without what an architecture has no words for; what takes its place may share memory."""
+    return without_instructions(
+        kernel,
+        _spelt(kernel, architecture),
+        copies=False,
+        folds=True,
+        exchanges=_exchanges_parts(kernel),
+        channels=not has_maps(kernel, architecture),
+        roles=False,
+        flags=False,
+    )
+
+
+def launch_bytes(kernel: KernelFunction, architecture: Architecture) -> int:
+    """Return the bytes of shared memory that a launch of a settled kernel has to ask for, as its code takes them."""
+    return SharedMemory.of(spelt_out(kernel, architecture)).launch_bytes
 
 
 def has_maps(kernel: KernelFunction, architecture: Architecture) -> bool:
@@ -149,9 +159,9 @@ def _exchanges_parts(kernel: KernelFunction) -> bool:
     return not all(dtype in (DType.F32, DType.I32, DType.U32) for dtype in exchanged)
 
 
-def _check(kernel: KernelFunction, architecture: Architecture) -> None:
-    """Refuse a kernel that the cards cannot launch."""
-    faults, shared = [*role_faults(kernel)], SharedMemory.of(kernel).nbytes
+def _check(kernel: KernelFunction, shared: int, architecture: Architecture) -> None:
+    """Refuse a kernel that the cards cannot launch; its groups take ``shared`` bytes."""
+    faults = [*role_faults(kernel)]
     if math.prod(kernel.group) > MOST_THREADS[0] or threads(kernel)[2] > MOST_THREADS[2]:
         faults.append(f"has groups of {kernel.group} threads, and cards run 1024 of them, 64 along the last axis")
     if blocks(kernel)[0] > MOST_BLOCKS[0]:

@@ -13,8 +13,7 @@ from tileir.runtime.checks import check_buffers
 from tileir.semtree.ir import Await, KernelFunction
 from tileir.semtree.rewrite import statements
 from tileir_cuda.devices import architecture_of
-from tileir_cuda.emit.emitter import blocks, has_maps, settled, threads
-from tileir_cuda.emit.shared_memory import SharedMemory
+from tileir_cuda.emit.emitter import blocks, has_maps, launch_bytes, settled, threads
 from tileir_cuda.run.driver import SUCCESS, checked
 from tileir_cuda.run.maps import Maps
 from tileir_cuda.run.memory import CudaBuffer
@@ -68,7 +67,7 @@ class CudaKernel:
                 "of this kernel; compile with smaller groups"
             )
             raise GroupLimitError((Diagnostic("TIL804", message),), most)
-        shared = SharedMemory.of(kernel).launch_bytes
+        shared = launch_bytes(kernel, architecture)
         if shared:
             which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             checked(f"kernel {kernel.name}", driver.cuFuncSetAttribute(function, which, shared))

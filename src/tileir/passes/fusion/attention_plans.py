@@ -46,7 +46,7 @@ _FEWEST: Final = 4 / 3
 """Of the groups that keep the device busy three quarters do."""
 
 _UNIT: Final = 16
-"""Columns come in multiples of so many."""
+"""Columns come in multiples of so many, and of the depth of the instruction."""
 
 _PANEL: Final = 32
 """The same for instructions of four warps."""
@@ -206,12 +206,14 @@ def _instructions(options: Options, asked: Asked) -> tuple[Fragment, Mapping[int
     dtypes = asked.dtypes
     dtype = dtypes[0]
     fragments = [each for each in usable(options.fragments) if each.dtypes == (dtype, dtype, DType.F32)]
-    whole = {each.mnk[1]: each for each in fragments if each.is_async and each.a.layout is not None}
+    # The columns of values lie side by side, so products of four warps have to take what lies across their depth.
+    whole = {each.mnk[1]: each for each in fragments if each.is_async and each.a.layout and each.b.transposable}
     fragments = [each for each in fragments if each.a.where is Where.REGISTER and each.sums == _QUADS]
     told = {"queries": dtypes[0].value, "keys": dtypes[1].value, "values": dtypes[2].value}
     if not fragments or set(dtypes[:3]) != {dtype} or not dtypes[3].is_float or dtypes[3] is DType.F64:
         return refused("TR429", **told, offered=" ".join(options.fragments))
-    if any(width % _UNIT or width > _TILES[-1][0] for width in asked.widths):
+    unit = max(_UNIT, fragments[0].mnk[2])  # the columns of queries and keys are the depth of their product
+    if any(width % unit or width > _TILES[-1][0] for width in asked.widths):
         return refused("TR435", local_bytes=options.local_bytes, columns=max(asked.widths))
     return fragments[0], whole
 
