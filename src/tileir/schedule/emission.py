@@ -159,14 +159,7 @@ def _at_zero(loop: Loop) -> Loop:
 def _full_iterations(loop: Loop, around: Mapping[str, int]) -> int:
     """Return how many iterations, counted from 0 on, fail no test of their own that others pass."""
     ranges = {**_sizes_below(loop), **around}
-    full = loop.size
-    for leaf in leaves(loop.body):
-        for test in leaf.constraints:
-            step = test.coefficient(loop.name)
-            if step < 0:
-                room = (test - Affine.of({loop.name: step})).bounds(ranges)[0]
-                full = min(full, max(0, int(room // -step) + 1))
-    return full
+    return min((_iterations(leaf, loop, ranges, every=True) for leaf in leaves(loop.body)), default=loop.size)
 
 
 def _cut_lanes(items: tuple[Item, ...]) -> str | None:
@@ -207,13 +200,13 @@ def _shortened(loop: Loop, around: Mapping[str, int], names: NameScope) -> Loop:
     return attrs.evolve(terms, binding=None, body=(attrs.evolve(short, body=terms.body),))
 
 
-def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int]) -> int:
-    """Return how many iterations of a loop, counted from 0 on, some point of a leaf needs at most."""
+def _iterations(leaf: Leaf, loop: Loop, ranges: Mapping[str, int], *, every: bool = False) -> int:
+    """Return how many iterations of a loop, counted from 0 on, some point of a leaf needs at most, or every one has."""
     most = loop.size
     for test in leaf.constraints:
         step = test.coefficient(loop.name)
         if step < 0:
-            room = (test - Affine.of({loop.name: step})).bounds(ranges)[1]
+            room = (test - Affine.of({loop.name: step})).bounds(ranges)[0 if every else 1]
             most = min(most, max(0, int(room // -step) + 1))
     return most
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import reduce
+from math import prod
 from operator import add
 from typing import TYPE_CHECKING, assert_never
 
@@ -90,18 +91,26 @@ class BlockLowering:
             values[index.name] = Affine.index(variable.name)
             grid.append(index.range)
         if packed:
-            stride = 1
-            for index in reversed(packed):
-                variable = self.counter(index.name)
-                place: sem.Expr = sem.GridIndex(sem.GridLevel.GROUP, 2, variable.type)
-                place = sem.Apply(Op.DIV, (place, self.offsets.constant(stride))) if stride > 1 else place
-                if index is not packed[0]:
-                    place = sem.Apply(Op.MOD, (place, self.offsets.constant(index.range)))
-                body.append(sem.Declare(variable, place))
-                values[index.name] = Affine.index(variable.name)
-                stride *= index.range
-            grid.append(stride)
+            place = sem.GridIndex(sem.GridLevel.GROUP, 2, sem.Type(self.target.index_dtype))
+            declared, digits = self.digits(place, packed)
+            body, values = [*body, *declared], {**values, **digits}
+            grid.append(prod(index.range for index in packed))
         return tuple(grid) or (1,), body, values
+
+    def digits(self, number: sem.Expr, indices: Sequence[stripe.Index]) -> tuple[list[sem.Stmt], dict[str, Affine]]:
+        """Return variables for the digits of a number, the last index being the lowest, and what indices are then."""
+        declared: list[sem.Stmt] = []
+        values: dict[str, Affine] = {}
+        stride = 1
+        for index in reversed(indices):
+            variable = self.counter(index.name)
+            digit = sem.Apply(Op.DIV, (number, self.offsets.constant(stride))) if stride > 1 else number
+            if index is not indices[0]:
+                digit = sem.Apply(Op.MOD, (digit, self.offsets.constant(index.range)))
+            declared.append(sem.Declare(variable, digit))
+            values[index.name] = Affine.index(variable.name)
+            stride *= index.range
+        return declared, values
 
     def counter(self, name: str) -> sem.Var:
         """Return a fresh variable for an index."""

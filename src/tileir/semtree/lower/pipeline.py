@@ -246,22 +246,10 @@ class Pipeline:
 
     def _digits(self, number: sem.Var) -> tuple[list[sem.Stmt], dict[str, Affine]]:
         """Return the values of the indices in iteration ``number``, and declarations of variables that hold them."""
-        moving, stride = self._moving, 1
+        moving = self._moving
         if len(moving) == 1:
             return [], {moving[0].name: Affine.index(number.name)}
-        declarations: list[sem.Stmt] = []
-        values: dict[str, Affine] = {}
-        for index in reversed(moving):
-            variable = self.blocks.counter(index.name)
-            value: sem.Expr = number
-            if stride > 1:
-                value = sem.Apply(Op.DIV, (value, self.blocks.offsets.constant(stride)))
-            if index is not moving[0]:
-                value = sem.Apply(Op.MOD, (value, self.blocks.offsets.constant(index.range)))
-            declarations.append(sem.Declare(variable, value))
-            values[index.name] = Affine.index(variable.name)
-            stride *= index.range
-        return declarations, values
+        return self.blocks.digits(number, moving)
 
     def _slot(self, number: sem.Expr, stages: int) -> sem.Declare:
         """Return the declaration of a variable: which of the arrays an iteration has."""

@@ -85,23 +85,9 @@ class Turns:
 
     def point(self, number: sem.Expr) -> tuple[list[sem.Stmt], dict[str, Affine]]:
         """Return declarations for the point of that number, and the values of the indices there."""
-        constant, stride = self.blocks.offsets.constant, 1
-        declarations: list[sem.Stmt] = []
-        values: dict[str, Affine] = {}
         place = self.blocks.counter("point")
-        declarations.append(sem.Declare(place, number))
-        for index in reversed(self.indices):
-            if index.range == 1:
-                values[index.name] = Affine()
-                continue
-            variable = self.blocks.counter(index.name)
-            value: sem.Expr = sem.Apply(Op.DIV, (place, constant(stride))) if stride > 1 else place
-            stride *= index.range
-            if stride < self.points:
-                value = sem.Apply(Op.MOD, (value, constant(index.range)))
-            declarations.append(sem.Declare(variable, value))
-            values[index.name] = Affine.index(variable.name)
-        return declarations, values
+        digits, values = self.blocks.digits(place, [index for index in self.indices if index.range > 1])
+        return [sem.Declare(place, number), *digits], {**{index.name: Affine() for index in self.indices}, **values}
 
     def moved(self, values: Mapping[str, Affine]) -> dict[str, Affine]:
         """Return what stands for each variable of :attr:`values` at a point where indices have other values."""
