@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tileir.core import attrs, rewritten
-from tileir.poly.affine import Affine
+from tileir.poly.affine import Affine, Rational
 from tileir.stripe import blocks as stripe
 from tileir.stripe.ir import Block, Device, Index, LoadIndex, Location, Refinement, Statement
 
@@ -59,3 +59,21 @@ def renamed(statement: Statement, scalars: Mapping[str, str], views: Mapping[str
     """Return a statement with the scalars and refinements of its block renamed; its dependencies are dropped."""
     new = stripe.renamed(statement, scalars, views)
     return attrs.evolve(new, deps=()) if new.deps else new
+
+
+def in_memory_order(block: Block) -> Block:
+    """Order indices, in nested blocks too, by how far they move in what is written, then in what is read."""
+    statements = tuple(in_memory_order(s) if isinstance(s, Block) else s for s in block.statements)
+    views = [view for view in block.refinements if view.direction is not stripe.Direction.NONE]
+
+    def distance(index: Index) -> tuple[int, int]:
+        steps = [(view.direction.writes, abs(int(_distance_along(view, index.name)))) for view in views]
+        written = max((step for writes, step in steps if writes), default=0)
+        return -written, -max((step for _, step in steps), default=0)
+
+    return attrs.evolve(block, indices=tuple(sorted(block.indices, key=distance)), statements=statements)
+
+
+def _distance_along(view: Refinement, index: str) -> Rational:
+    axes = zip(view.access, view.shape.dims, strict=True)
+    return sum((affine.coefficient(index) * dim.stride for affine, dim in axes), start=0)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine, Rational
 from tileir.schedule.nest import Nest, Use, analyse
-from tileir.schedule.reindex import with_values
+from tileir.schedule.reindex import in_memory_order, with_values
 from tileir.schedule.remarks import Refused, refused
 from tileir.stripe import ir as stripe
 
@@ -147,8 +147,12 @@ class Tree:
 
 
 def tree_of(kernel: stripe.Block) -> Tree | Refused:
-    """Return a kernel as a tree, or why :func:`tileir.schedule.nest.analyse` cannot take it apart."""
-    nest = analyse(kernel)
+    """Return a kernel as a tree, or why :func:`tileir.schedule.nest.analyse` cannot take it apart.
+
+    Loops stand in the order of memory, so that what they are called has no part in it.
+    """
+    marked = any(index.is_marked for block in kernel.nested() for index in block.indices)
+    nest = analyse(kernel if marked else in_memory_order(kernel))
     return nest if isinstance(nest, Refused) else tree_of_nest(nest)
 
 

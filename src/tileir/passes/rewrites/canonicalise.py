@@ -12,7 +12,7 @@ from tileir.passes.layouts.own_axes import with_own_axes
 from tileir.passes.regions.narrowing import narrowed
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.coverage import tightened
-from tileir.schedule.reindex import reindexed
+from tileir.schedule.reindex import in_memory_order, reindexed
 from tileir.stripe.check.views import is_dense
 from tileir.stripe.ir import (
     Block,
@@ -64,7 +64,7 @@ class Canonicalise:
             if block is None:
                 return ()
             if not _is_scheduled(block):
-                block = with_own_axes(_in_memory_order(_without_repetition(block)), shapes)
+                block = with_own_axes(in_memory_order(_without_repetition(block)), shapes)
                 if self.merge and not block.blocks:
                     block = _merged(block, dense)
                 elif self.channels and not block.blocks:
@@ -145,19 +145,6 @@ def _without_repetition(block: Block) -> Block:
         return block
     used = _used_indices(block)
     return attrs.evolve(block, indices=tuple(i for i in block.indices if i.name in used))
-
-
-def _in_memory_order(block: Block) -> Block:
-    """Order indices, in nested blocks too, by how far they move in what is written, then in what is read."""
-    statements = tuple(_in_memory_order(s) if isinstance(s, Block) else s for s in block.statements)
-    views = [(r.direction.writes, address(r)) for r in block.refinements if r.direction is not Direction.NONE]
-
-    def distance(index: Index) -> tuple[int, int]:
-        steps = [(writes, abs(int(affine.coefficient(index.name)))) for writes, affine in views]
-        written = max((step for writes, step in steps if writes), default=0)
-        return -written, -max((step for _, step in steps), default=0)
-
-    return attrs.evolve(block, indices=tuple(sorted(block.indices, key=distance)), statements=statements)
 
 
 def _merged(block: Block, dense: Mapping[str, int]) -> Block:
