@@ -19,7 +19,7 @@ from tileir.passes.schedules.scripted import Makers, Scripted
 from tileir.schedule.remarks import Remark
 from tileir.schedule.script import applied, known_values
 from tileir.schedule.sizes import Known, Producers
-from tileir.schedule.tree import Tree, tree_of
+from tileir.schedule.tree import Item, Loop, Tree, tree_of
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.interpret.memory import Checks
 from tileir.stripe.ir import Block, Program
@@ -44,6 +44,9 @@ BEFORE: Final = (
 BEHIND: Final = ("", "thread", "vectorise, thread", "register_tile, vectorise, thread")
 PARAMETERS: Final = '({name=p, value=3}, {name=q, value="max(1, VECTOR_BYTES // 8)"})'
 _MOST: Final = 8
+_MOST_POINTS: Final = 1 << 16
+"""The interpreter goes iteration by iteration, and loops that are skewed several times have many."""
+
 _TARGET: Final = Target(vector_bytes=32, group_threads=1024, local_bytes=49152)
 CARD: Final = "cuda.sm_90a"
 """A card for which kernels are compiled and interpreted."""
@@ -82,6 +85,8 @@ def _steps(drawing: Drawing, producer: Producers) -> list[str]:
             made = applied(_script(step).steps[0], drawing.tree, known)
         except Exception:  # the check finds it again
             return [*steps, step]
+        if isinstance(made, Tree) and _points(made.body) > _MOST_POINTS:
+            continue
         if isinstance(made, Tree):
             drawing.tree = made
             steps.append(step)
@@ -90,6 +95,11 @@ def _steps(drawing: Drawing, producer: Producers) -> list[str]:
         if len(steps) == _MOST:
             break
     return steps
+
+
+def _points(items: tuple[Item, ...]) -> int:
+    """Return how many iterations loops have in one another, whether they do something or not."""
+    return sum(item.size * _points(item.body) if isinstance(item, Loop) else 1 for item in items)
 
 
 def _script(steps: str) -> Scripted:
