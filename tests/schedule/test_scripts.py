@@ -87,6 +87,21 @@ def test_text_and_json_are_read_back() -> None:
     assert pipeline.to_value([step])[0]["options"]["steps"][0]["split"]["tail"] == "peel"  # type: ignore[index]
 
 
+@pytest.mark.parametrize("names", [("i", "j", "k", "l"), ("z", "a", "s", "r"), ("y", "x", "d", "c")])
+@pytest.mark.parametrize("before", ["accumulate", "accumulate, canonicalise{merge=false}"])
+def test_loops_lie_in_the_order_of_memory_whatever_they_are_called(names: tuple[str, ...], before: str) -> None:
+    row, column, outer, inner = names
+    text = f"""function (A[M, K, L], B[K, L, N]) -> (C) {{
+        C[{row}, {column} : M, N] = +(A[{row}, {outer}, {inner}] * B[{outer}, {inner}, {column}]); }}"""
+    a, b = np.arange(60, dtype=np.int64).reshape(3, 4, 5), np.arange(120, dtype=np.int64).reshape(4, 5, 6)
+    steps = "cut{loop=row, at=1, into=(first, rows)}, cut{loop=term, at=1, into=(one, terms)}"
+    passes = f"{before}, script{{match={{loops=(row, column), reductions=(part, term)}}, steps=({steps})}}"
+    program = tileir.compile(text, [a, b], passes=passes)
+    sizes = {index.name: index.range for block in program.scheduled.main.nested() for index in block.indices}
+    assert (sizes["rows"], sizes["column"], sizes["part"], sizes["terms"]) == (2, 6, 4, 4)
+    np.testing.assert_array_equal(program(a, b), np.tensordot(a, b, 2))
+
+
 def test_facts_of_the_target_become_parameters() -> None:
     step = script(TILES).for_target(Target(vector_bytes=32))
     assert next((each.name, each.value) for each in step.parameters) == ("VECTOR_BYTES", 32)
@@ -226,9 +241,20 @@ def test_code_that_is_too_long_and_vectors_that_are_too_wide_are_refused() -> No
 
 
 def test_patterns_tell_why_they_do_not_fit() -> None:
-    assert remarks_of("script{match={kernel=other}}")[0][0] == "TR724"
-    code, facts = remarks_of("script{match={loops=(a)}}")[0]
-    assert (code, facts["wanted"], facts["found"]) == ("TR725", 1, 2)
+    text = "function (A[M, K], B[K, N]) -> (C, S) { C[i, j : M, N] = +(A[i, k] * B[k, j]); S[i : M] = +(A[i, k]); }"
+    program = lower(infer(parse(text), {"A": TensorType(DType.F32, (5, 7)), "B": TensorType(DType.F32, (7, 6))}))
+    for match, codes in (
+        ("kernel=kernel_1", ["TR724", "TR001"]),
+        ("loops=(i)", ["TR725", "TR001"]),
+        ("kernel=other", ["TR761", "TR724"]),
+        ("loops=(a, b, c)", ["TR761", "TR725"]),
+    ):
+        found = Remarks()
+        steps = "split{loop=i, by=2, into=(o, p)}"
+        with listening(found):
+            run(parse_pipeline(f"accumulate, script{{match={{{match}}}, steps=({steps})}}"), program)
+        assert [remark.code for remark in found.all() if remark.step == "script"] == codes
+        assert any(remark.relevant for remark in found.all() if remark.step == "script")
     assert remarks_of("thread,script{steps=()}")[0][0] == "TR101"
 
 

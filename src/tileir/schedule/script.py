@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.core.targets.template_expressions import Value
@@ -36,6 +36,9 @@ _OfIterations: TypeAlias = Fuse | Distribute | Skew | Persist
 _OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inline | ComputeAt | JoinKernel | Fold
 Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""
+
+UNFIT: Final = ("TR724", "TR725")
+"""The codes of kernels that a pattern is not for."""
 
 
 @attrs.frozen
