@@ -129,7 +129,7 @@ class Tree:
             if isinstance(item, Loop):
                 yield item
 
-    def sizes(self) -> dict[str, int]:
+    def loop_sizes(self) -> dict[str, int]:
         """Return the sizes of loops by name, of several of a name the greatest."""
         loops = [*self.loops()]
         return {loop.name: loop.size for loop in sorted(loops, key=lambda loop: loop.size)}

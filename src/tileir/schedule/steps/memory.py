@@ -291,7 +291,7 @@ def past_the_end(tree: Tree, root: str, access: tuple[Affine, ...], own: Mapping
 
     ``own`` are the sizes of loops that are about to be made.
     """
-    ranges = {**tree.sizes(), **own}
+    ranges = {**tree.loop_sizes(), **own}
     made = (*tree.allocations, *(each for loop in tree.loops() for each in loop.allocations))
     held = {each.name: tuple((0, size - 1) for size in each.shape.sizes) for each in made}
     bounds = held.get(root, tree.bounds.get(root, ()))  # memory may have grown since the first step

@@ -96,7 +96,7 @@ class Interleave:
     def __call__(self, tree: Tree, known: Known) -> Tree | Refused:
         """Return the tree with the memory in another order."""
         by = accepted(known.size(self.by, tree))
-        ranges = tree.sizes()
+        ranges = tree.loop_sizes()
         changed: list[stripe.Refinement] = []
 
         def parted(found: stripe.Refinement) -> stripe.Refinement:
