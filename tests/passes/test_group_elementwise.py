@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -55,6 +57,26 @@ def test_threads_take_fewer_vectors_where_groups_are_few() -> None:
     assert kernel(COPY, {"A": (64, 32)}, GroupElementwise(threads=32, groups=4)).grid == (4,)
 
 
+@pytest.mark.parametrize(
+    ("text", "shape", "grid"),
+    [
+        (COPY, (1024,), (8,)),
+        ("function (A) -> (O) { B = A * A; C = max(B, 1.0); O = C - A; }", (8, 128), (8,)),
+        (COPY, (512,), (1,)),  # as many as keep the device busy, but no more
+        ("function (A) -> (O) { O = exp(A); }", (1024,), (2,)),
+        ("function (A) -> (O) { O = A / (A + 2.0); }", (1024,), (2,)),
+        ("function (A[N]) -> (O) { O[n, m : N, 512] = =(A[n]); }", (2,), (2,)),  # writes most of all
+        ("function (A[N]) -> (O) { O[m, n : 2, N] = =(A[n]); }", (512,), (2,)),
+    ],
+)
+def test_threads_take_one_vector_of_a_large_tensor_that_they_copy(
+    text: str, shape: tuple[int, ...], grid: tuple[int, ...]
+) -> None:
+    step = GroupElementwise(threads=32, groups=1, single=True)
+    found = kernel(text, {"A": shape}, step)
+    assert math.prod(found.grid) == math.prod(grid)
+
+
 def test_only_the_last_group_looks_for_the_end() -> None:
     text = to_text(kernel(COPY, {"A": (1000,)}, GroupElementwise(threads=16, vectors=2)))
     assert "if (6 - i1_group >= 0)" in text
@@ -101,10 +123,12 @@ def test_a_transposed_input_is_read_by_rows_of_threads() -> None:
     threads=st.integers(1, 40),
     vector_bytes=st.sampled_from([1, 8, 16]),
     vectors=st.integers(0, 3),
+    single=st.booleans(),
 )
 @examples(80)
-def test_the_meaning_stays(program: Program, threads: int, vector_bytes: int, vectors: int) -> None:
-    steps = (Accumulate(), GroupElementwise(threads, vector_bytes, vectors=vectors), Distribute(threads=threads))
+def test_the_meaning_stays(program: Program, threads: int, vector_bytes: int, vectors: int, single: bool) -> None:
+    step = GroupElementwise(threads, vector_bytes, vectors=vectors, single=single)
+    steps = (Accumulate(), step, Distribute(threads=threads))
     scheduled = run(steps, program)
     assert_same_meaning(program, scheduled)
     arrays = arrays_for(program)

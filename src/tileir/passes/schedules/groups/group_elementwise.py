@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from tileir.core import NameScope, attrs
 from tileir.passes.base import at_least, expand_kernels
+from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.kernels.forms import against_parallel, unscheduled_elementwise
 from tileir.passes.kernels.merge import merged
@@ -32,6 +33,7 @@ class GroupElementwise:
         max_lanes: Most lanes of a vector; 0 for as many as fit.
         vectors: Vectors of a thread; 0 for as many as make it load four at a time.
         groups: So many groups keep the device busy: threads take fewer vectors where there are not so many.
+        single: Whether threads take one vector of a large tensor where they do little but copy it.
 
     """
 
@@ -41,6 +43,7 @@ class GroupElementwise:
     max_lanes: int = attrs.field(default=0, validator=at_least(0))
     vectors: int = attrs.field(default=0, validator=at_least(0))
     groups: int = attrs.field(default=1, validator=at_least(1))
+    single: bool = False
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its elementwise kernels scheduled."""
@@ -73,6 +76,8 @@ class GroupElementwise:
             yield Split(other.name, size, (other.name, rows[other.name]))
         each = -(-vectors // columns)
         wanted = self.vectors or max(1, 4 // max(1, len(sch.read_uses(nest))))
+        if self.single and not self.vectors and each * groups >= _MANY * self.groups and _copies(nest, index):
+            wanted = 1
         count = min(max(1, min(wanted, each * groups // self.groups)), each)
         row = _Row(index.name, names.fresh(f"{index.name}_group"), names.fresh(f"{index.name}_thread"))
         yield attrs.evolve(row, groups=-(-each // count), threads=columns, vectors=count, lanes=lanes)
@@ -99,11 +104,23 @@ def _contiguous(nest: Nest) -> stripe.Index | Refused:
     return max(candidates, key=lambda i: (sum(u.stride(i.name) in (0, 1) for u in reads), i.range))
 
 
+def _copies(nest: Nest, index: stripe.Index) -> bool:
+    """Return whether a kernel reads one tensor only, each element once, and makes cheap operations of it."""
+    (segment,), reads = nest.segments, sch.read_uses(nest)
+    moved = [i for i in nest.indices if i.range > 1]
+    once = len(reads) == 1 and reads[0].stride(index.name) == 1 and all(reads[0].stride(i.name) for i in moved)
+    operations = (s.op for s in segment.statements if isinstance(s, stripe.Intrinsic))
+    return once and not segment.constraints and CHEAP.issuperset(operations)
+
+
 def _columns(nest: Nest, others: Sequence[stripe.Index], threads: int) -> int:
     """Return how many threads stand side by side: all of them, but for inputs that rows are contiguous along."""
     crossed = any(use.stride(other.name) == 1 for use in sch.read_uses(nest) for other in others)
     return min(threads, _CROSSED) if crossed else threads
 
+
+_MANY = 8
+"""So many times the groups that keep a device busy: it starts others while these wait, and reads and writes mix."""
 
 _CROSSED = 32
 """Threads side by side where an input is transposed: a group then uses whole cache lines of it."""
