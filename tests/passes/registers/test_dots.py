@@ -216,3 +216,14 @@ def test_nothing_is_left_out_where_factors_are_tiny() -> None:
     checked = tuple(flushing(checked_dots(kernel, FLUSHING)) for kernel in after.kernels)
     assert not run_program(attrs.evolve(after, kernels=tuple(map(flushing, after.kernels))), arrays)["O"].any()
     assert (run_program(attrs.evolve(after, kernels=checked), arrays)["O"] == 2.0**-26).all()
+
+
+def test_inputs_under_windows_are_looked_through_once_and_those_of_products_where_they_are_read() -> None:
+    windows = halves(WINDOWS, {"A": (3, 9, 16), "B": (3, 3, 16, 13)})
+    products = halves(TWO, {"A": (9, 16), "B": (16, 13), "C": (9, 16), "D": (16, 13)})
+    steps = attrs.evolve(TILE, edges=1000)
+    for program, whole in ((windows, True), (products, False)):
+        lowered = lower_kernels(run(cpu(TARGET), program) if program is products else tiled(program, steps), TARGET)
+        kernel = next(k for k in map(simplify, lowered.kernels) if dots_of(k))
+        loops = [stmt for stmt in checked_dots(kernel, FLUSHING).body if isinstance(stmt, sem.For)]
+        assert any(loop.step == 32 for loop in loops) is whole

@@ -3,13 +3,15 @@
 The processor adds products of bf16 in f32, but takes denormals for zero, as factors and as sums. Factors that are zero
 or at least :data:`LEAST` in size never meet one: their products are multiples of a number that f32 has, and so are sums
 of these, however they are rounded. So the least of all factors is found before a loop over dot products begins, that of
-a panel when it is packed; where it is smaller, which is seldom, a copy of the loop runs that has ordinary instructions.
+a panel when it is packed, and that of an input over which windows slide when the kernel begins. Where it is smaller,
+which is seldom, a copy of the loop runs that has ordinary instructions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
+from math import prod
 from typing import Final
 
 from tileir.core import DType, NameScope, Op, attrs
@@ -28,6 +30,8 @@ from tileir.semtree.ir import (
     For,
     If,
     KernelFunction,
+    Param,
+    ParamAccess,
     Reduce,
     Region,
     Shuffle,
@@ -37,6 +41,7 @@ from tileir.semtree.ir import (
     Var,
 )
 from tileir.semtree.rewrite import (
+    bodies,
     distinct_nodes,
     expressions,
     freshened,
@@ -73,7 +78,8 @@ def checked_dots(kernel: KernelFunction, flushing: Collection[str]) -> KernelFun
     if census(kernel).dots.isdisjoint(flushing):
         return kernel
     checking = _Checking(frozenset(flushing), NameScope.of(kernel_names(kernel)), _panels(kernel, flushing))
-    return with_body(kernel, checking.checked(kernel.body))
+    before = [stmt for param in _read_often(kernel, flushing) for stmt in checking.whole(param, kernel.index)]
+    return with_body(kernel, (*before, *checking.checked(kernel.body)))
 
 
 @attrs.frozen
@@ -86,7 +92,20 @@ class _Checking:
     """Arrays of the kernel that only dot products read, with the type of all that is written there."""
 
     sizes: dict[str, Var] = attrs.field(factory=dict)
-    """The least of what was written to each of ``panels``."""
+    """The least of what was written to each of ``panels``, and of inputs that were looked through as a whole."""
+
+    def whole(self, param: Param, index: DType) -> Iterator[Stmt]:
+        """Yield what looks through an input before anything else happens."""
+        width, kind = _WIDTHS[0], Type(index)
+        self.sizes[param.name] = least = Var(self.names.fresh("least"), Type(_WORD, width))
+        yield _started(least)
+        done = param.size - param.size % width
+        for begin, end, lanes in ((0, done, width), (done, param.size, 1)):
+            counter = Var(self.names.fresh("place"), kind)
+            part = Subscript(param.name, counter, Type(param.dtype, lanes))
+            note = _noted(least, part if lanes > 1 else Broadcast(part, width))
+            if begin < end:
+                yield For(counter, Const(begin, kind), Const(end, kind), lanes, (note,))
 
     def checked(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """Return a list of statements with checks, in loops of its own and in those inside them."""
@@ -196,6 +215,25 @@ class _Checking:
 
 def _read(dots: Collection[Dot]) -> Iterator[Subscript]:
     return (n for dot in dots for part in (dot.left, dot.right) for n in walk(part) if isinstance(n, Subscript))
+
+
+def _read_often(kernel: KernelFunction, flushing: Collection[str]) -> Iterator[Param]:
+    """Yield the inputs of which loops over dot products would look at each element twice or more, as windows do."""
+    looked: dict[str, int] = {}
+
+    def count(stmts: tuple[Stmt, ...], around: tuple[For, ...]) -> None:
+        for stmt in stmts:
+            nodes = (node for root in expressions(stmt) for node in walk(root))
+            for factor in dict.fromkeys(_read([n for n in nodes if isinstance(n, Dot) and fragment_of(n) in flushing])):
+                loops = (loop for loop in around if loop.counter.name in variables_of(factor))
+                turns = (len(trip_values(loop) or (0,)) for loop in loops)
+                looked[factor.array] = looked.get(factor.array, 0) + prod(turns, start=factor.type.lanes)
+            for body in bodies(stmt):
+                count(body, (*around, stmt) if isinstance(stmt, For) else around)
+
+    count(kernel.body, ())
+    inputs = (param for param in kernel.params if param.access is ParamAccess.READ)
+    yield from (param for param in inputs if looked.get(param.name, 0) >= 2 * param.size)
 
 
 def _panels(kernel: KernelFunction, flushing: Collection[str]) -> dict[str, Type]:
