@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from tileir.core.nodes import attrs
 from tileir.core.targets.template_expressions import Value
@@ -37,9 +37,6 @@ _OfMemory: TypeAlias = Stage | Accumulate | RFactor | Place | Interleave | Inlin
 Step: TypeAlias = _OfLoops | _OfIterations | _OfMemory
 """What a script may say."""
 
-UNFIT: Final = ("TR724", "TR725")
-"""The codes of kernels that a pattern is not for."""
-
 
 @attrs.frozen
 class Parameter:
@@ -54,7 +51,7 @@ class Pattern:
     """The kernels that a script is for.
 
     Attributes:
-        kernel: The name of a kernel; empty for any.
+        kernel: The name of a kernel, or of one of several launches of a kernel; empty for any.
         loops: Names for the loops over its outputs, in order; empty for its own.
         reductions: Names for the loops over which it merges.
         reads: Names for the tensors that it reads, in order.
@@ -135,6 +132,7 @@ class Script:
             ("step", f"{number} {step.name}")
             for number, step in enumerate(self.steps)
             if (isinstance(step, Bind) and step.loop == told.get("loop"))
+            or (isinstance(step, Transpose) and told.get("loop") in step.loops)
             or told.get("memory") in (getattr(step, "memory", ""), getattr(step, "into", ""))
         )
         return tuple(causes)[-1:]
@@ -178,7 +176,10 @@ def _against_loops(inside: tuple[Item, ...]) -> Refused | None:
     for loop in below:
         outermost = loop is first and inside == (loop,)
         if loop.binding is Binding.GRID and not outermost:
-            return refused("TR719", loop=loop.name, around=", ".join(each.name for each in below if each is not loop))
+            around = [each.name for each in below if any(inner is loop for inner in walk(each.body))]
+            beside = [item.name for item in inside if isinstance(item, Loop) and item is not loop]
+            found = {"around": ", ".join(around)} if around else {"beside": ", ".join(beside) or "statements"}
+            return refused("TR719", loop=loop.name, **found)
         item = loop.body[0] if len(loop.body) == 1 else None
         inner = item.body if isinstance(item, Loop) and item.binding is Binding.DOT else loop.body
         if loop.binding is Binding.LANE and not (len(inner) == 1 and isinstance(inner[0], Leaf)):
