@@ -268,10 +268,12 @@ _SCRIPTS: Final = {
     "TR758": Reason("groups of the grid share no memory of the kernel: make it inside of the loop over groups"),
     "TR759": Reason("a vector has fewer lanes: split the loop, and bind the inner one"),
     "TR760": Reason("a name consists of letters, digits and underscores, and begins with no digit"),
-    "TR761": Reason("the script is for no kernel of the program: `match` asks for others than these"),
 }
 
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
     {**_GENERAL, **_FORMS, **_LOOPS, **_VECTORS, **_GROUPS, **_TILES, **_ALGORITHMS, **_SCRIPTS}
 )
 """All codes, with what they mean."""
+
+UNFIT: Final = ("TR724", "TR725")
+"""The codes of kernels that the pattern of a script is not for."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tileir.schedule.reasons import UNFIT
 from tileir.schedule.remarks import Remark, facts_text
 
 if TYPE_CHECKING:
@@ -150,12 +151,16 @@ def _level_table(kernel: KernelCost) -> Table:
 def remark_lines(remarks: Iterable[Remark], *, everything: bool = False) -> Iterator[str]:
     """Yield the remarks on each kernel under its name: what steps did, and refusals that somebody could act on.
 
+    Where the pattern of a script fits no kernel, somebody could act on that.
+
     Args:
         remarks: The remarks, by step.
         everything: Whether to tell all refusals.
 
     """
-    shown = [remark for remark in remarks if everything or remark.relevant]
+    said = [*remarks]
+    fitting = {remark.position for remark in said if remark.code not in UNFIT}
+    shown = [remark for remark in said if everything or remark.relevant or remark.position not in fitting]
     width = max((len(remark.step) for remark in shown), default=0)
     for name in dict.fromkeys(remark.kernel for remark in shown):
         mine = [remark for remark in shown if remark.kernel == name]

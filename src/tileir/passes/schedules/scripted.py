@@ -19,9 +19,9 @@ from tileir.passes.pipelines.options import to_text, written
 from tileir.passes.pipelines.resolution import pipeline_for
 from tileir.passes.rewrites.dead_code import DeadCode
 from tileir.schedule.rearranging import done_by_steps
-from tileir.schedule.remarks import Refused, refused, remark
-from tileir.schedule.script import UNFIT, Parameter, Pattern, Script, Step
-from tileir.schedule.sizes import Producers, no_producer
+from tileir.schedule.remarks import Refused, remark
+from tileir.schedule.script import Parameter, Pattern, Script, Step
+from tileir.schedule.sizes import Producers
 from tileir.schedule.steps.loops import Bind
 from tileir.schedule.steps.producing import ComputeAt, Inline, JoinKernel
 from tileir.stripe import ir as stripe
@@ -62,20 +62,11 @@ class Scripted:
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with the kernels scheduled that the script is for."""
-        apply, fits = self.script.apply, [False]
-
-        def made(kernel: Block, producer: Producers = no_producer) -> tuple[Block, ...] | Refused:
-            result = apply(kernel, producer)
-            fits.append(not isinstance(result, Refused) or result.code not in UNFIT)
-            return result
-
-        if any(isinstance(step, Inline | ComputeAt | JoinKernel) for step in self.steps):
-            after = expanded_with_makers(program, made)
-        else:
-            after = expand_kernels(program, lambda kernel: done_by_steps(made(kernel)))
-        if not any(fits) and (kernels := [called_block(each) for each in program.main.blocks]):
-            remark(kernels[0], refused("TR761", kernels=", ".join(kernels)))
-        return after
+        apply = self.script.apply
+        told_apart = self.match.kernel or any(isinstance(step, Inline | ComputeAt | JoinKernel) for step in self.steps)
+        if told_apart:
+            return expanded_with_makers(program, apply)
+        return expand_kernels(program, lambda kernel: done_by_steps(apply(kernel)))
 
     def for_target(self, target: Target) -> Scripted:
         """Return the pass with a parameter for each fact of a target that it names or needs, and that is a number."""
