@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core import Diagnostic, Span, VerifyError, nearest
+from tileir.formula.definitions.functions import Function
 from tileir.formula.ir import Formula, Mask, Merge, Near, Number, Region, Repeat, Source, Step
 from tileir.formula.text import spelling
 from tileir.formula.text.reading import PREVIOUS
-
-if TYPE_CHECKING:
-    from tileir.formula.definitions.functions import Function
 
 MOST_ROUNDS: Final = 100_000
 """Of a group, so that a slip of the finger does not run for days."""

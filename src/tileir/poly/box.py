@@ -8,15 +8,11 @@ programming decide. Indices that no row links are treated apart, so the cost gro
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from tileir.core.nodes import attrs
+from tileir.poly.constraint import Row, Span, System, Terms
 from tileir.poly.simplex import Budget, Optimum, minimise
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tileir.poly.constraint import Row, Span, System, Terms
 
 _ROUNDS = 12  # propagation that converges slowly is left to the integer programs
 

@@ -5,18 +5,15 @@ True is always a proof. False may mean "not decided"; each function says when.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from math import gcd, prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tileir.poly.affine import Affine, total
+from tileir.poly.bounds import Domain
 from tileir.poly.box import feasible
 from tileir.poly.constraint import system
 from tileir.poly.lattice import kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.poly.bounds import Domain
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """The least and the greatest coordinate on each axis."""

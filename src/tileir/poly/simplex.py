@@ -9,14 +9,10 @@ excludes cycles.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from tileir.core.nodes import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.poly.constraint import Row, Span, Terms
+from tileir.poly.constraint import Row, Span, Terms
 
 _WORK = 1_000_000  # roughly a quarter of a second
 

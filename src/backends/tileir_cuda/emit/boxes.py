@@ -13,7 +13,8 @@ Follows NVIDIA, "PTX ISA" (mbarrier, cp.async.bulk.tensor), and "CUDA Driver API
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from tileir.core import DType, attrs
 from tileir.semtree.clusters import channels_of_clusters
@@ -32,15 +33,11 @@ from tileir.semtree.ir import (
 from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import releasing
 from tileir.semtree.swizzles import PLAIN, folded
+from tileir_cuda.emit.products import Shared
+from tileir_cuda.emit.roles import Roles
 from tileir_llvm.emit.conversions import cast
 from tileir_llvm.emit.expressions import Environment, evaluate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir_cuda.emit.products import Shared
-    from tileir_cuda.emit.roles import Roles
-    from tileir_llvm.emit.text import FunctionText
+from tileir_llvm.emit.text import FunctionText
 
 CONVERGENT: Final = 2
 """The attributes of statements that all threads of a warp run together."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import llvmlite.binding as llvm
 
 from tileir.core.nodes import attrs
+from tileir_cuda.architectures import Architecture
 from tileir_llvm.run.forking import guard_forks
 from tileir_llvm.run.modules import emitted, optimised, parsed, refusals, whole_pipeline
 from tileir_llvm.run.parallel_modules import made_side_by_side
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tileir_cuda.architectures import Architecture
 
 TRIPLE: Final = "nvptx64-nvidia-cuda"
 

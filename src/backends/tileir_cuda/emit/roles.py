@@ -6,19 +6,16 @@ Follows NVIDIA, "PTX ISA" (bar, setmaxnreg).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.semtree.ir import WARP, KernelFunction, Turn, WarpRole
 from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import roles, threads_of
 from tileir_cuda.emit.warpgroups import CONVERGENT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tileir_llvm.emit.expressions import Environment
-    from tileir_llvm.emit.text import FunctionText
+from tileir_llvm.emit.expressions import Environment
+from tileir_llvm.emit.text import FunctionText
 
 MOST: Final = 15
 """The barriers of a group beside that at which all of it meets."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterator
+from typing import Final, assert_never
 
 from tileir.core.nodes import attrs
 from tileir.semtree.analysis.effects import writes
@@ -43,8 +44,10 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.rewrite import mentions, statements, walk
 from tileir_cuda.emit import flags, products, warpgroups
-from tileir_cuda.emit.boxes import meet_cluster
+from tileir_cuda.emit.boxes import Channels, meet_cluster
 from tileir_cuda.emit.products import Shared, thread_number
+from tileir_cuda.emit.roles import Roles
+from tileir_cuda.emit.shared_memory import SharedMemory
 from tileir_cuda.emit.warpgroups import CONVERGENT, OF_WARPGROUPS, Begun
 from tileir_cuda.emit.zeroing import makes_zeros
 from tileir_llvm.emit.expressions import evaluate, offset_of
@@ -52,13 +55,6 @@ from tileir_llvm.emit.memory import Offset, Place, load, pointer_to, store
 from tileir_llvm.emit.spelling import register
 from tileir_llvm.emit.statements import Statements, Together
 from tileir_llvm.emit.text import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir_cuda.emit.boxes import Channels
-    from tileir_cuda.emit.roles import Roles
-    from tileir_cuda.emit.shared_memory import SharedMemory
 
 _CACHED_ONCE: Final = 16
 """Copies of so many bytes pass by the first-level cache, where nothing else would find them."""

@@ -6,8 +6,9 @@ lanes becomes ``x_0`` and ``x_1`` of 16. Lanes stay in their order, so that scat
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from tileir.core import DType, NameScope, Op, attrs, grouped, rewritten, schema
 from tileir.semtree.dots import plain_dot
@@ -42,12 +43,8 @@ from tileir.semtree.rewrite import (
     walk,
     with_body,
 )
+from tileir_opencl.device.features import Features
 from tileir_opencl.emit.spelling import register_bits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir_opencl.device.features import Features
 
 WIDTHS: Final = (16, 8, 4, 3, 2, 1)
 """The lanes that OpenCL has."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from tileir.core import DType, NameScope, attrs
 from tileir.core.text.writer import Writer
+from tileir.semtree.ir import Type
+from tileir_opencl.device.features import Features
 from tileir_opencl.emit.spelling import ATOM, MASKS, lane, lane_constant, register, scalar_constant, vector
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.semtree.ir import Type
-    from tileir_opencl.device.features import Features
 
 
 @attrs.frozen

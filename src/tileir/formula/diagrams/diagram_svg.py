@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.sax.saxutils import escape
 
-if TYPE_CHECKING:
-    from tileir.formula.diagrams.diagram import Diagram, Node
+from tileir.formula.diagrams.diagram import Diagram, Node
 
 _SIDE: Final = 132
 """Of the square of a function."""

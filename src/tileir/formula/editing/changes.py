@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.formula.ir import Argument, Formula
+from tileir.formula.text.layout import Call
 from tileir.formula.text.parser import parse
-
-if TYPE_CHECKING:
-    from tileir.formula.text.layout import Call
 
 BLANKS: Final = " \t\r"
 """What stands between the parts of a step."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from tileir.core import NameScope, attrs
+from tileir.formula.definitions.functions import Function
 from tileir.formula.definitions.parameters import Operand, channels
 from tileir.formula.ir import Argument, Colour, Condition, Formula, Near, Number, Region, Repeat, Step
-
-if TYPE_CHECKING:
-    from tileir.formula.definitions.functions import Function
 
 
 @attrs.frozen

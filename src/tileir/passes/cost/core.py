@@ -9,22 +9,19 @@ themselves. Instructions are counted from the block nest: an index with the tag 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from tileir.core import LOCAL, REGISTER, DType, Op, accumulator
 from tileir.core.numbers.integers import network_comparisons
 from tileir.passes.cost.figures import ITERATION_CYCLES, Cycles
+from tileir.passes.cost.machine import Machine
 from tileir.passes.cost.operations import fused_products, scalar_dtypes
+from tileir.passes.cost.scopes import Access, Scope
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.passes.cost.machine import Machine
-    from tileir.passes.cost.scopes import Access, Scope
 
 BANK_BYTES: Final = 128
 """What the threads that run in lock-step get from local memory at a time."""

@@ -9,16 +9,13 @@ branch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Protocol, assert_never
 
 from tileir.core import DType, attrs
+from tileir.passes.cost.machine import Machine, Storage
+from tileir.passes.cost.operations import Kind
 from tileir.stripe import works as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from tileir.passes.cost.machine import Machine, Storage
-    from tileir.passes.cost.operations import Kind
 
 COMPUTE: Final = "compute"
 LOCAL: Final = "local memory"

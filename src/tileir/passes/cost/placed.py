@@ -9,24 +9,21 @@ anomalies", 1969), with the dependencies that the program itself implies. Rounds
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core.nodes import attrs
 from tileir.core.targets.hardware import ExecutionUnit, HardwareModel, TransferUnit
 from tileir.passes.analysis.dependences import ComputeDeps
 from tileir.passes.cost.figures import KernelCost, ProgramCost
+from tileir.passes.cost.machine import Machine
 from tileir.passes.cost.operations import operations_of
 from tileir.passes.cost.points import Constraint, count_points
 from tileir.passes.cost.prediction import predict
 from tileir.passes.cost.scopes import Access, Scope, scope_of
+from tileir.stripe import ir as stripe
 from tileir.stripe.ir import Launch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tileir.passes.cost.machine import Machine
-    from tileir.stripe import ir as stripe
 
 NOWHERE: Final = ""
 """The unit of blocks for which nobody said where they run: they take no unit's time."""

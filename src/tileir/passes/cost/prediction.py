@@ -5,12 +5,13 @@ What these figures are, :mod:`tileir.passes.cost.figures` says.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING
 
 from tileir.core import REGISTER, DType, attrs
 from tileir.passes.cost.core import cycles_of, issues_of
 from tileir.passes.cost.figures import BlockCost, Cycles, KernelCost, Operations, ProgramCost, bounded, works_cost
+from tileir.passes.cost.machine import Machine
 from tileir.passes.cost.operations import Kind, operations_of
 from tileir.passes.cost.points import Constraint, Count, count_points
 from tileir.passes.cost.scopes import Scope, scope_of
@@ -18,11 +19,6 @@ from tileir.passes.cost.traffic import Traffic
 from tileir.stripe import ir as stripe
 from tileir.stripe.lower.kernel_table import launched
 from tileir.stripe.works import uses_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.passes.cost.machine import Machine
 
 
 def predict(program: stripe.Program, machine: Machine) -> ProgramCost:

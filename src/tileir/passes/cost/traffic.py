@@ -10,20 +10,17 @@ before left behind.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import LOCAL, REGISTER, attrs
 from tileir.passes.cost.figures import Moved
+from tileir.passes.cost.machine import Storage
 from tileir.passes.cost.regions import Region, distinct, lines_of, region_of
+from tileir.passes.cost.scopes import Access, Loop, Scope
 from tileir.stripe.blocks import Binding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tileir.passes.cost.machine import Storage
-    from tileir.passes.cost.scopes import Access, Loop, Scope
 
 APART: Final = frozenset({REGISTER, LOCAL})
 """Locations that no cache serves."""

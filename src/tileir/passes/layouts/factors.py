@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tileir.core.dtype import DType
 from tileir.core.fragments import Fragment, Where
 from tileir.passes.analysis.accesses import PAGE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.core.dtype import DType
-    from tileir.passes.analysis.walks import Walk
-    from tileir.stripe.ir import TensorShape
+from tileir.passes.analysis.walks import Walk
+from tileir.stripe.ir import TensorShape
 
 LEAST: Final = 16
 """Fewer neighbours are not worth a copy."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tileir.core import TileError, attrs, grouped
 from tileir.passes.base import Pass, applied
+from tileir.passes.cost.machine import Machine
 from tileir.passes.cost.prediction import predict
-
-if TYPE_CHECKING:
-    from tileir.passes.cost.machine import Machine
-    from tileir.stripe.ir import Block, Program
+from tileir.stripe.ir import Block, Program
 
 Values: TypeAlias = tuple[bool | int, ...]
 Space: TypeAlias = tuple[Mapping[str, Values], ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tileir.core import Aggregation, NameScope, attrs
+from tileir.passes.analysis.places import Level
 from tileir.passes.kernels.walk import with_views
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import (
@@ -21,11 +22,6 @@ from tileir.stripe.ir import (
     Tags,
     TensorShape,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.passes.analysis.places import Level
 
 
 def packed_shape(view: Refinement, order: tuple[int, ...], odd_limit: float) -> TensorShape:

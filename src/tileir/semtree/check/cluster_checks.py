@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tileir.core.errors import Diagnostic
+from tileir.semtree.check.scopes import Survey
 from tileir.semtree.clusters import channels_of_clusters, part_of
 from tileir.semtree.ir import Barrier, BulkCopy, Scope
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.semtree.check.scopes import Survey
 
 
 def check_clusters(survey: Survey) -> Iterator[Diagnostic]:

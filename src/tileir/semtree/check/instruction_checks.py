@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from typing import TypeVar
 
 from tileir.core import Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS, Fragment, Operand, Swizzle, Where
+from tileir.semtree.check.scopes import Scoped, Survey
 from tileir.semtree.ir import (
     WARP,
     Arrive,
@@ -35,11 +37,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.matrices import COPIED_BYTES, held, held_of_left
 from tileir.semtree.swizzles import PLAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.semtree.check.scopes import Scoped, Survey
 
 S = TypeVar("S")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from tileir.core.errors import Diagnostic
 from tileir.core.fragments import FRAGMENTS
+from tileir.semtree.check.scopes import Survey
 from tileir.semtree.ir import (
     WARP,
     Barrier,
@@ -23,11 +25,6 @@ from tileir.semtree.ir import (
 )
 from tileir.semtree.rewrite import statements
 from tileir.semtree.roles import roles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.semtree.check.scopes import Survey
 
 WARPS_OF_REGISTERS: Final = 4
 """Neighbouring warps that have equally many registers."""

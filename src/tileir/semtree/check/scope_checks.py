@@ -6,13 +6,15 @@ Which statements all threads of a group run alike.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, assert_never
+from collections.abc import Iterable, Iterator
+from typing import Final, assert_never
 
 import attrs
 
 from tileir.core.errors import Diagnostic
 from tileir.core.nodes.schema import introduced, named
 from tileir.semtree.analysis.effects import meets, sets, targets, writes
+from tileir.semtree.check.scopes import Declared, Survey
 from tileir.semtree.check.type_rules import expression_faults
 from tileir.semtree.ir import (
     Assign,
@@ -38,12 +40,6 @@ from tileir.semtree.ir import (
     WarpRole,
 )
 from tileir.semtree.rewrite import expressions, statements, trip_values, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tileir.semtree.check.scopes import Declared, Survey
-
 
 _EXCERPT: Final = 80
 

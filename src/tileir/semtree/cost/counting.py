@@ -6,10 +6,12 @@ Stripe programs, where it is not written. Equal operations of one statement are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from tileir.core import DType, Op, accumulator, attrs
 from tileir.core.fragments import FRAGMENTS
+from tileir.passes.cost.machine import Machine
 from tileir.passes.cost.operations import Kind, kind_of
 from tileir.semtree.analysis.effects import introduces, reads, writes
 from tileir.semtree.cost.nest import THREADS, Nest, addressing, outside_offsets
@@ -31,11 +33,6 @@ from tileir.semtree.ir import (
     Subscript,
 )
 from tileir.semtree.rewrite import mentions, statements
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.passes.cost.machine import Machine
 
 _VALUES: Final = (Apply, Cast, Reduce, Dot, Shuffle)
 

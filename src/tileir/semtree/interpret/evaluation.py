@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, assert_never
 
 import attrs
 import numpy as np
 
+from tileir.core.numbers.number_system import NumberSystem
 from tileir.semtree.dots import plain_dot
+from tileir.semtree.interpret.memory import Memory
 from tileir.semtree.interpret.operator_trees import OperatorTree
 from tileir.semtree.interpret.scalar_arithmetic import (
     Value,
@@ -34,12 +37,6 @@ from tileir.semtree.ir import (
     Subscript,
     Var,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tileir.core.numbers.number_system import NumberSystem
-    from tileir.semtree.interpret.memory import Memory
 
 Frame: TypeAlias = list[Any]
 """The state of one thread: its coordinates, then a slot for each name of the kernel."""

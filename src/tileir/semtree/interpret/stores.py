@@ -7,20 +7,16 @@ stores is read at once, and local elements count as being read until a wait and 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from tileir.core.nodes import attrs
-from tileir.semtree.interpret.evaluation import AGENT, SHARED, STEPS
-from tileir.semtree.interpret.memory import Stores
+from tileir.semtree.interpret.evaluation import AGENT, SHARED, STEPS, ExpressionCompiler, Frame
+from tileir.semtree.interpret.instructions import Action
+from tileir.semtree.interpret.memory import Agent, Memory, Stores
 from tileir.semtree.ir import BulkStore, BulkWait
 from tileir.semtree.swizzles import folded_place
-
-if TYPE_CHECKING:
-    from tileir.semtree.interpret.evaluation import ExpressionCompiler, Frame
-    from tileir.semtree.interpret.instructions import Action
-    from tileir.semtree.interpret.memory import Agent, Memory
 
 _STORES: Final = "stores"
 """The key of what is known of stores, beside the slots of channels."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from tileir.core import Aggregation, DType, NameScope, Op
 from tileir.semtree import ir as sem
-from tileir.semtree.lower.views import LANE
+from tileir.semtree.lower.loops import Guard
+from tileir.semtree.lower.views import LANE, OffsetBuilder
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.semtree.lower.loops import Guard
-    from tileir.semtree.lower.views import OffsetBuilder
 
 SomeLanes: TypeAlias = tuple[sem.Var, sem.Var]
 """The first lane that runs, and the one behind the last."""

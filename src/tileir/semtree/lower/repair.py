@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING
 
 from tileir.core import NameScope, Op
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.views import OffsetBuilder, View
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.semtree.lower.views import OffsetBuilder, View
 
 
 def under_test(

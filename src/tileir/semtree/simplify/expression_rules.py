@@ -7,10 +7,12 @@ Most are laws of :mod:`tileir.core.nodes.patterns`, which become rules of expres
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import DType, Op, attrs, fits
+from tileir.core.nodes.patterns import Law, Scalar
 from tileir.core.nodes.rewrite import Rule
 from tileir.semtree.ir import Apply, Bitcast, Broadcast, Cast, Const, Expr, Ramp, Reduce
 from tileir.semtree.simplify.conversion_rules import (
@@ -45,12 +47,6 @@ from tileir.semtree.simplify.operation_rules import (
     unit_factor,
     unit_modulus,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.nodes.patterns import Law, Scalar
-
 
 _EVERY_OPERATION: Final = (fold_operation, operation_on_broadcasts)
 _ON_BITS: Final = (constant_to_the_right, neutral_bits, idempotence)

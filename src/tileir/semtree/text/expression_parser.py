@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import DType, Op, Span, attrs, fits
+from tileir.core.text.lexing import Token
 from tileir.semtree.check.type_rules import MAX_DEPTH, expression_faults
 from tileir.semtree.ir import Apply, Const, Expr, GridIndex, KernelFunction, Subscript, Type, Var
+from tileir.semtree.text.cursor import Cursor
 from tileir.semtree.text.form_parser import FormParser
 from tileir.semtree.text.forms import EXPRESSIONS
 from tileir.semtree.text.lexer import NAME, NUMBER, WORD
 from tileir.semtree.text.syntax import CALLS, GRID_FUNCTIONS, INFIX, PREFIX, TERNARY_RANK, type_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.core.text.lexing import Token
-    from tileir.semtree.text.cursor import Cursor
 
 _MAX_WEIGHT: Final = 2 * MAX_DEPTH + 2
 """Where reading stops to descend: one for each bracket or right operand, two for each operand in brackets."""

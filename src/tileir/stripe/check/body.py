@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Iterator, Mapping
+from typing import assert_never
 
 from tileir.core import Diagnostic, DType, Op, arithmetic_type, fits
 from tileir.stripe.attending import ATTEND, ATTEND_BACK, attend_back_fault, attend_fault
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.dtypes import intrinsic_dtype, scalar_dtype
 from tileir.stripe.ir import (
     Block,
@@ -24,11 +26,6 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tileir.stripe.check.scope import Scope
 
 
 def check_directions(scope: Scope) -> Iterator[Diagnostic]:

@@ -9,17 +9,13 @@ memory, reads what nothing has written, and writes it over what was there.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from tileir.core.errors import Diagnostic
 from tileir.core.graphs.reaching import reached
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Block, Direction, Load, Refinement, Special, Statement, Store, views_read
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
-    from tileir.stripe.check.scope import Scope
 
 
 def check_dependencies(scope: Scope) -> Iterator[Diagnostic]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tileir.core.errors import Diagnostic
+from tileir.poly.affine import Affine, Rational
+from tileir.stripe.check.scope import Scope
 from tileir.stripe.ir import Block, Direction, Refinement, TensorShape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tileir.poly.affine import Affine, Rational
-    from tileir.stripe.check.scope import Scope
 
 
 def check_sources(scope: Scope) -> Iterator[Diagnostic]:

@@ -7,21 +7,18 @@ tile boxes into blocks of few points, which take as long as blocks of many.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tileir.core.nodes import attrs
 from tileir.poly.affine import Affine, total
+from tileir.stripe.interpret.memory import ScopeKey
 from tileir.stripe.ir import Block, Direction, Load, LoadIndex, Refinement, Special, Store, views_read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from tileir.stripe.interpret.memory import ScopeKey
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

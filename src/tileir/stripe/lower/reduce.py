@@ -5,7 +5,8 @@ Elementwise operations that only the reduction reads are computed where it takes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -33,15 +34,11 @@ from tileir.stripe.ir import (
     TensorShape,
 )
 from tileir.stripe.lower.kernel_builder import KernelBuilder, element
+from tileir.stripe.lower.program_builder import ProgramBuilder
 from tileir.stripe.lower.storage import ZERO, Tensor
 from tileir.stripe.reductions import statements_of
 from tileir.typed.ir import Cast, Elementwise, Reduce, Shape, operands
 from tileir.typed.reductions import positions_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tileir.stripe.lower.program_builder import ProgramBuilder
 
 _REGISTER: Final = (Device(hardware.REGISTER),)
 _MOST_STATEMENTS: Final = 32

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tileir.core.errors import fail
 from tileir.driver.formulas.crafting import craft
 from tileir.runtime import Backend, default_context
-
-if TYPE_CHECKING:
-    from tileir.studio.design.bench import Assignment
+from tileir.studio.design.bench import Assignment
 
 _SCRIPT: Final = '''\
 """Applies a formula to pictures: python {file} {inputs} {outputs}"""

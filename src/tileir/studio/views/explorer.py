@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tileir.core import BackendError, Combination, Target, attrs, fail, nearest, to_json
 from tileir.core.drawing.layering import drawing_of
@@ -26,6 +26,7 @@ from tileir.core.targets.target_file import all_names_of_targets, hardware_of
 from tileir.driver.executable import compile_for
 from tileir.driver.explain.explanation import Explanation, explain, explain_program
 from tileir.driver.explain.text import runs_text
+from tileir.passes.cost.figures import KernelCost
 from tileir.passes.cost.machine import machine_of
 from tileir.runtime.context import default_context
 from tileir.semtree.text.printer import to_text as semtree_text
@@ -36,7 +37,14 @@ from tileir.studio.design.checking import checked
 from tileir.studio.design.exports import writers
 from tileir.studio.serve.session import Event, Job, Session
 from tileir.studio.serve.uploads import described
-from tileir.studio.views.linking import listing_regions, semtree_regions, stripe_regions, tile_regions, typed_regions
+from tileir.studio.views.linking import (
+    Origins,
+    listing_regions,
+    semtree_regions,
+    stripe_regions,
+    tile_regions,
+    typed_regions,
+)
 from tileir.studio.views.snapshot import Snapshot, changed_lines, target_of
 from tileir.studio.views.subject import subject_of, text_of, word_of
 from tileir.studio.views.values import arrays_of, result_view
@@ -55,11 +63,6 @@ from tileir.studio.views.views import (
 from tileir.tile.text.printer import to_text as tile_text
 from tileir.typed.ir import Cast, Constant, Contraction, Elementwise, Function, Operation, TensorType, Value, operands
 from tileir.typed.text.printer import to_text as typed_text
-
-if TYPE_CHECKING:
-    from tileir.passes.cost.figures import KernelCost
-    from tileir.studio.views.linking import Origins
-
 
 _RUNS: Final = 5
 _SECONDS: Final = 0.5

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import Target, attrs, fail, nearest
 from tileir.core.targets.target_file import all_names_of_targets
@@ -19,12 +19,10 @@ from tileir.passes.base import Pass
 from tileir.runtime import DeviceInfo, Library, default_context
 from tileir.stripe.ir import Program
 from tileir.studio.views.linking import Origins, origins
+from tileir.studio.views.subject import Subject
 from tileir.studio.views.values import types_of
 from tileir.tile.text.parser import parse
 from tileir.typed.ir import TensorType
-
-if TYPE_CHECKING:
-    from tileir.studio.views.subject import Subject
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -13,19 +13,16 @@ padded then, so that the ends of all rows move alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import gcd, prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.poly.affine import Affine
+from tileir.poly.bounds import Domain
 from tileir.poly.coverage import injective
 from tileir.typed.simplify.term_rows import Points, Rows, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.poly.bounds import Domain
 
 NARROWEST: Final = 64
 """Windows of fewer terms are aggregated as they are."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from tileir.core import Aggregation, NameScope, Op, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.staging import RUN, Staging
+from tileir.passes.schedules.groups.tiles import Tiles
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Segment, Use, leaf, product
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tileir.passes.schedules.groups.tiles import Tiles
 
 
 def build(nest: Nest, tiles: Tiles, elements: Mapping[str, int]) -> Node:

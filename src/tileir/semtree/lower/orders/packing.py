@@ -8,15 +8,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tileir.core import DType, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.orders.words import Body, Words
 from tileir.semtree.lower.views import View, cast, widened
-
-if TYPE_CHECKING:
-    from tileir.semtree.lower.orders.words import Body, Words
 
 
 @attrs.frozen(repr=False)

@@ -10,19 +10,16 @@ a row in no order, the more that was seen of it, the fewer elements are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tileir.core import DType, Op, attrs
 from tileir.poly.affine import Affine
 from tileir.semtree import ir as sem
+from tileir.semtree.lower.orders.networks import Network
 from tileir.semtree.lower.orders.packing import Row, key_of
+from tileir.semtree.lower.orders.words import Body, Element
 from tileir.semtree.lower.views import cast, widened
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tileir.semtree.lower.orders.networks import Network
-    from tileir.semtree.lower.orders.words import Body, Element
 
 _VECTORS: Final = 4
 """As many vectors of elements that are kept fit registers beside what they are compared with."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tileir.core.ops import Aggregation, Op
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 from tileir.poly.affine import total
 from tileir.schedule import Nest, Refused, Segment, refused
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 
 
 def against_product(nest: Nest, segment: Segment) -> Refused | None:

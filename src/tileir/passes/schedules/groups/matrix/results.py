@@ -7,19 +7,16 @@ vectors to where neighbouring threads write neighbours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from tileir.core import NameScope, attrs
 from tileir.core.fragments import Where
 from tileir.passes.kernels import schedule as sch
+from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Nest, Node, Use
 from tileir.stripe import ir as stripe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tileir.passes.schedules.groups.matrix.plan import MatrixTiling
 
 _LINE: Final = 128
 """Bytes of all banks of local memory."""
