@@ -13,8 +13,7 @@ from tileir.passes.kernels.forms import against_parallel, against_plain_places, 
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.row_plan import ELEMENT, Kept, Plan, Row, row_of
 from tileir.passes.schedules.groups.rows import build
-from tileir.schedule.nest import Nest, Segment, emit, product
-from tileir.schedule.remarks import Done, Refused, accepted, refused, refusing, rule_out
+from tileir.schedule import Done, Nest, Refused, Segment, accepted, emit, product, refused, refusing, rule_out
 from tileir.stripe import ir as stripe
 
 _SECTOR: Final = 32

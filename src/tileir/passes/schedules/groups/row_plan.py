@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import DType, NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.poly.affine import Affine
 from tileir.schedule.nest import Use

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from tileir.core.nodes import attrs
-from tileir.core.text.names import NameScope
+from tileir.core import NameScope, attrs
 from tileir.passes.kernels import schedule as sch
 from tileir.passes.schedules.groups.reduction import identity_block, merge_block
 from tileir.passes.schedules.groups.row_plan import VECTOR, Piece, Plan, Row, pieces, row_of
