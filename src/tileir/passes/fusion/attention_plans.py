@@ -46,7 +46,7 @@ _FEWEST: Final = 4 / 3
 """Of the groups that keep the device busy three quarters do."""
 
 _UNIT: Final = 16
-"""Columns come in multiples of so many, and of the depth of the instruction."""
+"""Columns come in multiples of so many."""
 
 _PANEL: Final = 32
 """The same for instructions of four warps."""
@@ -61,6 +61,9 @@ _BACK_OF_WARPGROUPS: Final = ((128, 64, 1, 64),)
 _QUADS: Final = FRAGMENTS["mma_m16n8k16_f16"].sums
 """How sums lie in the threads of the instructions that the lowering knows: four threads share a row."""
 
+
+_OF_SUMS: Final = 2
+"""So many sums beside each other are a left operand."""
 
 _BESIDE: Final = 3
 """So many groups share a processor, where each needs a third of its memory."""
@@ -206,14 +209,14 @@ def _instructions(options: Options, asked: Asked) -> tuple[Fragment, Mapping[int
     dtypes = asked.dtypes
     dtype = dtypes[0]
     fragments = [each for each in usable(options.fragments) if each.dtypes == (dtype, dtype, DType.F32)]
-    # The columns of values lie side by side, so products of four warps have to take what lies across their depth.
-    whole = {each.mnk[1]: each for each in fragments if each.is_async and each.a.layout and each.b.transposable}
+    whole = {each.mnk[1]: each for each in fragments if each.is_async and each.a.layout is not None}
     fragments = [each for each in fragments if each.a.where is Where.REGISTER and each.sums == _QUADS]
+    # Weights are multiplied where sums of scores lie; of bytes a thread would have to hold four neighbours, not two.
+    fragments = [each for each in fragments if each.mnk[2] == _OF_SUMS * each.mnk[1]]
     told = {"queries": dtypes[0].value, "keys": dtypes[1].value, "values": dtypes[2].value}
     if not fragments or set(dtypes[:3]) != {dtype} or not dtypes[3].is_float or dtypes[3] is DType.F64:
         return refused("TR429", **told, offered=" ".join(options.fragments))
-    unit = max(_UNIT, fragments[0].mnk[2])  # the columns of queries and keys are the depth of their product
-    if any(width % unit or width > _TILES[-1][0] for width in asked.widths):
+    if any(width % _UNIT or width > _TILES[-1][0] for width in asked.widths):
         return refused("TR435", local_bytes=options.local_bytes, columns=max(asked.widths))
     return fragments[0], whole
 
