@@ -130,3 +130,16 @@ def test_a_processor_has_groups_of_one_thread() -> None:
     with listening(heard):
         scripted("bind{loop=i, to=thread}", 9, Target())
     assert (heard.all()[-1].code, dict(heard.all()[-1].facts)["most"]) == ("TR728", 1)
+
+
+def test_groups_do_not_share_iterations_that_copy_ahead() -> None:
+    """A loop that runs ahead is one of a group: as a grid, each group would run all of it, and write what others do."""
+    passes = """accumulate,canonicalise{merge=false},script{steps=(
+        stage{tensor=A, at=i1, into=row, level=local}, bind{loop=row_1, to=thread}, pipeline{loop=i1, stages=3}
+    )},thread"""
+    text, values = "function (A[M, N]) -> (B) { B = A * 2; }", np.arange(35, dtype=np.float32).reshape(5, 7)
+    target = attrs.evolve(TARGET, async_copies=True)
+    types = {"A": TensorType(DType.F32, (5, 7))}
+    program = compile_stages(text, types, target, passes=for_target(parse_pipeline(passes), target)).sem
+    assert [kernel.grid for kernel in program.kernels] == [(1,)]
+    np.testing.assert_array_equal(run_program(program, {"A": values}, ALL_CHECKS)["B"], 2 * values)

@@ -59,8 +59,8 @@ def independent_indices(kernel: stripe.Block) -> frozenset[str]:
     nest = nest_of(kernel)
     if isinstance(nest, Nest):
         return frozenset(index.name for index in sch.parallel_indices(nest))
-    if kernel.is_serial:
-        return frozenset()
+    if kernel.is_serial or isinstance(kernel.instruction, stripe.Pipeline):
+        return frozenset()  # iterations that copy ahead are those of one group
     merging = [r for r in kernel.refinements if r.direction.writes and r.aggregation is not None and r.aggregation.op]
     usable = (index.name for index in kernel.indices if index.binding not in _SCHEDULED)
     return frozenset(name for name in usable if all(_has_its_own(view, name) for view in merging))
