@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.core.dtype import DType
-from tileir.core.errors import BackendError, Diagnostic
+from tileir.core import BackendError, Diagnostic, DType
 from tileir.core.fragments import FRAGMENTS
 from tileir.semtree.analysis.effects import assigned_variables
 from tileir.semtree.analysis.ranges import Ranges
