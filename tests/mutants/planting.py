@@ -62,7 +62,7 @@ def _replace_constants(module: types.ModuleType, changed: types.ModuleType, *, t
 
 
 def _functions(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
-    """Yield the functions and methods that a module defines, with their names."""
+    """Yield the functions and methods that the source of a module defines, with their names."""
     for name, value in vars(module).items():
         if isinstance(value, Rule):
             value = value.apply
@@ -75,5 +75,5 @@ def _functions(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionTy
             for inner, member in vars(found).items():
                 method = member.__func__ if isinstance(member, classmethod | staticmethod) else member
                 method = method.fget if isinstance(method, property) else method
-                if isinstance(method, types.FunctionType) and method.__module__ == module.__name__:
+                if isinstance(method, types.FunctionType) and method.__code__.co_filename == module.__file__:
                     yield f"{name}.{inner}", method
