@@ -7,7 +7,7 @@ from itertools import product
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from strategies.effort import examples
 from strategies.passes import arrays_for, assert_same_meaning, program_of, programs
@@ -172,3 +172,23 @@ def test_kernels_of_one_launch_have_small_tiles() -> None:
         stages = gradient(DType.F16, 64, "nxc", batch=32)
     assert len(stages.sem.works) == 1
     assert not [stmt for kernel in stages.sem.kernels for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy)]
+
+
+@given(st.integers(1, 70), st.integers(1, 40), st.sampled_from([64, 96]), st.integers(1, 3), st.booleans())
+@examples(15)
+@example(8, 2, 96, 2, False)  # one launch, as the groups of all are of 256 threads
+def test_products_beside_copies_have_all_their_local_memory(
+    rows: int, depth: int, columns: int, copies: int, first: bool
+) -> None:
+    """A copy has none, and each factor of the product a tile of its own."""
+    builder = FunctionBuilder()
+    left, right, copied = (builder.input(name, *sizes) for name, sizes in (("A", "MK"), ("B", "KN"), ("C", "PN")))
+    pieces = [*(copied,) * copies, ops.matmul(left, right)]
+    result = ops.concatenate(pieces[::-1] if first else pieces)
+    shapes = {"A": (rows, depth), "B": (depth, columns), "C": (64, columns)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    stages = compile_stages(builder.build(R=result), types, CARD)
+    random = np.random.default_rng(0)
+    arrays = {name: random.integers(-2, 3, shape).astype(np.float32) for name, shape in shapes.items()}
+    found = run_program(stages.sem, arrays, ALL_CHECKS)
+    np.testing.assert_array_equal(found["R"], interpret_typed(stages.typed, arrays)["R"])

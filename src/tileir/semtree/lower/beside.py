@@ -63,17 +63,17 @@ def _sharing(
 
     They take turns by size, the largest first; but channels, of which each has a number of messages of its own.
     """
-    arrays = sorted(filter(_is_local, one), key=_size)
+    arrays, more = sorted(filter(_is_local, one), key=_size), []
     places: dict[str, str] = {}
     for array in sorted(filter(_is_local, other), key=_size):
         free = [n for n, each in enumerate(arrays) if each.dtype is array.dtype and each.name not in places.values()]
         if not free or array.dtype is DType.U64:
-            arrays.append(array)
+            more.append(array)
             continue
         size, alignment = max(arrays[free[0]].size, array.size), max(arrays[free[0]].alignment, array.alignment)
         arrays[free[0]] = attrs.evolve(arrays[free[0]], size=size, alignment=alignment)
         places[array.name] = arrays[free[0]].name
-    return arrays, renamed(_without(other), places)
+    return [*arrays, *more], renamed(_without(other), places)
 
 
 def _is_local(stmt: sem.Stmt) -> TypeGuard[sem.DeclareArray]:
