@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="type[object]")
 
-_ROOT: Final = str(Path(__file__).parents[1]) + os.sep
+_ROOT: Final = str(Path(__file__).parents[2]) + os.sep
 _LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
 """As they were imported, maybe by a link: code has the same paths."""
 
@@ -45,8 +45,9 @@ def at_the_call(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def made_at_the_call(cls: C) -> C:
-    """Do so with what makes objects of a class."""
-    cls.__init__ = at_the_call(cls.__init__)  # type: ignore[method-assign]  # it is that of the class
+    """Do so with what makes objects of a class: its own constructor, not one that is put into its place when called."""
+    own = getattr(cls.__init__, "__wrapped__", cls.__init__)
+    cls.__init__ = at_the_call(own)  # type: ignore[method-assign]  # it is that of the class
     return cls
 
 
