@@ -1,0 +1,48 @@
+"""Changes that wait for a release: files of one line, whose names tell their kind."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Final
+
+import pytest
+
+from strategies.sources import ROOT
+
+pytestmark = pytest.mark.once
+
+FOLDER: Final = ROOT / "changes"
+NAME: Final = re.compile(r"(\d+|\+[a-z0-9-]+)\.([a-z]+)(\.\d+)?\.md")
+
+
+def fragments() -> list[str]:
+    return sorted(path.name for path in FOLDER.iterdir() if path.name not in ("README.md", "template.md"))
+
+
+def kinds() -> list[str]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [kind["directory"] for kind in settings["tool"]["towncrier"]["type"]]
+
+
+def test_kinds_are_those_that_are_described() -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert kinds() == ["breaking", "new", "faster", "fixed"]
+    assert [kind for kind in kinds() if f"`{kind}`" not in contributing] == []
+
+
+@pytest.mark.parametrize("name", fragments())
+def test_a_change_is_one_line_of_a_known_kind(name: str) -> None:
+    found = NAME.fullmatch(name)
+    assert found, "a file is named NUMBER.KIND.md or +slug.KIND.md"
+    assert found[2] in kinds()
+    lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1
+    assert lines[0].strip() == lines[0] != ""
+    assert not lines[0].startswith(("-", "*", "#")), "the joined list brings the mark"
+
+
+def test_links_of_changes_lead_somewhere() -> None:
+    links = {name: re.findall(r"\]\(([^)#:]+)", (FOLDER / name).read_text(encoding="utf-8")) for name in fragments()}
+    missing = [(name, link) for name, found in links.items() for link in found if not (ROOT / link).exists()]
+    assert missing == []
