@@ -23,6 +23,7 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
     from tileir.core.json.codec import content_hash, from_json, to_json
     from tileir.core.targets.target import Target
     from tileir.core.text.span import Source, Span
+    from tileir.core.version import VERSION as _VERSION
     from tileir.driver.binding import bind
     from tileir.driver.calls.pending import PendingCall
     from tileir.driver.executable import Executable, compile  # noqa: A004  the public verb
@@ -46,6 +47,8 @@ if typing.TYPE_CHECKING:
     from tileir.runtime.devices.array import DeviceArray
     from tileir.runtime.devices.regions import MemoryRegions, memory
     from tileir.runtime.devices.transfer import to_device
+
+__version__: typing.Final = _VERSION
 
 __all__ = [
     "ArgumentError",

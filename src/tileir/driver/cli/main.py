@@ -18,6 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tileir.core import BackendError, TileError, fail, to_json
+from tileir.core.version import VERSION
 from tileir.driver.cli import devices as cli_devices, values as cli_values
 from tileir.driver.cli.cache import cache
 from tileir.driver.cli.check import bisect, check, warn_option, warnings_about
@@ -75,7 +76,7 @@ def _give_up_output() -> None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="tileir")
+@click.version_option(VERSION, message="%(prog)s %(version)s")
 def commands() -> None:
     """Check, print, compile and run Tile programs."""
 

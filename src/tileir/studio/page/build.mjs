@@ -1,13 +1,13 @@
 // Builds the page: `node build.mjs FOLDER` writes the files that the server sends; by default to ../static.
 import { build } from "esbuild";
-import { copyFile, mkdir } from "node:fs/promises";
+import { copyFile, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const folder = process.argv[2] ?? join(here, "..", "static");
 await mkdir(folder, { recursive: true });
-await build({
+const built = await build({
   absWorkingDir: here,
   entryPoints: ["src/studio.ts", "src/studio.css", "src/widget.ts", "src/widget.css"],
   outdir: folder,
@@ -18,5 +18,21 @@ await build({
   legalComments: "eof",
   charset: "utf8",
   logLevel: "warning",
+  metafile: true,
 });
 for (const name of ["index.html", "icon.svg"]) await copyFile(join(here, "src", name), join(folder, name));
+
+// The licences of all packages that the files above contain, which ask to be told with each copy.
+const inputs = Object.keys(built.metafile.inputs);
+const packages = new Set(inputs.map((path) => path.match(/^node_modules\/((?:@[^/]+\/)?[^/]+)\//)?.[1]).filter(Boolean));
+const licences = [];
+for (const name of [...packages].sort()) {
+  const at = join(here, "node_modules", name);
+  const { version, license } = JSON.parse(await readFile(join(at, "package.json"), "utf8"));
+  const file = (await readdir(at)).find((each) => /^licen[cs]e/i.test(each));
+  if (!file) throw new Error(`${name} has no file with its licence`);
+  const text = (await readFile(join(at, file), "utf8")).replaceAll("\r\n", "\n").trim();
+  licences.push(`${name} ${version} (${license})\n\n${text}\n`);
+}
+const rule = `\n${"-".repeat(80)}\n\n`;
+await writeFile(join(folder, "licences.txt"), `The page contains these packages.\n${rule}${licences.join(rule)}`);
