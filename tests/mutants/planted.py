@@ -65,9 +65,9 @@ IN_PASSES: Final = (
         tests="passes/test_split_rows.py",
     ),
     Mutant(
-        "kernels along some of the axes of a row cut with it",
+        "kernels along part of a row cut with it",
         "passes.algorithms.row_members",
-        "or sizes[axes[0]] != size",
+        "or tuple(kernel.ranges[name] for name in names) != whole",
         "",
         tests="passes/test_split_rows.py",
     ),

@@ -103,14 +103,18 @@ TEXTS: Final = {
     "backwards": "S[m, 0 : M, 1] = +(X[m, n]); Y = X - S; O[m, N - 1 - n : M, N] = =(Y[m, n]);",
     "met by another row": "S[m : M] = +(X[m, n]); O[m, n : M, N] = =(X[m, n] * S[m]); P[n : N] = =(X[0, n] * S[0]);",
     "over a default": "S[m : N] = +(X[m, n]) default W; O[m, n : M, N] = =(X[m, n] * S[m + 1]);",
+    "part of a row": "S[m, 0 : M, 1] = +(X[m, n]); P = X - S; O[m, n : M, N - 8] = =(X[m, n] * S[m, 0]);",
+    "aggregate of part of a row": "S[m, 0 : M, 1] = +(X[m, n]); P = X - S; O[m : M] = +(X[m, n] * Z[n]);",
+    "along its first axis": "S[m, 0 : M, 1] = +(X[m, n]); P = X - S; O[m : M] = +(X[m, n] * X[n, 0]);",
     "kept in memory": "S[m, 0 : M, 1] = +(X[m, n]); T = S * 2; O = X - T; P = T + 1;",
 }
 
 
 def flat(text: str, shape: tuple[int, int]) -> Program:
     """Return a function of whole numbers, whose sums are the same in any order."""
-    inputs = {"X": TensorType(DType.I32, shape), "W": TensorType(DType.I32, shape[1:])}
-    return lower(infer(parse(f"function (X[M, N], W[N]) -> (O{', P' * ('P' in text)}) {{ {text} }}"), inputs))
+    sizes = {"X": shape, "W": shape[1:], "Z": (shape[1] // 2,)}
+    inputs = {name: TensorType(DType.I32, size) for name, size in sizes.items()}
+    return lower(infer(parse(f"function (X[M, N], W[N], Z[K]) -> (O{', P' * ('P' in text)}) {{ {text} }}"), inputs))
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -124,6 +128,14 @@ def flat(text: str, shape: tuple[int, int]) -> Program:
 def test_parts_keep_the_meaning(text: str, rows: int, columns: int, split: SplitRows) -> None:
     program = flat(text, (rows, columns))
     assert_same_meaning(program, run((split,), program))
+
+
+@pytest.mark.parametrize("name", ["part of a row", "aggregate of part of a row", "along its first axis"])
+def test_kernels_along_part_of_a_row_stay_whole(name: str) -> None:
+    program = flat(TEXTS[name], (8, 32))
+    after = run((SPLIT,), program)
+    assert program.main.blocks[2] in after.main.blocks
+    assert_same_meaning(program, after)
 
 
 @given(program=programs())
@@ -140,7 +152,7 @@ def test_every_part_merges_what_all_have_found() -> None:
     assert [str(each) for view in merge.refinements for each in view.access] == ["m", "0", "n_part", "m", "0", "each"]
     assert [i.range for i in rest.indices] == [2, 2, 16]
     sizes = {each.name: each.shape.sizes for each in program.memory}
-    assert sizes == {"X": (2, 32), "W": (32,), "O": (2, 32), "S_parts": (2, 1, 2), "S_each": (2, 1, 2)}
+    assert sizes == {"X": (2, 32), "W": (32,), "Z": (16,), "O": (2, 32), "S_parts": (2, 1, 2), "S_each": (2, 1, 2)}
 
 
 def test_the_last_part_may_be_shorter() -> None:

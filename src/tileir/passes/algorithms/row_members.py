@@ -163,14 +163,13 @@ class _Spread:
         return found
 
     def _axes(self, view: Refinement, coordinates: Sequence[str]) -> tuple[int, ...] | None:
-        """Return the axes of a tensor that coordinates go along, each one axis, as a whole; None where they do not."""
-        sizes = self.program.main.refinement(view.source).shape.sizes
-        if len(sizes) != len(view.access):
+        """Return the axes of a tensor that coordinates go along, each one axis from its start; None for others."""
+        if len(self.program.main.refinement(view.source).shape.sizes) != len(view.access):
             return None
         found: list[int] = []
-        for name, size in zip(coordinates, (*self.rows.whole, self.rows.cut), strict=True):
+        for name in coordinates:
             axes = [axis for axis, place in enumerate(view.access) if name in place.indices]
-            if len(axes) != 1 or view.access[axes[0]] != Affine.index(name) or sizes[axes[0]] != size:
+            if len(axes) != 1 or view.access[axes[0]] != Affine.index(name):
                 return None
             found += axes
         return tuple(found)
@@ -181,19 +180,19 @@ class _Spread:
             return None
         seen = {self._names(view) for view in kernel.refinements if view.source in self.axes}
         names = seen.pop() if len(seen) == 1 else None
-        if names is None:
+        whole = (*self.rows.whole, self.rows.cut)
+        if names is None or tuple(kernel.ranges[name] for name in names) != whole:
             return None
         outputs = [view for view in kernel.refinements if view.direction.writes]
         if any(view.merges for view in outputs):
             return Member(self.rows, names) if _reduces(kernel, names) else None
-        whole = all(self._axes(view, names) is not None for view in outputs)
-        return Member(self.rows, names) if whole else None
+        return Member(self.rows, names) if all(self._axes(view, names) is not None for view in outputs) else None
 
     def _names(self, view: Refinement) -> tuple[str, ...] | None:
         """Return the indices by which a kernel goes along the rows of a tensor."""
         places = [view.access[axis] for axis in self.axes[view.source]]
         names = tuple(name for place in places for name in place.indices)
-        return names if self._axes(view, names) is not None and len(names) == len(places) else None
+        return names if len(names) == len(places) and self._axes(view, names) is not None else None
 
 
 def _reduces(kernel: Block, names: Sequence[str]) -> bool:
