@@ -58,9 +58,9 @@ IN_STENCILS: Final = (
     ),
     Mutant(
         "end of a row after a shorter vector dropped",
-        "passes.schedules.vectors.vectorise",
-        "left %= lanes",
-        "left = 0",
+        "schedule.steps.loops",
+        "return _in_turn(loop, self.into, (0, *ends))",
+        "return _in_turn(loop, self.into, (0, *places, loop.size - 1))",
         "accumulate,vectorise{vector_bytes=64}",
     ),
     Mutant(

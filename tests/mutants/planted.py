@@ -349,6 +349,7 @@ IN_PASSES: Final = (
         "passes.schedules.groups.contraction",
         "tests.append(loop.range - 1 - first - place)",
         "tests.append(loop.range - first - place)",
+        "accumulate,group_contraction{threads=32,rows=1,columns=1,depth=8,always=true}",
     ),
     Mutant(
         "first weight for each term",
