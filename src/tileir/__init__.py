@@ -38,6 +38,7 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
 
 if typing.TYPE_CHECKING:
     from tileir import ops as ops
+    from tileir.driver.bundles import save
     from tileir.driver.calls.stepper import Stepper, stepper
     from tileir.driver.differentiation import gradient, jvp, vjp
     from tileir.driver.explain.explanation import Explanation, explain
@@ -93,6 +94,7 @@ __all__ = [
     "jvp",
     "memory",
     "parse",
+    "save",
     "stepper",
     "to_device",
     "to_json",
@@ -117,6 +119,7 @@ _LATER: typing.Final = types.MappingProxyType(
         **dict.fromkeys(("Stepper", "stepper"), "tileir.driver.calls.stepper"),
         **dict.fromkeys(("Tuned", "tune"), "tileir.driver.tuning.search"),
         **dict.fromkeys(("MemoryRegions", "memory"), "tileir.runtime.devices.regions"),
+        "save": "tileir.driver.bundles",
         "warnings_of": "tileir.driver.warnings",
         "DeviceArray": "tileir.runtime.devices.array",
         "to_device": "tileir.runtime.devices.transfer",

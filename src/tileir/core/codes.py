@@ -12,6 +12,7 @@ _TEXT: Final = {
     "TIL103": "nested too deeply",
     "TIL104": "a number that is out of range",
     "TIL105": "text too large",
+    "TIL106": "a text for a newer version",
 }
 _NAMES: Final = {
     "TIL201": "a name is used before it is defined",
@@ -124,7 +125,8 @@ _REPRESENTATIONS: Final = {
 }
 _JSON: Final = {
     "TIL601": "not JSON",
-    "TIL602": "JSON of another shape than the format asks for",
+    "TIL602": "JSON of another shape, or of another version, than the format asks for",
+    "TIL603": "a bundle that cannot be read",
 }
 _RUNNING: Final = {
     "TIL701": "an array does not fit its tensor",

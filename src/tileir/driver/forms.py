@@ -179,7 +179,7 @@ def parse(
 
     Args:
         text: What :func:`to_text` printed, or somebody wrote: ``function (inputs) -> (outputs) { statements }``.
-            Programs are read from their JSON, too, which may be bytes. Or the file that has it.
+            Programs are read from their JSON, too, which may be bytes, or from a bundle. Or the file that has it.
         name: What to call the text in errors; by default as the file is called.
         stage: ``tile``, ``typed``, ``stripe`` or ``sem`` for a program of that stage, ``any`` for one of the stage that
             the text tells; ``block`` of Stripe, ``kernel`` of the semtree; ``script``, ``pipeline``, ``target``,
@@ -189,8 +189,8 @@ def parse(
     Raises:
         ParseError: The text does not follow the grammar; one diagnostic for each fault.
         VerifyError: What it means breaks a rule; one diagnostic for each fault.
-        TileError: TIL601 or TIL602, JSON is wrong; TIL901, the file cannot be read; TIL702, tileir has no such arrays;
-            TIL541 to TIL547, passes and targets.
+        TileError: TIL601 or TIL602, JSON is wrong; TIL603, a bundle is; TIL901, the file cannot be read; TIL702, tileir
+            has no such arrays; TIL541 to TIL547, passes and targets.
         ArgumentError: TIL707, it is no text, or there is no such stage.
     """
     check_kind("name", name, str | Path, "what errors call the text")
@@ -198,6 +198,8 @@ def parse(
     arrays = _arrays_of(arrays)
     name = name or (str(text) if isinstance(text, Path) else "<text>")
     text = _text_of(text)
+    if isinstance(text, bytes):
+        return _bundled(text, name, stage)
     match stage:
         case "any" | "tile" | "typed" | "stripe" | "sem":
             return texts.parse_stage(text, stage, name, arrays)
@@ -234,12 +236,12 @@ def _arrays_of(arrays: object) -> tuple[ArrayValue | Array, ...]:
     return found
 
 
-def _text_of(source: object) -> str:
-    """Return the text of what text is read from; callers without a type checker pass other things."""
+def _text_of(source: object) -> str | bytes:
+    """Return the text of what text is read from, or the bytes of a bundle; callers without types pass other things."""
     if isinstance(source, Path):
         return texts.read(source)
     if isinstance(source, bytes):
-        return texts.decoded(source)
+        return source if texts.is_bundle(source) else texts.decoded(source)
     if isinstance(source, str):
         return source
     message = (
@@ -247,6 +249,17 @@ def _text_of(source: object) -> str:
         f" {type(source).__name__}"
     )
     raise ArgumentError.of("TIL707", message)
+
+
+def _bundled(data: bytes, name: str, stage: str) -> TileFunction:
+    """Return the program of a bundle."""
+    from tileir.driver.bundles import read
+
+    if stage not in ("any", "tile"):
+        raise ArgumentError.of(
+            "TIL707", f"{name} is a bundle, which holds a program of Tile; leave stage={stage!r:.64} out"
+        )
+    return read(data, name)
 
 
 def _part(text: str, stage: Literal["block", "kernel"], name: str) -> Block | KernelFunction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,6 +38,7 @@ _TYPED: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_BUNDLE: Final = b"PK"
 _FILE: Final = re.compile(r"[^\s(){}]+\.\w+")
 
 
@@ -44,17 +46,21 @@ def parse_any(source: str | bytes | Path, name: str = "<text>") -> Program:
     """Return the program of a text, of JSON, or of a file with one of these; the text tells its stage.
 
     Args:
-        source: A text of some stage, JSON, or the path of a file.
+        source: A text of some stage, JSON, a bundle, or the path of a file.
         name: What to call a text in errors.
 
     Raises:
         ParseError: The text is wrong.
         VerifyError: The program breaks a rule of its stage.
-        TileError: TIL601 or TIL602, the JSON is wrong; TIL901, the file cannot be read.
+        TileError: TIL601 or TIL602, the JSON is wrong; TIL603, the bundle is; TIL901, the file cannot be read.
         ArgumentError: TIL707, the text is the name of a file.
     """
     if isinstance(source, Path):
         name, source = str(source), read(source)
+    if isinstance(source, bytes) and is_bundle(source):
+        from tileir.driver.bundles import read as read_bundle  # most programs come as text
+
+        return read_bundle(source, name)
     text = source if isinstance(source, str) else decoded(source)
     if _FILE.fullmatch(text.strip()):
         message = f"{text.strip()!r:.80} is no program; to read one from that file, pass its pathlib.Path"
@@ -120,16 +126,51 @@ def _parsed(text: str, stage: str, name: str, arrays: Iterable[ArrayValue | Arra
             return parse_tile(text, name, arrays=arrays)
 
 
-def read(file: Path) -> str:
-    """Return the text of a file.
+def read(file: Path) -> str | bytes:
+    """Return the text of a file, or the bytes of a bundle.
 
     Raises:
         TileError: TIL901, it cannot be read.
     """
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            content = opened.read()
+        return content if is_bundle(content) else content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise fail("TIL901", f"cannot read {file}: {error}") from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file through a temporary one beside it, so that no partial file is ever seen.
+
+    A link stays one, and a file has the permissions that it had; what is no file, as a device is, is written to.
+
+    Raises:
+        TileError: TIL901, it cannot be written.
+    """
+    from uuid import uuid4  # slow to load, and most programs write nothing
+
+    try:
+        real = Path(os.path.realpath(path))
+        if real.exists() and not real.is_file():
+            real.write_bytes(data)
+            return
+        temporary = real.with_name(f".{real.name}.{uuid4().hex}")
+        try:
+            temporary.write_bytes(data)
+            if real.exists():
+                temporary.chmod(real.stat().st_mode & 0o777)
+            temporary.replace(real)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise fail("TIL901", f"cannot write {path}: {error}") from None
+
+
+def is_bundle(data: bytes) -> bool:
+    """Return whether bytes begin as a bundle does, and no text."""
+    return data.startswith(_BUNDLE)
 
 
 def decoded(data: bytes) -> str:

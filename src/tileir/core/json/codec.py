@@ -1,6 +1,7 @@
 """JSON for every node, and the content hash that identifies it.
 
-A document is ``{"format": "tileir.stripe.Program", "node": …, "version": 1}``. A node is an object with the
+A document is ``{"format": "tileir.stripe.Program", "node": …, "version": 1}``; each format has a version of its own
+(:mod:`tileir.core.json.versions`). A node is an object with the
 name of its class under ``"$"`` and all fields that take part in equality, so spans are left out. Tuples are
 arrays, enumerations their value, fractions ``"p/q"``. What JSON lacks is spelt as ``{"$": "float", "value": "inf"}``
 (also ``-inf`` and ``nan``) and, beyond 64 bits, ``{"$": "int", "value": "0x…"}``; bytes are strings in base64. Keys are
@@ -15,19 +16,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from attrs import AttrsInstance
 
 from tileir.core.errors import ArgumentError, fail
 from tileir.core.json.decoder import MAX_DEPTH, FormatError, decoder_of, is_shallow
 from tileir.core.json.encoder import encode, identify
+from tileir.core.json.versions import refusal, version_of
 from tileir.core.process.collection import collection_paused
 from tileir.core.process.tracebacks import at_the_call
 
 T = TypeVar("T")
-
-VERSION: Final = 1
 
 
 @at_the_call
@@ -59,7 +59,8 @@ def identity(node: AttrsInstance) -> bytes:
 def _document(node: AttrsInstance, encoded: Callable[[object], object]) -> bytes:
     try:
         with collection_paused():
-            document = {"format": format_of(type(node)), "node": encoded(node), "version": VERSION}
+            name = format_of(type(node))
+            document = {"format": name, "node": encoded(node), "version": version_of(name)}
             return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     except RecursionError:
         raise fail("TIL602", "the nodes are nested too deeply for JSON; split the expression") from None
@@ -107,8 +108,9 @@ def _decode_document(document: object, cls: type[T]) -> T:
         raise FormatError('expected an object with the keys "format", "node" and "version"')
     if document["format"] != format_of(cls):
         raise FormatError(f"the format is {document['format']!r:.80}; expected {format_of(cls)!r}")
-    if document["version"] != VERSION or type(document["version"]) is not int:
-        raise FormatError(f"the version is {document['version']!r:.80}; this release of tileir reads {VERSION}")
+    refused = refusal(document["format"], document["version"])
+    if refused is not None:
+        raise FormatError(refused)
     try:
         hint: object = cls
         node = decoder_of(hint)(document["node"])

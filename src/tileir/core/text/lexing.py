@@ -16,6 +16,7 @@ import attrs
 
 from tileir.core.errors import MAX_FAULTS, ArgumentError, Diagnostic, ParseError
 from tileir.core.text.span import Source, Span
+from tileir.core.text.versions import check_version
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Cursor")
@@ -73,7 +74,7 @@ def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
 
     Raises:
         ArgumentError: TIL707, it is no text.
-        ParseError: TIL105, it has more characters than any program has.
+        ParseError: TIL105, it has more characters than any program has; TIL106, it names a newer version.
 
     """
     if not isinstance(text, str):  # callers without a type checker pass bytes and paths
@@ -82,7 +83,7 @@ def source_of(text: object, name: str, most: int = MAX_CHARACTERS) -> Source:
     if len(text) > most:
         message = f"the text has {len(text)} characters; at most {most} are read"
         raise ParseError.of("TIL105", message, Span(Source("", name), 0, 0))
-    return Source(text, name)
+    return check_version(Source(text, name))
 
 
 class Tokens(Protocol):

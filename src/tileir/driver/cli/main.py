@@ -29,6 +29,7 @@ from tileir.driver.cli.grad import grad
 from tileir.driver.cli.graph import graph
 from tileir.driver.cli.new import new
 from tileir.driver.cli.reporting import report
+from tileir.driver.cli.save import save_
 from tileir.driver.cli.targets import NVPTX, chosen, target_options, targets
 from tileir.driver.cli.tune import tune_
 from tileir.driver.cli.values import bind_option, read_bound
@@ -81,7 +82,7 @@ def commands() -> None:
     """Check, print, compile and run Tile programs."""
 
 
-for command in (bisect, cache, check, explain_, extensions, formula, grad, graph, new, tune_, targets):
+for command in (bisect, cache, check, explain_, extensions, formula, grad, graph, new, save_, tune_, targets):
     commands.add_command(command)
 
 

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import click
 import numpy as np
@@ -23,7 +21,7 @@ from tileir.driver.formulas.pictures import is_picture, read_picture, write_pict
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.programs import Program, input_names, output_names, types_of
 from tileir.driver.targets import TargetChoice
-from tileir.driver.texts import parse_any
+from tileir.driver.texts import parse_any, write_whole
 from tileir.runtime.array_files import as_saved, declared, is_nameless, loaded, possible_dtypes
 from tileir.tile.ir import Function
 from tileir.typed.ir import TensorType
@@ -211,29 +209,6 @@ def save(path: Path, array: Array) -> None:
     buffer = io.BytesIO()
     np.save(buffer, as_saved(array), allow_pickle=False)
     write_whole(path, buffer.getvalue())
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file through a temporary one beside it, so that no partial file is ever seen.
-
-    A link stays one, and a file has the permissions that it had; what is no file, as a device is, is written to.
-    """
-    try:
-        real = Path(os.path.realpath(path))
-        if real.exists() and not real.is_file():
-            real.write_bytes(data)
-            return
-        temporary = real.with_name(f".{real.name}.{uuid4().hex}")
-        try:
-            temporary.write_bytes(data)
-            if real.exists():
-                temporary.chmod(real.stat().st_mode & 0o777)
-            temporary.replace(real)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise fail("TIL901", f"cannot write {path}: {error}") from None
 
 
 def callable_for(

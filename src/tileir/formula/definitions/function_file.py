@@ -18,6 +18,7 @@ from typing import Final
 
 from tileir.core import ArgumentError, Diagnostic, ParseError, Source, Span, TileError, VerifyError, attrs, nearest
 from tileir.core.targets.template_expressions import ExpressionError, parse
+from tileir.core.text.versions import check_version, unversioned
 from tileir.formula.definitions.function_checks import faults_of
 from tileir.formula.definitions.functions import Derived, Function
 from tileir.formula.definitions.parameters import (
@@ -65,14 +66,15 @@ def read_functions(text: str, name: str = "<functions>") -> tuple[Function, ...]
     """Read the functions that a file describes.
 
     Raises:
-        ParseError: A description or a body cannot be read; all faults of the file.
+        ParseError: A description or a body cannot be read; all faults of the file. TIL106, it names a newer version.
         VerifyError: A body breaks a rule of Tile.
         ArgumentError: TIL105, the text is too long.
 
     """
     if len(text) > MAX_CHARACTERS:
         raise ArgumentError.of("TIL105", f"a file of functions has at most {MAX_CHARACTERS:,} characters")
-    source = Source(text, name)
+    source = check_version(Source(text, name))
+    text = unversioned(text)
     headers = list(_HEADER.finditer(text))
     functions: list[Function] = []
     faults: list[Diagnostic] = []

@@ -9,6 +9,7 @@ import attrs
 
 from tileir.core.text.lexing import END, AbandonError, Token, everything
 from tileir.core.text.span import Source as Text, Span
+from tileir.core.text.versions import check_version
 from tileir.formula.ir import (
     Argument,
     Boundary,
@@ -36,11 +37,11 @@ def parse(text: str, name: str = "<formula>") -> Formula:
     """Read a formula.
 
     Raises:
-        ParseError: All faults of the text, with their places.
+        ParseError: All faults of the text, with their places; TIL106, it names a newer version.
         ArgumentError: TIL105, the text is too long.
 
     """
-    source = Text(text, name)
+    source = check_version(Text(text, name))
     return everything(_Parser, source, _Parser.formula)
 
 

@@ -1,0 +1,137 @@
+"""Bundles: a Tile program and its constants in one file, which later versions of tileir read as well.
+
+A bundle is a ZIP archive whose members are not compressed: ``bundle.json`` with the version of this form,
+``program.tile`` with the text, whose first line names its version, and ``arrays/DIGEST.npy`` for each constant that the
+text names by its digest. It has no kernels: they are made where it is run, for that device and by that version of
+tileir. Equal programs have equal bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tileir.core import ArrayValue, TileError, at_the_call, fail
+from tileir.core.text.versions import LINE
+from tileir.driver.programs import function_of
+from tileir.driver.texts import write_whole
+from tileir.runtime.array_files import as_saved, declared, possible_dtypes
+from tileir.tile.ir import Constant, Function, Scan
+from tileir.tile.text.grammar import DIGEST
+from tileir.tile.text.parser import parse
+from tileir.tile.text.printer import to_text
+
+if TYPE_CHECKING:
+    from tileir.core.array_value import Array
+    from tileir.driver.programs import Source
+
+FORMAT: Final = "tileir.bundle"
+VERSION: Final = 1
+SUFFIX: Final = ".tileir"
+
+_HEADER, _PROGRAM, _ARRAYS = "bundle.json", "program.tile", "arrays/"
+_WHEN: Final = (1980, 1, 1, 0, 0, 0)
+"""The time of all members, so that equal programs have equal bytes."""
+
+
+@at_the_call
+def save(source: Source, file: Path) -> None:
+    """Write a Tile program with its constants to a file, for :func:`tileir.parse` and all that takes programs.
+
+    Args:
+        source: A function, the text or JSON of one, or the file of it. Typed functions are raised to Tile.
+        file: Where it goes; by custom its name ends in ``.tileir``. It appears whole or not at all.
+
+    Raises:
+        TileError: TIL901, the file cannot be written; else as :func:`tileir.parse`.
+        ArgumentError: TIL712, it is a program of a later stage, of which there is no way back to Tile.
+    """
+    function = function_of(source)
+    text = to_text(function)
+    values = {value.digest: value for value in _arrays(function) if f"{DIGEST}{value.digest}" in text}
+    header = json.dumps({"format": FORMAT, "version": VERSION}, sort_keys=True)
+    members = [(_HEADER, header.encode()), (_PROGRAM, (LINE + text).encode())]
+    members += [(f"{_ARRAYS}{digest}.npy", _content(values[digest].numpy())) for digest in sorted(values)]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members:
+            archive.writestr(zipfile.ZipInfo(name, _WHEN), content)
+    write_whole(Path(file), buffer.getvalue())
+
+
+def _arrays(function: Function) -> Iterator[ArrayValue]:
+    """Yield the arrays of all constants, those of steps among them."""
+    for statement in function.statements:
+        if isinstance(statement, Constant) and isinstance(statement.value, ArrayValue):
+            yield statement.value
+        if isinstance(statement, Scan):
+            yield from _arrays(statement.step)
+
+
+def _content(array: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, as_saved(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def read(data: bytes, name: str) -> Function:
+    """Return the program of a bundle.
+
+    Raises:
+        TileError: TIL603, it is no bundle, is damaged, or has a form of another version.
+        ParseError: The text is wrong; TIL106, it is of a newer version.
+        VerifyError: The program breaks a rule.
+    """
+    try:
+        members = _members(data)
+        header = json.loads(members[_HEADER])
+        text = members[_PROGRAM].decode("utf-8")
+    except KeyError as error:
+        raise _refused(name, f"it has no member {error}") from None
+    except (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OSError) as error:
+        raise _refused(name, str(error)) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise _refused(name, f"its {_HEADER} does not say that it is one")
+    if header.get("version") != VERSION:
+        told = f"it has version {header.get('version')!r:.80} of their form, and this tileir reads {VERSION}"
+        raise _refused(name, f"{told}: upgrade tileir")
+    return parse(text, f"{name}/{_PROGRAM}", arrays=_values(name, members))
+
+
+def _members(data: bytes) -> dict[str, bytes]:
+    """Return the members of an archive, which take no more memory than the archive itself."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
+            raise ValueError("its members are compressed or encrypted; those of a bundle are stored as they are")
+        if sum(entry.file_size for entry in entries) > len(data):
+            raise ValueError("its members overlap")
+        return {entry.filename: archive.read(entry) for entry in entries}
+
+
+def _values(name: str, members: dict[str, bytes]) -> Iterable[ArrayValue]:
+    """Yield the arrays of a bundle, each as whatever type its digest says."""
+    for member, content in members.items():
+        if not member.startswith(_ARRAYS):
+            continue
+        try:
+            array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+            values = [ArrayValue.of(declared(array, dtype)) for dtype in possible_dtypes(array)]
+            values = values if array.dtype.kind == "V" else [ArrayValue.of(array)]
+        except (ValueError, EOFError, TileError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
+            raise _refused(name, f"{member} is no array: {error}") from None
+        digest = member.removeprefix(_ARRAYS).removesuffix(".npy")
+        value = next((each for each in values if each.digest == digest), None)
+        if value is None:
+            raise _refused(name, f"{member} has other elements than its name says")
+        yield value
+
+
+def _refused(name: str, why: str) -> TileError:
+    return fail("TIL603", f"{name} cannot be read as a bundle: {why}")
