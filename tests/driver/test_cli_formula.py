@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from tileir.core.dtype import DType
 from tileir.driver.cli import main as cli
@@ -76,6 +76,51 @@ def test_pictures_and_arrays(command: Command) -> None:
     outputs = ("-o", "x.npy", "-o", "y.npy")
     assert command("run", "two.formula", "a.png", "b.png", "--functions", "halve.tile", *outputs)[0] == 0
     np.testing.assert_allclose(np.load("x.npy") / 2, np.load("y.npy"), rtol=1e-6)
+
+
+def test_a_photograph_is_turned_as_viewers_show_it(command: Command) -> None:
+    Path("invert.formula").write_text("invert\n")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photograph = np.random.default_rng(0).integers(0, 256, (8, 12, 3)).astype(np.uint8)
+    for ending in ("png", "tif", "webp"):
+        Image.fromarray(photograph).save(f"p.{ending}", exif=exif, lossless=True)
+        assert command("run", "invert.formula", f"p.{ending}", "-o", "o.png")[0] == 0
+        with Image.open(f"p.{ending}") as opened, Image.open("o.png") as written:
+            np.testing.assert_array_equal(np.asarray(written), 255 - np.asarray(ImageOps.exif_transpose(opened)))
+            assert written.getexif().get(0x0112, 1) == 1
+
+
+@pytest.mark.parametrize("name", ["deep.png", "deep.tif"])
+def test_sixteen_bits_that_come_in_go_out(command: Command, name: str) -> None:
+    Path("same.formula").write_text("gamma(gamma=1)\n")
+    deep = np.arange(0, 65536, 331, dtype=np.uint16)[:192].reshape(12, 16)
+    Image.fromarray(deep).save(name)
+    assert command("run", "same.formula", name, "-o", f"out-{name}")[0] == 0
+    np.testing.assert_array_equal(pixels(f"out-{name}"), deep)
+    assert command("run", "same.formula", name, "-o", "out.bmp")[0] == 0
+    np.testing.assert_array_equal(pixels("out.bmp"), np.rint(deep / 257))
+    Path("deep").mkdir()
+    Image.fromarray(deep).save(f"deep/{name}")
+    assert command("run", "same.formula", "deep", "-o", "frames")[0] == 0
+    np.testing.assert_array_equal(pixels("frames/deep.png"), deep)
+
+
+@pytest.mark.parametrize("ending", ["webp", "gif", "ppm"])
+def test_further_formats_come_in(command: Command, ending: str) -> None:
+    Path("invert.formula").write_text("invert\n")
+    Image.fromarray(np.zeros((8, 12, 3), np.uint8)).save(f"p.{ending}")
+    assert command("run", "invert.formula", f"p.{ending}", "-o", "o.png")[0] == 0
+    assert (pixels("o.png") == 255).all()
+
+
+def test_opacity_needs_a_format_that_has_it(command: Command) -> None:
+    Path("invert.formula").write_text("invert\n")
+    Image.fromarray(np.zeros((8, 12, 4), np.uint8)).save("p.png")
+    code, _, err = command("run", "invert.formula", "p.png", "-o", "o.jpg")
+    assert code == 1
+    assert "error[TIL904]: a result of four channels has opacity, which .jpg files have not; write .png" in err
+    assert not Path("o.jpg").exists()
 
 
 def test_videos(command: Command) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tileir.core.dtype import DType
 from tileir.core.errors import TileError
-from tileir.driver.cli.values import destinations, load, save, write_whole
+from tileir.driver.cli.values import depth_of_pictures, destinations, load, save
+from tileir.driver.texts import write_whole
 from tileir.runtime.array_files import REGISTERED
 from tileir.tile.text.parser import parse
 
@@ -27,13 +29,46 @@ def test_results_go_where_they_are_sent() -> None:
         (["R=r.npy"], "-o R=r.npy: there is no result 'R'; known are P, Q"),
         (["P=a.npy", "P=b.npy"], "-o P=b.npy: result 'P' goes to a.npy already"),
         (["a.npy", "b.npy", "c.npy"], "there are 2 results, so -o c.npy has none left to write"),
-        (["a.gif"], "-o a.gif: the name must end in .npy or in that of a picture format, such as .png"),
+        (["a.gif"], "-o a.gif: pictures are read from .gif, which has 256 colours, and not written; write .png"),
+        (
+            ["a.txt"],
+            "-o a.txt: the name must end in .npy or in that of a picture: .bmp, .jpeg, .jpg, .pgm, .png, .pnm, .ppm, "
+            ".tif, .tiff and .webp are written",
+        ),
     ],
 )
 def test_wrong_destinations_are_told(outputs: list[str], message: str) -> None:
     with pytest.raises(TileError) as caught:
         destinations(TWO, outputs)
     assert [(fault.code, fault.message) for fault in caught.value.diagnostics] == [("TIL902", message)]
+
+
+@pytest.mark.parametrize("ending", ["heic", "svg", "txt", "psd", "avif"])
+def test_files_of_unknown_kinds_are_told_what_is_read(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(b"some other file, which is long enough for any header")
+    with pytest.raises(TileError) as caught:
+        load("A", str(path))
+    message = (
+        f"input 'A': {path} is no file of a known kind; convert it to a .npy array, or to a picture: .bmp, .gif, "
+        ".jpeg, .jpg, .pbm, .pgm, .png, .pnm, .ppm, .tif, .tiff and .webp are read"
+    )
+    assert [(fault.code, fault.message) for fault in caught.value.diagnostics] == [("TIL901", message)]
+
+
+def test_arrays_may_have_other_endings(tmp_path: Path) -> None:
+    with (tmp_path / "a.dat").open("wb") as file:
+        np.save(file, np.arange(3))
+    np.testing.assert_array_equal(load("A", str(tmp_path / "a.dat")), np.arange(3))
+
+
+def test_results_have_the_depth_of_the_deepest_picture(tmp_path: Path) -> None:
+    Image.fromarray(np.zeros((2, 2), np.uint16)).save(tmp_path / "deep.png")
+    Image.fromarray(np.zeros((2, 2), np.uint8)).save(tmp_path / "flat.png")
+    deep, flat = f"A={tmp_path}/deep.png", f"B={tmp_path}/flat.png"
+    assert depth_of_pictures([deep, flat]) == 16
+    assert depth_of_pictures([flat, "C=0.5", "D=missing.png"]) == 8
+    assert depth_of_pictures([]) == 8
 
 
 def test_a_value_is_needed() -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from studio.conversation import PORT, TOKEN, studio
 from tileir.studio.serve.server import MOST_REQUEST
-from tileir.studio.serve.uploads import KEPT, MOST_BYTES
+from tileir.studio.serve.uploads import KEPT, MOST_BYTES, read, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,6 +187,16 @@ def test_hostile_files_are_refused(client: TestClient, content: bytes) -> None:
     answer = client.post("/api/uploads", content=content)
     assert answer.status_code == 422
     assert [fault["code"] for fault in answer.json()["faults"]] == ["TIL912"]
+
+
+def test_photographs_are_turned_and_further_formats_are_read(folder: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for kind in ("JPEG", "WEBP", "GIF", "PPM"):
+        file = io.BytesIO()
+        Image.new("RGB", (12, 8)).save(file, kind, exif=exif)
+        turned = kind in ("JPEG", "WEBP")
+        assert read(folder, store(folder, file.getvalue())).shape == ((12, 8, 3) if turned else (8, 12, 3))
 
 
 def test_old_uploads_go(client: TestClient, folder: Path) -> None:

@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tileir.core import fail, to_json
-from tileir.driver.cli.values import destinations, save, type_of, write_whole
+from tileir.driver.cli.values import destinations, save, type_of
 from tileir.driver.formulas.crafting import CraftedFormula, craft_file
 from tileir.driver.formulas.frames import frames_of, load_picture, written_to
+from tileir.driver.formulas.pictures import depth_of
+from tileir.driver.texts import write_whole
 from tileir.formula.definitions.catalogue import default_catalogue, read_file
 from tileir.formula.editing import step_edits
 from tileir.formula.lower.conditions import count_of
@@ -96,7 +98,7 @@ def run(
         results = _results(crafted(*map(load_picture, pictures)))
         wanted = destinations(crafted.tile().function, outputs)
         for (name, path), result in zip(wanted.items(), results, strict=False):
-            save(path, result)
+            save(path, result, max(map(depth_of, pictures)))
             click.echo(f"{name}: {type_of(result)} written to {path}")
         return
     if len(outputs) != 1:

@@ -35,6 +35,7 @@ from tileir.driver.cli.tune import tune_
 from tileir.driver.cli.values import bind_option, read_bound
 from tileir.driver.explain.stages import CODE, STAGES, listing, stage_of, stage_program, stage_text, texts_after
 from tileir.driver.programs import refuse_schedules
+from tileir.driver.texts import write_whole
 from tileir.runtime.context import default_context
 from tileir.stripe.text.printer import STYLES
 
@@ -181,7 +182,7 @@ def emit(
     if output is None:
         click.echo(text, nl=False)
     else:
-        cli_values.write_whole(output, text.encode("utf-8"))
+        write_whole(output, text.encode("utf-8"))
 
 
 @commands.command("run")
@@ -232,7 +233,7 @@ def run_(
         results = call()
         progress.update(task, description="writing")
         for name, destination in destinations.items():
-            cli_values.save(destination, results[name])
+            cli_values.save(destination, results[name], cli_values.depth_of_pictures(values))
     for name, result in results.items():
         if name in destinations:
             click.echo(f"{name}: {cli_values.type_of(result)} written to {destinations[name]}")

@@ -17,7 +17,7 @@ import numpy as np
 from tileir.core import Diagnostic, DType, Target, TileError, attrs, fail, nearest
 from tileir.driver.binding import bind
 from tileir.driver.calls.arguments import type_of_text
-from tileir.driver.formulas.pictures import is_picture, read_picture, write_picture
+from tileir.driver.formulas.pictures import depth_of, endings, is_picture, read_picture, unwritable, write_picture
 from tileir.driver.jit import evaluate, jit
 from tileir.driver.programs import Program, input_names, output_names, types_of
 from tileir.driver.targets import TargetChoice
@@ -127,7 +127,10 @@ def load(name: str, text: str) -> Value:
     try:
         return read_picture(path) if is_picture(path) else read_array(path, dtype)
     except (OSError, ValueError, EOFError) as error:
-        raise fail("TIL901", f"input {name!r}: cannot read {path}: {error}") from None
+        if isinstance(error, OSError) or is_picture(path) or path.suffix in ("", ".npy", ".npz"):
+            raise fail("TIL901", f"input {name!r}: cannot read {path}: {error}") from None
+        advice = f"convert it to a .npy array, or to a picture: {endings()} are read"
+        raise fail("TIL901", f"input {name!r}: {path} is no file of a known kind; {advice}") from None
     except TileError as error:
         raise TileError(
             attrs.evolve(each, message=f"input {name!r}: {each.message}") for each in error.diagnostics
@@ -195,16 +198,22 @@ def destinations(program: Program, outputs: Sequence[str]) -> dict[str, Path]:
             if not free:
                 raise fail("TIL902", f"there are {len(names)} results, so -o {text} has none left to write")
             name, path = free[0], text
-        if Path(path).suffix != ".npy" and not is_picture(Path(path)):
-            raise fail("TIL902", f"-o {path}: the name must end in .npy or in that of a picture format, such as .png")
+        why = None if Path(path).suffix == ".npy" else unwritable(Path(path))
+        if why:
+            raise fail("TIL902", f"-o {path}: {why}")
         result[name] = Path(path)
     return result
 
 
-def save(path: Path, array: Array) -> None:
-    """Write a result, whole or not at all."""
+def depth_of_pictures(values: Sequence[str]) -> int:
+    """Return the bits of the deepest picture among NAME=VALUE arguments, with which results are written."""
+    return max((depth_of(Path(value.partition("=")[2])) for value in values), default=8)
+
+
+def save(path: Path, array: Array, depth: int = 8) -> None:
+    """Write a result, whole or not at all; floats to pictures of ``depth`` bits where their format can."""
     if is_picture(path):
-        write_whole(path, write_picture(path, array))
+        write_whole(path, write_picture(path, array, depth))
         return
     buffer = io.BytesIO()
     np.save(buffer, as_saved(array), allow_pickle=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tileir.core import attrs, fail
 from tileir.driver.cli.values import dtype_and_file, load, read_array, save
-from tileir.driver.formulas.pictures import is_picture
+from tileir.driver.formulas.pictures import depth_of, is_picture
 from tileir.runtime.array_files import as_saved
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -36,6 +36,9 @@ class Frames(Protocol):
     def name(self, number: int) -> str:
         """Return the name of a file for one of them."""
 
+    def depth(self, number: int, /) -> int:
+        """Return the bits of each channel of one of them: 8 or 16."""
+
 
 @attrs.frozen(repr=False)
 class _Folder:
@@ -49,6 +52,9 @@ class _Folder:
 
     def name(self, number: int) -> str:
         return f"{self.paths[number].stem}.png"
+
+    def depth(self, number: int, /) -> int:
+        return depth_of(self.paths[number])
 
 
 @attrs.frozen(repr=False)
@@ -64,6 +70,9 @@ class _Stack:
 
     def name(self, number: int) -> str:
         return f"{number:0{len(str(len(self.array) - 1))}}.png"
+
+    def depth(self, _: int, /) -> int:
+        return 8
 
 
 def load_picture(path: Path) -> Array:
@@ -120,7 +129,7 @@ def written_to(path: Path, frames: Frames) -> Iterator[Writer]:
     if path.suffix != STACK:
         with _reported(path):
             path.mkdir(parents=True, exist_ok=True)
-        yield lambda number, result: save(path / frames.name(number), result)
+        yield lambda number, result: save(path / frames.name(number), result, frames.depth(number))
         return
     real = Path(os.path.realpath(path))  # a link stays one
     temporary = real.with_name(f".{real.name}.{uuid4().hex}")

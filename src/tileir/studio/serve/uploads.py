@@ -32,9 +32,6 @@ KEPT: Final = 32
 _LASTING: Final = "lasting"
 """The folder of what the page begins with."""
 
-_FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
-"""Pictures that are read: for others Pillow starts programs, or has code that few have looked at."""
-
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 _MAGIC: Final = b"\x93NUMPY"
 
@@ -106,15 +103,20 @@ def _array(content: bytes) -> Array:
 
 
 def _picture(content: bytes) -> Array:
-    from PIL import Image  # the worker needs it for pictures only
+    from PIL import Image, UnidentifiedImageError  # the worker needs it for pictures only
 
-    from tileir.driver.formulas.pictures import picture_of
+    from tileir.driver.formulas.pictures import FORMATS, endings, picture_of, silenced
+
+    def again() -> Image.Image:
+        return Image.open(io.BytesIO(content), formats=FORMATS)
 
     try:
-        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+        with silenced(), again() as opened:
             width, height = opened.size
             _check_pixels(width * height)
-            array = picture_of(opened)
+            array = picture_of(opened, again)
+    except UnidentifiedImageError:
+        raise OSError(f"pictures are read from {endings()}") from None
     except Image.DecompressionBombError as error:
         raise OSError(str(error)) from error
     if array.nbytes > MOST_ELEMENT_BYTES:
