@@ -49,6 +49,21 @@ def a_driver_error() -> cl.Error:
     return cl.LogicError(_ErrorRecord("", cl.status_code.OUT_OF_HOST_MEMORY, "clGetDeviceIDs"))
 
 
+@attrs.frozen
+class FakeProgram:
+    """The program of a driver that knows one device."""
+
+    devices: tuple[FakeDevice, ...]
+    source: str
+
+    def _build(self, *_: object) -> None:
+        if self.devices[0].name != "known":
+            raise a_driver_error()
+
+    def get_build_info(self, device: FakeDevice, _: object) -> str:
+        return f"unknown target CPU '{device.name}'\nand more"
+
+
 @pytest.fixture
 def show(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def shown(*found: object) -> None:
@@ -110,6 +125,24 @@ def test_a_driver_that_is_not_registered_is_told(monkeypatch: pytest.MonkeyPatch
     assert missing_registrations(["NVIDIA CUDA"]) == []
     monkeypatch.setattr(platforms, "_loads", lambda _: False)
     assert missing_registrations([]) == []
+
+
+def test_pocl_needs_a_linker() -> None:
+    code = "import os; os.environ['PATH'] = ''; import tileir; print(tileir.default_context().failures()['opencl'])"
+    told = script(code)
+    assert "TIL801" in told
+    assert "ld, which is not on the PATH; install binutils" in told
+
+
+def test_pocl_that_compiles_nothing_is_left_out(show: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    show(FakePlatform(platforms.POCL, (FakeDevice("new", CPU), FakeDevice("known", CPU)), "OpenCL 3.0 PoCL 3.0"))
+    monkeypatch.setattr(cl, "Context", lambda devices: devices)
+    monkeypatch.setattr(platforms, "_Program", FakeProgram)
+    scan = look()
+    assert names(scan) == ["known"]
+    (note,) = scan.notes
+    assert note.startswith("new of OpenCL 3.0 PoCL 3.0 is left out: it compiles no kernel (unknown target CPU 'new')")
+    assert "pocl-opencl-icd" in note
 
 
 def script(text: str, **variables: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import shutil
 import sys
 import threading
 from collections.abc import Iterable
 from typing import Final
 
 import pyopencl as cl
+from pyopencl._cl import _Program
 
 from tileir.core import BackendError, attrs
 
@@ -19,6 +21,8 @@ SIMULATORS: Final = ("Oclgrind",)
 """Platforms that check kernels instead of running them fast: listed last."""
 
 NVIDIA_LIBRARY: Final = "libnvidia-opencl.so.1"
+
+POCL: Final = "Portable Computing Language"
 
 POCL_ADVICE: Final = "for a processor, run: pip install pocl-binary-distribution"
 
@@ -103,9 +107,30 @@ def look() -> Scan:
         except cl.Error as error:
             notes.append(f"platform {platform.name!r} cannot list its devices ({error}); reinstall its driver")
             continue
-        found.extend(Found(platform, device, number) for number, device in enumerate(devices) if device.available)
+        for number, device in enumerate(devices):
+            if platform.name == POCL and (fault := fault_of_pocl(device)):
+                notes.append(f"{device.name} of {platform.version} is left out: {fault}")
+            elif device.available:
+                found.append(Found(platform, device, number))
     notes.extend(missing_registrations(platform.name for platform in platforms))
     return Scan(tuple(sorted(found, key=_order)), tuple(notes))
+
+
+def fault_of_pocl(device: cl.Device) -> str:
+    """Return why PoCL cannot make kernels for a device, and what to do about it; "" where it can.
+
+    PoCL aborts the process at the first kernel where there is no linker, and where its LLVM is older than the processor
+    it refuses all kernels.
+    """
+    if shutil.which("ld") is None:
+        return "PoCL links kernels by ld, which is not on the PATH; install binutils"
+    program = _Program(cl.Context([device]), "kernel void nothing() {}")
+    try:
+        program._build(b"", None)
+    except cl.Error:
+        log = str(program.get_build_info(device, cl.program_build_info.LOG)).strip().partition("\n")[0]
+        return f"it compiles no kernel ({log}); install a later PoCL, such as your distribution's pocl-opencl-icd"
+    return ""
 
 
 def missing_registrations(platforms: Iterable[str]) -> list[str]:
