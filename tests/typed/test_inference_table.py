@@ -62,6 +62,7 @@ CALLS: Final = {
     "as_uint": ("as_uint(A, 64)",),
     "as_like": ("as_like(A, B)", "as_like(2, E)", "as_like(A, 2)"),
     "quantize": ("quantize(A)",),
+    "widen": ("widen(A)", "widen(as_f16(A))", "widen(2)"),
     "match": ("reshape(A, match(6, 6))",),
     "broadcast": ("reshape(A, broadcast(1, 6))", "reshape(A, broadcast(6, 1))", "reshape(A, broadcast(6, 6))"),
     "stop_gradient": ("stop_gradient(A)", "stop_gradient(2) * A"),

@@ -53,7 +53,7 @@ LONG: Final = 77
 
 _UNARY: Final = (
     *(f"{op.value}(A)" for op, info in OPS.items() if info.arity == 1),
-    "recip(A)", "relu(A)", "sign(A)", "logical_not(A)", "quantize(A)", "reverse_grad(A, 1)",
+    "recip(A)", "relu(A)", "sign(A)", "logical_not(A)", "quantize(A)", "widen(A)", "reverse_grad(A, 1)",
     "gradient(A * A, A)", "vjp(A + A, A, A)", "jvp(A * A, A, A)",
     "stop_gradient(A)", "checkpoint(A)",
     *(f"as_float(A, {bits})" for bits in (16, 32, 64)),

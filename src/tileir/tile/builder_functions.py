@@ -90,6 +90,7 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
 
 
 as_like = binary("as_like", "Return ``x`` in the dtype of ``y``; one without a dtype leaves it as it is.")
+widen = unary("widen", "Return ``x`` in f32 where its floats have fewer than 32 bits; else as it is.")
 quantize = unary("quantize", 'Return ``cast(x, "i8")``.')
 abs = unary("abs", "Return the absolute value.")
 sqrt = unary("sqrt", "Return the square root.")

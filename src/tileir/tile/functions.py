@@ -92,6 +92,7 @@ def _rows() -> tuple[Builtin, ...]:
         Builtin("as_uint", 2, 2, constants=1),
         _function("as_like", 2),  # (x, y): x in the dtype of y
         Builtin("quantize", 1, 1),  # the reference's name for as_i8
+        Builtin("widen", 1, 1),  # x in the dtype in which sums of it are kept
         Builtin("match", 2, 2, constants=0, folds=True),  # two equal constants, or an error
         Builtin("broadcast", 2, 2, constants=0, folds=True),  # two sizes that are equal or of which one is 1
         Builtin("stop_gradient", 1, 1),  # x; nothing goes backward through it

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
-from tileir.core import Diagnostic, DType, Op, VerifyError, accumulator, arithmetic_type, rounded
+from tileir.core import Combination, Diagnostic, DType, Op, VerifyError, accumulator, arithmetic_type, rounded
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
 from tileir.typed.inference.emission import broadcast_shape, broadcasts_to
@@ -38,7 +38,7 @@ from tileir.typed.ir import (
 )
 from tileir.typed.number_steps import NumberArithmetic, step_inputs
 from tileir.typed.reductions import rule_of
-from tileir.typed.rules import contraction_types
+from tileir.typed.rules import ContractionTypes, contraction_types
 from tileir.typed.templates import free_upstreams
 
 _SHIFTS: Final = frozenset({Op.BIT_LEFT, Op.BIT_RIGHT})
@@ -299,7 +299,7 @@ def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Ope
     for access, value in zip(operation.inputs, inputs, strict=True):
         if len(access.indices) != len(value.shape):
             yield f"reads {access.tensor!r} with {len(access.indices)} indices, but its rank is {len(value.shape)}"
-    types = contraction_types(operation.aggregation, operation.combination, [value.dtype for value in inputs])
+    types = _types_of(operation, [value.dtype for value in inputs])
     for name, actual, right in (
         ("combines in", operation.operand_dtype, types.operand),
         ("aggregates in", operation.accumulator, types.accumulator),
@@ -315,6 +315,15 @@ def _check_contraction(operation: Contraction, defined: Mapping[str, Value | Ope
     constraints = [(constraint.polynomial, constraint.bound) for constraint in operation.constraints]
     for index in unbounded_indices(accesses, constraints):
         yield f"has an index {index!r} without bounds"
+
+
+def _types_of(operation: Contraction, inputs: list[DType]) -> ContractionTypes:
+    """Return what the dtypes of a contraction have to be; narrow factors may count as what they are converted to."""
+    combination, operand = operation.combination, operation.operand_dtype
+    types = contraction_types(operation.aggregation, combination, inputs)
+    if combination is Combination.MUL and operation.dtype is not types.result and types.operand is operand:
+        return contraction_types(operation.aggregation, combination, [operand] * len(inputs))
+    return types
 
 
 def _check_reduce(operation: Reduce, source: Value | Operation) -> Iterator[str]:

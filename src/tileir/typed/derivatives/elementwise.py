@@ -2,6 +2,9 @@
 
 A partial derivative of ``y = op(x0, x1, …)`` is a function that emits ``t · ∂y/∂xk`` for a tensor ``t`` that broadcasts
 to the shape of y. The table has no row for what is constant between its jumps: rounding, comparisons, bit operations.
+
+Of f16 and bf16 they are computed in f32, from the operands: results that were rounded would leave nothing of
+``1 - tanh(x)²``. What goes on is rounded once, after the sum over axes along which an operand was broadcast.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tileir.core import Op, attrs
+from tileir.core import DType, Op, accumulator, attrs
 from tileir.typed.ir import Elementwise, Operation, Value
 
 if TYPE_CHECKING:
@@ -24,20 +27,47 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Site:
-    """One elementwise operation that is differentiated, and where its derivative goes."""
+    """One elementwise operation that is differentiated, and where its derivative goes.
+
+    Attributes:
+        algebra: The sweep, in either direction.
+        operation: The operation.
+        dtype: What the derivative is computed in.
+
+    """
 
     algebra: Algebra
     operation: Elementwise
+    dtype: DType
+
+    @classmethod
+    def of(cls, algebra: Algebra, operation: Elementwise, *, alone: bool = False) -> Site:
+        """Return the site of an operation; a product that is all of a derivative, ``alone``, is rounded just once."""
+        exact = operation.op in _EXACT or (alone and operation.op is Op.MUL)
+        return cls(algebra, operation, operation.dtype if exact else accumulator(operation.dtype))
 
     @property
     def result(self) -> Tensor:
         """The value of the operation."""
-        return self.algebra.value(self.operation.name)
+        if self.dtype is self.operation.dtype:
+            return self.algebra.value(self.operation.name)
+        return self.algebra.compute(self.operation.op, *map(self.operand, range(len(self.operation.inputs))))
 
     def operand(self, position: int) -> Tensor:
         """Return the value of an operand."""
-        return self.algebra.value(self.operation.inputs[position])
+        return self.widened(self.algebra.value(self.operation.inputs[position]))
 
+    def widened(self, value: Tensor) -> Tensor:
+        """Return an operand, or what arrives or moves, in the dtype of the derivative."""
+        if self.dtype is self.operation.dtype:
+            return value
+        number = self.algebra.known(value)
+        emission = self.algebra.emission
+        return emission.cast(value, self.dtype) if number is None else emission.constant(number, self.dtype)
+
+
+_EXACT: Final = frozenset({Op.IDENT, Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.COND, Op.MAX, Op.MIN})
+"""Operations whose derivatives only choose, negate and add up what arrives."""
 
 Partial: TypeAlias = "Callable[[Site, Tensor], Tensor]"
 """Emit the product of a tensor and a partial derivative."""
@@ -61,8 +91,11 @@ class Factored:
 
 def pullback(sweep: Sweep, operation: Elementwise, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the contribution to each operand, summed over the axes along which that was broadcast."""
-    site = Site(sweep, operation)
-    if operation.op is Op.MUL and len(set(operation.inputs)) == 1:
+    squared = operation.op is Op.MUL and len(set(operation.inputs)) == 1
+    whole = all(sweep.definition(name).shape == operation.shape for name in operation.inputs)
+    site = Site.of(sweep, operation, alone=whole and not squared)
+    cotangent = site.widened(cotangent)
+    if squared:
         yield from _pull_square(sweep, site, cotangent)
         return
     if operation.op is Op.DIV and all(map(sweep.wanted, operation.inputs)):

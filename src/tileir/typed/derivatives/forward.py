@@ -154,9 +154,9 @@ def pushforward(motion: Motion, operation: Operation) -> Tensor | None:
 
 
 def _elementwise(motion: Motion, operation: Elementwise) -> Tensor | None:
-    site = elementwise.Site(motion, operation)
+    site = elementwise.Site.of(motion, operation)
     terms = [
-        partial(site, tangent)
+        partial(site, site.widened(tangent))
         for name, partial in zip(operation.inputs, elementwise.partials(site), strict=True)
         if partial is not None and (tangent := motion.tangent(name)) is not None
     ]

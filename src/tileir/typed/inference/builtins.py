@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from tileir.core import DType, Op, Span, arithmetic_type, fail
+from tileir.core import DType, Op, Span, accumulator, arithmetic_type, fail
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import apply, convert, scalar, truth
 from tileir.typed.inference.emission import Emission
@@ -64,6 +64,11 @@ def _as_like(emission: Emission, operands: Sequence[Operand], span: Span | None)
     value, like = operands
     dtype = scalar(like).dtype
     return scalar(value) if dtype is None else convert(emission, scalar(value), dtype, span)
+
+
+def _widen(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+    value = scalar(operands[0])
+    return value if value.dtype is None else convert(emission, value, accumulator(value.dtype), span)
 
 
 def _recip(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
@@ -185,6 +190,7 @@ HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "as_uint": partial(_as_width, "u"),
         "as_like": _as_like,
         "quantize": partial(_as, DType.I8),
+        "widen": _widen,
         "recip": _recip,
         "relu": _relu,
         "sign": _sign,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import Aggregation, Diagnostic, Op, Span, arithmetic_type, fail
-from tileir.typed.inference.elementwise import apply, scalar, tensor
+from tileir.core import Aggregation, Diagnostic, Op, Span, accumulator, arithmetic_type, fail, float_for
+from tileir.typed.inference.elementwise import apply, common_dtype, convert, scalar, tensor
 from tileir.typed.inference.emission import Emission, broadcasts_to
 from tileir.typed.inference.numbers import is_float
 from tileir.typed.inference.shapes import reduce_to
@@ -106,7 +106,7 @@ def _reverse_grad(emission: Emission, operands: Sequence[Operand], span: Span | 
     if not isinstance(value, Tensor) or not value.dtype.is_float:
         return value
     negated = Operand(apply(emission, Op.NEG, operands[1:], span), operands[1].span)
-    arriving = Operand(_arriving(emission, value, span), span)
+    arriving = Operand(emission.cast(_arriving(emission, value, span), accumulator(value.dtype)), span)
     gradient = Operand(apply(emission, Op.MUL, [negated, arriving], span), operands[1].span, operands[1].name)
     return _overridden(emission, value, [_pair(emission, operands[0], gradient)], span)
 
@@ -116,7 +116,9 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
 
     They are ``(-t / p + (1 - t) / (1 - p)) / scale`` for p and ``(log(1 - p) - log p) / scale`` for t.
     """
-    p, t, scale = (scalar(operand) for operand in operands)
+    given = p, t, scale = tuple(scalar(operand) for operand in operands)
+    dtype = float_for(common_dtype((p, t)))
+    p, t, scale = (convert(emission, value, accumulator(dtype), span) for value in given)
 
     def emit(op: Op, *values: Scalar) -> Scalar:
         """Apply ``op``; the faults that the user can make belong to the whole call."""
@@ -130,10 +132,11 @@ def _binary_crossentropy(emission: Emission, operands: Sequence[Operand], span: 
     if not broadcasts_to(scale.shape, result.shape):
         message = f"{operands[2].label} has shape {list(scale.shape)}, which does not broadcast to {list(result.shape)}"
         raise fail("TIL329", message, operands[2].span)
-    arriving = emit(Op.DIV, _arriving(emission, result, span), scale)
+    result = emission.cast(result, dtype, span)
+    arriving = emit(Op.DIV, emission.cast(_arriving(emission, result, span), accumulator(dtype)), scale)
     factors = (emit(Op.SUB, emit(Op.DIV, rest_t, rest_p), emit(Op.DIV, t, p)), emit(Op.SUB, log_rest, log_p))
     pairs = []
-    for operand, x, factor in zip(operands[:2], (p, t), factors, strict=True):
+    for operand, x, factor in zip(operands[:2], given[:2], factors, strict=True):
         if isinstance(x, Tensor) and x.dtype.is_float:
             gradient = tensor(emission, Operand(emit(Op.MUL, factor, arriving), span))
             summed = Operand(_summed(emission, gradient, x.shape, span), span)

@@ -8,7 +8,18 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from tileir.core import Aggregation, Combination, Combine, DType, Op, Span, arithmetic_type, fail, float_for
+from tileir.core import (
+    Aggregation,
+    Combination,
+    Combine,
+    DType,
+    Op,
+    Span,
+    accumulator,
+    arithmetic_type,
+    fail,
+    float_for,
+)
 from tileir.poly.affine import Affine
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
@@ -204,15 +215,18 @@ def _softmax(emission: Emission, operands: Sequence[Operand], span: Span | None,
     """
     value = _with_axes(emission, operands[0])
     _check_sizes(operands, value.shape)
-    value = emission.cast(value, float_for(value.dtype), span)
+    dtype = float_for(value.dtype)
+    value = emission.cast(value, accumulator(dtype), span)
     greatest = reduce_last(emission, value, Aggregation.MAX, span)
     shift = emission.add(Override(emission.fresh(), greatest.name, (), None, greatest.dtype, greatest.shape, span=span))
     shifted = emission.elementwise(Op.SUB, value, shift, span=span)
     powers = emission.elementwise(Op.EXP, shifted, span=span)
     total = reduce_last(emission, powers, Aggregation.SUM, span)
-    if not logarithm:
-        return emission.elementwise(Op.DIV, powers, total, span=span)
-    return emission.elementwise(Op.SUB, shifted, emission.elementwise(Op.LOG, total, span=span), span=span)
+    if logarithm:
+        result = emission.elementwise(Op.SUB, shifted, emission.elementwise(Op.LOG, total, span=span), span=span)
+    else:
+        result = emission.elementwise(Op.DIV, powers, total, span=span)
+    return emission.cast(result, dtype, span)
 
 
 def _check_sizes(operands: Sequence[Operand], shape: Shape) -> None:

@@ -59,7 +59,7 @@ from tileir.typed.raising.expressions import (
     operand_literals,
     typed_literal,
 )
-from tileir.typed.rules import contraction_types
+from tileir.typed.rules import ContractionTypes, contraction_types
 
 _MOST_NODES: Final = 12  # of an expression that is nested into another, as for functions built in Python
 _GENERATED: Final = re.compile(r".*_\d+")  # the form of fresh names: nobody misses them
@@ -329,14 +329,7 @@ class _Raising:
         self._assign(operation, Name(name) if whole else place)
 
     def _contraction(self, operation: Contraction) -> None:
-        dtypes = [self.definitions[access.tensor].dtype for access in operation.inputs]
-        types = contraction_types(operation.aggregation, operation.combination, dtypes)
-        if (types.operand, types.accumulator, types.result) != (
-            operation.operand_dtype,
-            operation.accumulator,
-            operation.dtype,
-        ):
-            raise _inexpressible(operation, f"a contraction that aggregates in {operation.accumulator.value}")
+        names = self._read_by(operation)
         name = self.names[operation.name]
         default = None if operation.default is None else self.names[operation.default]
         attributes = self._attributes(operation)
@@ -346,8 +339,21 @@ class _Raising:
             else:
                 self.statements.append(Assignment(name, Name(default), attributes, span=operation.span))
         else:
-            self.statements.append(contraction_statement(operation, self.names, attributes))
+            self.statements.append(contraction_statement(operation, names, attributes))
         self.define(operation)
+
+    def _read_by(self, operation: Contraction) -> Mapping[str, str]:
+        """Return how values are spelt that a contraction reads: a factor that it widens is cast before."""
+        dtypes = [self.definitions[access.tensor].dtype for access in operation.inputs]
+        wanted = ContractionTypes(operation.operand_dtype, operation.accumulator, operation.dtype)
+        if contraction_types(operation.aggregation, operation.combination, dtypes) == wanted:
+            return self.names
+        first, dtypes[0] = operation.inputs[0].tensor, operation.operand_dtype
+        if contraction_types(operation.aggregation, operation.combination, dtypes) != wanted:
+            raise _inexpressible(operation, f"a contraction that aggregates in {operation.accumulator.value}")
+        wide = self.scope.fresh("Wide")
+        self.statements.append(Assignment(wide, cast_call(dtypes[0], Name(self.names[first]))))
+        return {**self.names, first: wide}
 
 
 def _stem(name: str) -> str:

@@ -44,6 +44,7 @@ from tileir.typed.reductions import with_components_named
 from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
+from tileir.typed.simplify.narrow_factors import with_narrow_factors
 from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.separation import separated
 from tileir.typed.simplify.simplifier import simplify
@@ -59,7 +60,8 @@ def prepared(function: Function, *, doubles: bool = True) -> Function:
     if _has_markers(simple):
         recalls = any(isinstance(operation, Recall) for operation in simple.operations)
         simple = simplify(unmarked(simple), merge=not recalls)
-    return with_ends(separated(distributed(factorised(with_components_named(simple)), doubles=doubles)))
+    short = distributed(factorised(with_components_named(simple)), doubles=doubles)
+    return with_narrow_factors(with_ends(separated(short)))
 
 
 def unmarked(function: Function) -> Function:
