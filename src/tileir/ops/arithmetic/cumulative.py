@@ -15,10 +15,11 @@ from tileir.ops.shared.foundation import (
     aggregate,
     axis_of,
     dims_of,
-    floating,
     full,
     index_of,
     indices_of,
+    narrowed,
+    wide,
 )
 from tileir.tile import builder_functions as tf
 
@@ -85,7 +86,7 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
 
     Source: PyTorch's ``logcumsumexp``.
     """
-    position, sizes, x = axis_of(x, axis), dims_of(x), floating(x)
+    position, sizes, given, x = axis_of(x, axis), dims_of(x), x, wide(x)
     # The maximum cancels: no gradient has to go through it.
     greatest = tf.stop_gradient(_running(x, axis, Aggregation.MAX))
     # Rows of which all elements are -infinity must not compute infinity - infinity.
@@ -98,7 +99,7 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     indices, k = list(indices_of(x)), index_of(x, "k")
     place = indices[position]
     terms = powers[(*indices[:position], place, place - k, *indices[position + 1 :])]
-    return tf.log(aggregate(Aggregation.SUM, terms.given(k < size), indices, sizes)) + greatest
+    return narrowed(tf.log(aggregate(Aggregation.SUM, terms.given(k < size), indices, sizes)) + greatest, given)
 
 
 def _running(

@@ -1,6 +1,7 @@
 """Functions of elements: arithmetic, roundings, exponentials and trigonometry.
 
-All broadcast. They are formulas over what Tile has by itself, of :mod:`tileir.tile.builder_functions`.
+All broadcast. They are formulas over what Tile has by itself, of :mod:`tileir.tile.builder_functions`, and of f16 and
+bf16 computed in f32, and rounded once.
 """
 # ruff: noqa: A004  NumPy's names
 
@@ -13,7 +14,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tileir.core.dtype import DType
-from tileir.ops.shared.foundation import Dim, Operand, Tensor, call, cast_to, floating, like, mistaken, tensor_of
+from tileir.ops.shared.foundation import (
+    Dim,
+    Operand,
+    Tensor,
+    call,
+    cast_to,
+    floating,
+    like,
+    mistaken,
+    promoted,
+    rounded_once,
+    tensor_of,
+)
 from tileir.tile.builder_functions import (
     abs,
     atan,
@@ -141,16 +154,19 @@ def clip(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> 
     return result if high is None else call("cond", x > high, high, result)
 
 
+@rounded_once
 def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
     """Return ``start + weight * (end - start)``."""
     return call("add", start, call("mul", weight, call("sub", _float(end), _float(start))))
 
 
+@rounded_once
 def exp2(x: Operand) -> Tensor:
     """Return 2 to the power of ``x``."""
     return call("pow", 2.0, x)
 
 
+@rounded_once
 def expm1(x: Operand) -> Tensor:
     """Return ``exp(x) - 1`` without cancellation near 0: ``tanh(x / 2) * (exp(x) + 1)``.
 
@@ -162,6 +178,7 @@ def expm1(x: Operand) -> Tensor:
     return override_gradient(y, (x, upstream(y) * power_of_e))
 
 
+@rounded_once
 def log1p(x: Operand) -> Tensor:
     """Return ``log(1 + x)`` without cancellation near 0.
 
@@ -177,16 +194,19 @@ def log1p(x: Operand) -> Tensor:
     return override_gradient(y, (u, upstream(y) / u))
 
 
+@rounded_once
 def log2(x: Operand) -> Tensor:
     """Return the logarithm to the base 2."""
     return log(x) * (1 / math.log(2))
 
 
+@rounded_once
 def log10(x: Operand) -> Tensor:
     """Return the logarithm to the base 10."""
     return log(x) * (1 / math.log(10))
 
 
+@rounded_once
 def logaddexp(x: Operand, y: Operand) -> Tensor:
     """Return ``log(exp(x) + exp(y))`` without overflow: ``max(x, y) + log1p(exp(-|x - y|))``."""
     difference = call("sub", _float(x), _float(y))
@@ -194,11 +214,13 @@ def logaddexp(x: Operand, y: Operand) -> Tensor:
     return call("max", x, y) + log1p(exp(-abs(call("cond", equal_infinities, 0, difference))))
 
 
+@rounded_once
 def logit(p: Operand) -> Tensor:
     """Return ``log(p / (1 - p))``, the inverse of ``sigmoid``."""
     return log(call("div", p, call("sub", 1.0, p)))
 
 
+@rounded_once
 def xlogy(x: Operand, y: Operand) -> Tensor:
     """Return ``x * log(y)``, and 0 where ``x`` is 0, unless ``y`` is NaN.
 
@@ -208,11 +230,13 @@ def xlogy(x: Operand, y: Operand) -> Tensor:
     return call("mul", x, log(call("cond", infinite & _compared(operator.eq, x, 0), 1, y)))
 
 
+@rounded_once
 def erfc(x: Operand) -> Tensor:
     """Return ``1 - erf(x)``; far out on the right only its absolute error is small."""
     return 1 - erf(x)
 
 
+@rounded_once
 def asinh(x: Operand) -> Tensor:
     """Return the inverse hyperbolic sine: ``±log1p(a + a * a / (1 + sqrt(a * a + 1)))`` of ``a = |x|``.
 
@@ -224,6 +248,7 @@ def asinh(x: Operand) -> Tensor:
     return _signed(x, call("cond", a > 1, above, log1p(near + near * near / (sqrt(near * near + 1) + 1))))
 
 
+@rounded_once
 def acosh(x: Operand) -> Tensor:
     """Return the inverse hyperbolic cosine: ``log1p(t + sqrt(t * (t + 2)))`` of ``t = x - 1``; NaN below 1.
 
@@ -235,12 +260,14 @@ def acosh(x: Operand) -> Tensor:
     return call("cond", t > 1, above, log1p(near + sqrt(near * (near + 2))))
 
 
+@rounded_once
 def atanh(x: Operand) -> Tensor:
     """Return the inverse hyperbolic tangent: ``±log1p(2 * a / (1 - a)) / 2`` of ``a = |x|``."""
     a = call("mul", abs(x), 1.0)
     return _signed(x, log1p(a * 2 / (1 - a)) * 0.5)
 
 
+@rounded_once
 def atan2(y: Operand, x: Operand) -> Tensor:
     """Return the angle of the point ``(x, y)``, from -π to π; that of the origin is 0.
 
@@ -255,6 +282,7 @@ def atan2(y: Operand, x: Operand) -> Tensor:
     return call("cond", _compared(operator.lt, y, 0), -angle, angle)
 
 
+@rounded_once
 def hypot(x: Operand, y: Operand) -> Tensor:
     """Return ``sqrt(x * x + y * y)`` without overflow of the squares; infinite where one is, beside NaN too."""
     across, up = _magnitude(_float(x)), _magnitude(_float(y))
@@ -264,29 +292,35 @@ def hypot(x: Operand, y: Operand) -> Tensor:
     return call("cond", call("bit_or", across == _INFINITY, up == _INFINITY), _INFINITY, length)
 
 
+@rounded_once
 def sinc(x: Operand) -> Tensor:
     """Return ``sin(π x) / (π x)``, and 1 at 0.
 
+    Sine and cosine are taken of ``π (x - n)`` with the nearest integer n, which is exact, and 0 for all integers.
     The gradient by the angle ``a`` is ``(cos(a) - sin(a) / a) / a``, but its series up to 1, where that cancels:
     ``-a/3 (1 - a²/10 (1 - a²/28 (1 - …)))``.
     """
-    angle = call("mul", x, math.pi)
-    y = call("cond", angle == 0, 1, sin(angle) / _nonzero(angle))
+    angle, whole = call("mul", x, math.pi), round(x)
+    rest = call("sub", x, whole) * math.pi
+    sign = 1 - abs(whole - round(whole * 0.5) * 2) * 2
+    y = call("cond", angle == 0, 1, sin(rest) * sign / _nonzero(angle))
     near = abs(angle) < 1
     far = call("cond", near, 1, angle)
     opposite = -square(call("cond", near, angle, 0))
     series = opposite * (1 / _SINC_RATIOS[-1]) + 1
     for ratio in reversed(_SINC_RATIOS[:-1]):
         series = opposite * (1 / ratio) * series + 1
-    slope = call("cond", near, angle * (-1 / 3) * series, (cos(far) - sin(far) / far) / far)
+    slope = call("cond", near, angle * (-1 / 3) * series, (cos(rest) - sin(rest) / far) * sign / far)
     return override_gradient(y, (angle, upstream(y) * slope))
 
 
+@rounded_once
 def deg2rad(x: Operand) -> Tensor:
     """Return degrees as radians."""
     return call("mul", x, math.pi / 180)
 
 
+@rounded_once
 def rad2deg(x: Operand) -> Tensor:
     """Return radians as degrees."""
     return call("mul", x, 180 / math.pi)
@@ -306,12 +340,14 @@ def remainder(x: Operand, y: Operand) -> Tensor:
 
 def floor_divide(x: Operand, y: Operand) -> Tensor:
     """Return the quotient rounded down, as NumPy's ``//``; that of integers is one, and 0 for the divisor 0."""
+    given = x, y
+    x, y = _widened(x), _widened(y)
     rest = call("mod", x, y)
     other_side = call("bit_xor", rest < 0, _compared(operator.lt, y, 0)) & (rest != 0)
     by_zero = _compared(operator.eq, y, 0)
     # one quotient: of two by one divisor fast_math makes products with 1 / y, which is infinite for the least numbers
     whole = round(call("cond", by_zero, x, call("sub", x, rest)) / y)
-    return call("cond", by_zero, whole, call("cond", other_side, whole - 1, whole))
+    return promoted(call("cond", by_zero, whole, call("cond", other_side, whole - 1, whole)), *given)
 
 
 def frac(x: Tensor) -> Tensor:
@@ -340,6 +376,11 @@ def _compared(comparison: Callable[[Any, float], Any], x: Operand, number: float
 def _float(x: Operand) -> Operand:
     """Return a float, so that differences and magnitudes of narrow integers do not wrap."""
     return float(x) if isinstance(x, int | float) else floating(x)
+
+
+def _widened(x: Operand) -> Operand:
+    """Return floats of 32 bits at least; integers stay."""
+    return call("widen", x) if isinstance(x, Tensor) else x
 
 
 def _magnitude(x: Operand) -> Operand:

@@ -30,7 +30,9 @@ from tileir.ops.shared.foundation import (
     full,
     integer_of,
     mistaken,
+    narrowed,
     rank_of,
+    wide,
 )
 from tileir.tile import builder_functions as tf
 
@@ -260,7 +262,7 @@ def dropout(
         return x, state
     sizes = [dim if axis in single else 1 for axis, dim in enumerate(dims_of(x))]
     stays, after = bernoulli(state, 1 - rate, sizes)
-    return tf.where(stays, x if rate == 1 else x * (1 / (1 - rate)), 0), after
+    return tf.where(stays, x if rate == 1 else narrowed(wide(x) * (1 / (1 - rate)), x), 0), after
 
 
 def _bits(state: Tensor, sizes: Sequence[Size], dtype: str) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,6 @@ from tileir.ops.shared.foundation import (
     call,
     chosen,
     dims_of,
-    floating,
     full,
     indices_of,
     mistaken,
@@ -137,10 +136,10 @@ def hardmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
     """Return ``log(sum(exp(x)))`` over ``axes``, less the greatest element before, so that nothing overflows."""
-    x = floating(x)
-    greatest = max(x, axes, keepdims=True)
+    wider = wide(x)
+    greatest = max(wider, axes, keepdims=True)
     shift = call("stop_gradient", call("cond", isfinite(greatest), greatest, 0))
-    result = call("log", sum(call("exp", x - shift), axes, keepdims=True)) + shift
+    result = narrowed(call("log", sum(call("exp", wider - shift), axes, keepdims=True)) + shift, x)
     gone = axes_of(x, axes)
     return result if keepdims else call("reshape", result, *(d for a, d in enumerate(dims_of(x)) if a not in gone))
 

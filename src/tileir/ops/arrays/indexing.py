@@ -20,6 +20,7 @@ from tileir.ops.shared.foundation import (
     dims_of,
     integer_of,
     mistaken,
+    promoted,
     rank_of,
 )
 from tileir.ops.shared.positions import coordinates_of, element_numbers, is_inside, row_numbers, widened, within
@@ -151,19 +152,20 @@ def interpolated_take(
 
     if interpolation == "nearest":
         return tap(_nearest(positions, nearest))
+    given, x, positions = (x, positions, fill), call("widen", x), call("widen", positions)
     sizes = dims_of(positions)
     behind = rank_of(x) - place - 1
     low = tf.floor(positions)
     part = tf.reshape(positions - low, *sizes[:batch], *[1] * (place - batch), *sizes[batch:], *[1] * behind)
     if interpolation == "linear":
-        return tap(low) * (1 - part) + tap(low + 1) * part
+        return promoted(tap(low) * (1 - part) + tap(low + 1) * part, *given)
     far = [_far(part + 1, coefficient), _far(2 - part, coefficient)]
     near = [_near(part, coefficient), _near(1 - part, coefficient)]
     weights = (far[0], near[0], near[1], far[1])
     result = tap(low - 1) * weights[0]
     for offset, weight in enumerate(weights[1:]):
         result = result + tap(low + offset) * weight
-    return result
+    return promoted(result, *given)
 
 
 def embedding(table: Tensor, indices: Tensor, *, padding_index: int | None = None) -> Tensor:

@@ -25,8 +25,10 @@ from tileir.ops.shared.foundation import (
     inside,
     integer_of,
     mistaken,
+    narrowed,
     real,
     tensor_of,
+    wide,
 )
 from tileir.tile import builder_functions as tf
 
@@ -134,7 +136,7 @@ def quantile(
     if not 0 <= q <= 1:
         raise mistaken(f"a quantile is from 0 to 1, not {q}")
     dims = dims_of(x)
-    floats = sort(x, place) * 1.0
+    floats = wide(sort(x, place))
     # All of this is known when compiling, in double precision.
     position = tensor_of(x, float(q)) * real(dims[place] - 1)
     low, high = tf.floor(position), tf.ceil(position)
@@ -152,7 +154,7 @@ def quantile(
             result = above
         case _:
             result = below
-    result = tf.where(last != last, last, result)
+    result = narrowed(tf.where(last != last, last, result), x)
     return tf.reshape(result, *dims[:place], 1, *dims[place + 1 :]) if keepdims else result
 
 

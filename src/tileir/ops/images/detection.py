@@ -42,7 +42,7 @@ def iou(a: Tensor, b: Tensor, *, form: str = "corners") -> Tensor:
     height = tf.max(tf.min(left.bottom, right.bottom) - tf.max(left.top, right.top), 0)
     both = width * height
     either = left.area + right.area - both
-    return narrowed(tf.where(both > 0, both / tf.where(either > 0, either, 1), 0), a)
+    return narrowed(tf.where(both > 0, both / tf.where(either > 0, either, 1), 0), a, b)
 
 
 @attrs.frozen(repr=False)

@@ -29,7 +29,9 @@ from tileir.ops.shared.foundation import (
     index_of,
     indices_of,
     mistaken,
+    narrowed,
     rank_of,
+    wide,
 )
 from tileir.ops.shared.layouts import Axis, joined, layout_of, read, written
 from tileir.ops.shared.windows import PerAxis, Sizes, per_axis, sizes_per_axis
@@ -72,7 +74,7 @@ def interpolate(
         raise mistaken("give either the size or the scale of the result")
     if align_corners and mode.startswith("nearest"):
         raise mistaken("align_corners is an option of the modes 'linear' and 'cubic'")
-    y = x if mode.startswith("nearest") else x * 1.0
+    y = x if mode.startswith("nearest") else wide(x)
     for number, axis in enumerate(form.axes("x")):
         old = dims_of(x)[axis]
         if size is not None:
@@ -88,7 +90,7 @@ def interpolate(
         if align_corners:
             step = (old - 1, (new - 1).max(1))
         y = _along(y, axis, new, _Places(step[0], step[1], centred=not align_corners), mode, coefficient)
-    return y
+    return y if mode.startswith("nearest") else narrowed(y, x)
 
 
 def upsample(x: Tensor, factor: PerAxis, *, layout: str = "ncx") -> Tensor:

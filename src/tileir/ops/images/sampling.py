@@ -25,12 +25,13 @@ from tileir.ops.shared.foundation import (
     chosen,
     dim_like,
     dims_of,
-    floating,
     full,
     mistake,
     mistaken,
+    narrowed,
     rank_of,
     real,
+    wide,
 )
 from tileir.ops.shared.positions import coordinates_of
 from tileir.tile import builder_functions as tf
@@ -64,7 +65,7 @@ def grid_sample(
             "TIL305", f"images have three axes or more, and grids as many; not {rank_of(x)} and {rank_of(grid)}"
         )
     sizes = dims_of(x)[2:]
-    coordinates = coordinates_of(floating(grid), space, space)[::-1]
+    coordinates = coordinates_of(wide(grid), space, space)[::-1]
     places = [
         _within(_position(g, size, align_corners), size, padding, align_corners)
         for g, size in zip(coordinates, sizes, strict=True)
@@ -76,7 +77,7 @@ def grid_sample(
         return gather_nd(pixels, points, depth=space, batch_dims=1, mode="fill")
 
     if mode == "nearest":
-        return moveaxis(floating(at([tf.round(place) for place in places])), -1, 1)
+        return moveaxis(narrowed(at([tf.round(place) for place in places]), x, grid), -1, 1)
     lows = [tf.floor(place) for place in places]
     result = None
     for corner in itertools.product((0, 1), repeat=space):
@@ -89,7 +90,7 @@ def grid_sample(
         term = taken * tf.reshape(weight, *dims_of(weight), 1)
         result = term if result is None else result + term
     assert result is not None  # there are two corners or more
-    return moveaxis(result, -1, 1)
+    return moveaxis(narrowed(result, x, grid), -1, 1)
 
 
 def affine_grid(matrix: Tensor, sizes: Sequence[Size], *, align_corners: bool = False) -> Tensor:
@@ -108,14 +109,14 @@ def affine_grid(matrix: Tensor, sizes: Sequence[Size], *, align_corners: bool = 
     if not sizes:
         raise mistaken("a grid has one size or more")
     space, batch = len(sizes), dims_of(matrix)[0]
-    checked = tf.reshape(matrix, batch, space, space + 1)
+    checked = tf.reshape(wide(matrix), batch, space, space + 1)
     columns = [tf.reshape(select(checked, 2, place), batch, *[1] * space, space) for place in range(space + 1)]
     result = columns[-1]
     for axis, size in enumerate(dim_like(matrix, size) for size in sizes):
-        step = call("as_like", tf.index(full(matrix, [size], 0), 0), matrix)
+        step = call("as_like", tf.index(full(matrix, [size], 0), 0), wide(matrix))
         place = step * 2 / real((size - 1).max(1)) - 1 if align_corners else (step * 2 + 1) / real(size) - 1
         result = result + tf.reshape(place, size, *[1] * (space - axis)) * columns[space - 1 - axis]
-    return result
+    return narrowed(result, matrix)
 
 
 def _position(coordinate: Tensor, size: Dim, align_corners: bool) -> Tensor:

@@ -1,6 +1,7 @@
 """Activations: functions of elements that networks put between their layers.
 
-All broadcast their arguments and keep the dtype of floats; integers are cast to floats where a formula needs them.
+All broadcast their arguments and keep the dtype of floats; integers are cast to floats where a formula needs them. What
+is computed of f16 and bf16 is computed in f32, and rounded once.
 """
 
 from __future__ import annotations
@@ -10,11 +11,23 @@ from typing import Final
 
 from tileir.ops.arithmetic.elementwise import expm1, log1p
 from tileir.ops.arrays.joining import split
-from tileir.ops.shared.foundation import Operand, Tensor, axis_of, call, chosen, dims_of, mistaken, rank_of
+from tileir.ops.shared.foundation import (
+    Operand,
+    Tensor,
+    axis_of,
+    call,
+    chosen,
+    dims_of,
+    mistaken,
+    promoted,
+    rank_of,
+    rounded_once,
+)
 
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 _SELU_SCALE: Final = 1.0507009873554804934193349852946
 _QUICK: Final = 1.702
+_SATURATED: Final = 10_000.0  # tanh is 1 long before x is 100
 
 
 def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Operand | None = None) -> Tensor:
@@ -27,8 +40,10 @@ def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Op
     if _is(alpha, 0) and _is(threshold, 0):
         result = call("relu", x)
     else:
-        shifted = x if _is(threshold, 0) else x - threshold
-        result = call("cond", x < threshold, 0 if _is(alpha, 0) else shifted * alpha, x)
+        wider = call("widen", x)
+        shifted = wider if _is(threshold, 0) else wider - threshold
+        below = 0 if _is(alpha, 0) else shifted * alpha
+        result = promoted(call("cond", wider < threshold, below, wider), x, alpha, threshold)
     return result if max_value is None else call("cond", result >= max_value, max_value, result)
 
 
@@ -37,6 +52,7 @@ def relu6(x: Tensor) -> Tensor:
     return relu(x, max_value=6)
 
 
+@rounded_once
 def leaky_relu(x: Tensor, *, negative_slope: Operand = 0.01) -> Tensor:
     """Return ``x > 0 ? x : negative_slope * x``. Source: Maas et al. 2013."""
     return call("cond", x > 0, x, x * negative_slope)
@@ -59,21 +75,25 @@ def prelu(x: Tensor, weight: Tensor, *, axis: int = 1) -> Tensor:
     return call("cond", x > 0, x, x * weight)
 
 
+@rounded_once
 def elu(x: Tensor, *, alpha: Operand = 1.0) -> Tensor:
     """Return ``x > 0 ? x : alpha * (exp(x) - 1)``. Source: Clevert et al. 2015."""
     return call("cond", x > 0, x, expm1(_negative(x)) * alpha)
 
 
+@rounded_once
 def celu(x: Tensor, *, alpha: Operand = 1.0) -> Tensor:
     """Return ``x > 0 ? x : alpha * (exp(x / alpha) - 1)``, whose derivative is continuous. Source: Barron 2017."""
     return call("cond", x > 0, x, expm1(_negative(x) / alpha) * alpha)
 
 
+@rounded_once
 def selu(x: Tensor) -> Tensor:
     """Return ``1.0507 * (x > 0 ? x : 1.6733 * (exp(x) - 1))``. Source: Klambauer et al. 2017."""
     return elu(x, alpha=_SELU_ALPHA) * _SELU_SCALE
 
 
+@rounded_once
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """Return ``x`` times the normal distribution function of ``x``.
 
@@ -92,7 +112,8 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     if approximate == "sigmoid":
         return x * call("sigmoid", x * _QUICK)
     if approximate == "tanh":
-        inner = x * (x * x * (math.sqrt(2 / math.pi) * 0.044715) + math.sqrt(2 / math.pi))
+        square = call("min", x * x, _SATURATED)  # an infinity would meet a derivative of tanh that is 0
+        inner = x * (square * (math.sqrt(2 / math.pi) * 0.044715) + math.sqrt(2 / math.pi))
         return x * (call("tanh", inner) * 0.5 + 0.5)
     return x * (call("erf", x * math.sqrt(0.5)) * 0.5 + 0.5)
 
@@ -102,11 +123,13 @@ def sigmoid(x: Tensor) -> Tensor:
     return call("sigmoid", x)
 
 
+@rounded_once
 def log_sigmoid(x: Tensor) -> Tensor:
     """Return ``log(sigmoid(x))``, which is ``-softplus(-x)`` and neither overflows nor loses small values."""
     return -softplus(-x)
 
 
+@rounded_once
 def softplus(x: Tensor, *, beta: Operand = 1) -> Tensor:
     """Return ``log(1 + exp(beta * x)) / beta``, computed as ``max(x, 0) + log1p(exp(-|beta * x|)) / beta``.
 
@@ -117,21 +140,25 @@ def softplus(x: Tensor, *, beta: Operand = 1) -> Tensor:
     return call("max", x, 0) + (rest if _is(beta, 1) else rest / beta)
 
 
+@rounded_once
 def softsign(x: Tensor) -> Tensor:
     """Return ``x / (1 + |x|)``."""
     return x * 1.0 / (abs(x) + 1)
 
 
+@rounded_once
 def silu(x: Tensor) -> Tensor:
     """Return ``x * sigmoid(x)``, also called swish. Source: Elfwing et al. 2017; Ramachandran et al. 2017."""
     return x * call("sigmoid", x)
 
 
+@rounded_once
 def mish(x: Tensor) -> Tensor:
     """Return ``x * tanh(softplus(x))``. Source: Misra 2019."""
     return x * call("tanh", softplus(x))
 
 
+@rounded_once
 def hard_sigmoid(x: Tensor, *, slope: Operand = 1 / 6) -> Tensor:
     """Return ``clip(slope * x + 0.5, 0, 1)``; PyTorch has 1/6, Keras and PlaidML's default was 0.2.
 
@@ -140,6 +167,7 @@ def hard_sigmoid(x: Tensor, *, slope: Operand = 1 / 6) -> Tensor:
     return hard_tanh(x * slope + 0.5, 0, 1)
 
 
+@rounded_once
 def hard_swish(x: Tensor) -> Tensor:
     """Return ``x * hard_sigmoid(x)``. Source: Howard et al. 2019, "Searching for MobileNetV3"."""
     return x * hard_sigmoid(x)
@@ -150,11 +178,13 @@ def hard_tanh(x: Tensor, low: Operand = -1, high: Operand = 1) -> Tensor:
     return call("cond", x <= low, low, call("cond", x >= high, high, x))
 
 
+@rounded_once
 def tanh_shrink(x: Tensor) -> Tensor:
     """Return ``x - tanh(x)``."""
     return x - call("tanh", x)
 
 
+@rounded_once
 def soft_shrink(x: Tensor, *, threshold: Operand = 0.5) -> Tensor:
     """Return ``x - threshold`` above the threshold, ``x + threshold`` below its negative, else 0; NaN stays."""
     inside = call("cond", abs(x) <= threshold, 0, x + threshold)
@@ -163,14 +193,15 @@ def soft_shrink(x: Tensor, *, threshold: Operand = 0.5) -> Tensor:
 
 def hard_shrink(x: Tensor, *, threshold: Operand = 0.5) -> Tensor:
     """Return ``|x| > threshold ? x : 0``; NaN stays."""
-    return call("cond", abs(x) <= threshold, 0, x)
+    return call("cond", abs(call("widen", x)) <= threshold, 0, x)
 
 
 def threshold(x: Tensor, limit: Operand, value: Operand) -> Tensor:
     """Return ``x > limit ? x : value``; NaN stays."""
-    return call("cond", x <= limit, value, x)
+    return call("cond", call("widen", x) <= limit, value, x)
 
 
+@rounded_once
 def glu(x: Tensor, *, axis: int = -1) -> Tensor:
     """Return ``a * sigmoid(b)`` of the two halves ``a``, ``b`` of ``x`` on ``axis``.
 

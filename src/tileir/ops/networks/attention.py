@@ -1,7 +1,7 @@
 """Softmax, and attention: of one head or many, masked, causal, with shared keys, with positions by rotation.
 
 The softmax subtracts the greatest element first, so nothing overflows. That element is a constant to gradients, for
-the result does not depend on it.
+the result does not depend on it. Scores, exponentials and their sums of f16 and bf16 are f32; results are rounded once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from tileir.ops.shared.foundation import (
     dim_like,
     dims_of,
     finite,
-    floating,
     index_of,
     mistaken,
+    narrowed,
     rank_of,
     real,
+    wide,
 )
 from tileir.ops.shared.layouts import Axis, joined, read, written
 from tileir.ops.shared.windows import is_integer
@@ -49,16 +50,14 @@ def softmax(x: Tensor, axis: Axes = -1) -> Tensor:
         TileError: TIL314, there is no such axis; TIL217, one stands there twice.
 
     """
-    over, x = axes_of(x, axis), floating(x)
-    exponentials = call("exp", x - _greatest(x, over))
-    return exponentials / reductions.sum(exponentials, over, keepdims=True)
+    return narrowed(_softmax(wide(x), axes_of(x, axis)), x)
 
 
 def log_softmax(x: Tensor, axis: Axes = -1) -> Tensor:
     """Return ``x - log(sum(exp(x)))`` with the sum over one axis or several; all else as for :func:`softmax`."""
-    over, x = axes_of(x, axis), floating(x)
-    shifted = x - _greatest(x, over)
-    return shifted - call("log", reductions.sum(call("exp", shifted), over, keepdims=True))
+    over, wider = axes_of(x, axis), wide(x)
+    shifted = wider - _greatest(wider, over)
+    return narrowed(shifted - call("log", reductions.sum(call("exp", shifted), over, keepdims=True)), x)
 
 
 def scaled_dot_product_attention(
@@ -101,10 +100,12 @@ def scaled_dot_product_attention(
         last = rank_of(scores) - 1
         scores = call("cond", call("index", scores, last) <= call("index", scores, last - 1), scores, _NOTHING)
     if mask is None and bias is None:
-        return heads.weighted(softmax(scores), masked=masked)
-    if mask is not None:
-        scores = call("cond", heads.divided(mask), scores, _NOTHING)
-    return heads.weighted(_softmax_or_zeros(scores), masked=masked)
+        weights = _softmax(scores, (rank_of(scores) - 1,))
+    else:
+        if mask is not None:
+            scores = call("cond", heads.divided(mask), scores, _NOTHING)
+        weights = _softmax_or_zeros(scores)
+    return heads.weighted(weights, (query, key, value, bias, scale), masked=masked)
 
 
 def multi_head_attention(
@@ -210,19 +211,19 @@ class _Heads:
     heads: tuple[Axis, ...]
 
     def scores(self, *, masked: bool) -> Tensor:
-        """Return the products of queries and keys; heads that share keys have an axis of their own.
+        """Return the products of queries and keys, wide; heads that share keys have an axis of their own.
 
         Where they will be ``masked``, gradients that are 0 by the coordinates alone need not be visited.
         """
         rows, columns = _axis(self.query, -2, "s"), _axis(self.key, -2, "t")
         features = _axis(self.query, -1, "d")
-        left = read(self.query, (*self.batch, *self.heads, rows, features))
+        left = read(wide(self.query), (*self.batch, *self.heads, rows, features))
         right = read(self.key, (*self.batch, *self._shared, columns, features))
         with finite(self.query) if masked else nullcontext():
             return written(Aggregation.SUM, left * right, (*self.batch, *self._split, rows, columns))
 
-    def weighted(self, weights: Tensor, *, masked: bool) -> Tensor:
-        """Return the sums of the values by these weights, with all heads on one axis again.
+    def weighted(self, weights: Tensor, operands: tuple[Operand | None, ...], *, masked: bool) -> Tensor:
+        """Return the sums of the values by these weights, in the dtype of operands, with all heads on one axis again.
 
         Where weights are ``masked``, values whose weights are 0 by the coordinates alone need not be visited.
         """
@@ -231,7 +232,7 @@ class _Heads:
         left = read(weights, (*self.batch, *self._split, rows, columns))
         right = read(self.value, (*self.batch, *self._shared, columns, features))
         with finite(weights) if masked else nullcontext():
-            return written(Aggregation.SUM, left * right, (*self.batch, *self.heads, rows, features))
+            return written(Aggregation.SUM, left * right, (*self.batch, *self.heads, rows, features), like=operands)
 
     def divided(self, x: Tensor) -> Tensor:
         """Return what broadcasts with scores in the form in which they are, with an axis for heads that share keys."""
@@ -267,6 +268,11 @@ def _heads_of(query: Tensor, key: Tensor, value: Tensor) -> _Heads:
 
 def _axis(x: Tensor, axis: int, name: str) -> Axis:
     return Axis((index_of(x, name),), (dims_of(x)[axis],))
+
+
+def _softmax(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    exponentials = call("exp", x - _greatest(x, axes))
+    return exponentials / reductions.sum(exponentials, axes, keepdims=True)
 
 
 def _softmax_or_zeros(scores: Tensor) -> Tensor:

@@ -28,11 +28,13 @@ from tileir.ops.shared.foundation import (
     Dim,
     Polynomial,
     Tensor,
+    call,
     chosen,
     dim_like,
     dims_of,
     index_of,
     mistaken,
+    promoted,
 )
 from tileir.ops.shared.layouts import Axis, Layout, beside, layout_of, read, written
 from tileir.ops.shared.windows import (
@@ -88,8 +90,9 @@ def conv(
     )
     channels = _channels_of(w, kernel, groups, groups_in)
     axes = _geometry(data, kernel, channels, data.sizes(x, "n"), windows)
-    result = written(Aggregation.SUM, read(axes.divided(x), axes.data) * read(w, axes.kernel), axes.result)
-    return result if bias is None else result + beside(bias, data)
+    divided = axes.divided(x if bias is None else call("widen", x))
+    result = written(Aggregation.SUM, read(divided, axes.data) * read(w, axes.kernel), axes.result)
+    return result if bias is None else promoted(result + beside(bias, data), x, w, bias)
 
 
 def conv_transpose(
@@ -135,8 +138,9 @@ def conv_transpose(
     )
     channels = _channels_of(w, kernel, groups, groups_in)
     axes = _geometry(data, kernel, channels, data.sizes(y, "n"), windows)
-    result = axes.united(written(Aggregation.SUM, read(y, axes.result) * read(w, axes.kernel), axes.data))
-    return result if bias is None else result + beside(bias, data)
+    arriving = y if bias is None else call("widen", y)
+    result = axes.united(written(Aggregation.SUM, read(arriving, axes.result) * read(w, axes.kernel), axes.data))
+    return result if bias is None else promoted(result + beside(bias, data), y, w, bias)
 
 
 def conv_weight_gradient(

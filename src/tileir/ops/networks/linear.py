@@ -19,13 +19,15 @@ from tileir.ops.shared.foundation import (
     call,
     dim_like,
     dims_of,
-    floating,
     index_of,
     indices_of,
     integer_of,
     mistake,
     mistaken,
+    narrowed,
+    promoted,
     rank_of,
+    wide,
 )
 
 
@@ -66,8 +68,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if rank_of(weight) != 2 or (bias is not None and rank_of(bias) != 1):
         raise mistake("TIL305", "the weights of a layer have two axes, and its bias one")
     outer = [f"b{axis}" for axis in range(rank_of(x) - 1)]
-    product = contract([(x, [*outer, "i"]), (weight, ["o", "i"])], [*outer, "o"], set())
-    return product if bias is None else product + bias
+    wider = x if bias is None else call("widen", x)
+    product = contract([(wider, [*outer, "i"]), (weight, ["o", "i"])], [*outer, "o"], set())
+    return product if bias is None else promoted(product + bias, x, weight, bias)
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
@@ -99,9 +102,9 @@ def cross(x: Tensor, y: Tensor, *, axis: int = -1) -> Tensor:
         TileError: TIL314, there is no such axis; TIL310, it has another size (at the latest when compiling).
 
     """
-    left, right = (unstack(t, 3, axis) for t in (x, y))
+    left, right = (unstack(call("widen", t), 3, axis) for t in (x, y))
     parts = [left[(k + 1) % 3] * right[(k + 2) % 3] - left[(k + 2) % 3] * right[(k + 1) % 3] for k in range(3)]
-    return stack(parts, axis)
+    return promoted(stack(parts, axis), x, y)
 
 
 def outer(x: Tensor, y: Tensor) -> Tensor:
@@ -123,8 +126,8 @@ def cdist(x: Tensor, y: Tensor, *, order: float = 2) -> Tensor:
     _with_axes(y, 2)
     *left, rows, size = dims_of(x)
     *right, columns, other = dims_of(y)
-    wide, tall = call("reshape", x, *left, rows, 1, size), call("reshape", y, *right, 1, columns, other)
-    return norm(floating(wide) - tall, -1, order=order)
+    across, down = call("reshape", x, *left, rows, 1, size), call("reshape", y, *right, 1, columns, other)
+    return narrowed(norm(wide(across) - wide(down), -1, order=order), x, y)
 
 
 def tensordot(x: Tensor, y: Tensor, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
@@ -182,17 +185,23 @@ def gemm(
     for matrix in (x, y):
         if rank_of(matrix) != 2:
             raise mistake("TIL305", f"gemm multiplies matrices; this tensor has rank {rank_of(matrix)}")
-    product = contract(
-        [(x, ["k", "i"] if transpose_x else ["i", "k"]), (y, ["j", "k"] if transpose_y else ["k", "j"])],
+    bare = _is_one(alpha) and c is None
+    result = contract(
+        [
+            (x if bare else call("widen", x), ["k", "i"] if transpose_x else ["i", "k"]),
+            (y, ["j", "k"] if transpose_y else ["k", "j"]),
+        ],
         ["i", "j"],
         set(),
     )
-    product = product if _is_one(alpha) else product * alpha
-    if c is None:
-        return product
+    if bare:
+        return result
+    result = result if _is_one(alpha) else result * alpha
     if isinstance(c, int | float) and isinstance(beta, int | float):
-        return product + c * beta
-    return product + (c if _is_one(beta) else call("mul", c, beta))
+        result = result + c * beta
+    elif c is not None:
+        result = result + (c if _is_one(beta) else call("mul", call("widen", c), beta))
+    return promoted(result, x, y, alpha, *(() if c is None else (c, beta)))
 
 
 def _is_one(value: Operand) -> bool:

@@ -1,7 +1,8 @@
 """Losses: how far predictions are from targets, and how alike vectors are.
 
 Where a loss has ``reduction``, "none" gives it for each element or example, "sum" their sum and "mean" their mean, as
-tensors without axes. Shapes broadcast where no other is told. Integers take part as floats.
+tensors without axes. Shapes broadcast where no other is told. Integers take part as floats; of f16 and bf16 all, the
+reduction too, is computed in f32, and rounded once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tileir.ops.shared.foundation import (
     narrowed,
     rank_of,
     real,
+    rounded_once,
     wide,
 )
 from tileir.ops.shared.positions import widened
@@ -34,17 +36,20 @@ REDUCTIONS: Final = ("none", "mean", "sum")
 _LEAST_LOG: Final = -100.0  # the least logarithm that a cross entropy counts, as PyTorch's
 
 
+@rounded_once
 def mse_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``(prediction - target)**2``, reduced. Errors: TIL217, another reduction."""
     difference = floating(prediction) - target
     return _reduced(difference * difference, reduction)
 
 
+@rounded_once
 def l1_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``|prediction - target|``, reduced; the gradient of equals is 0. Errors: TIL217, another reduction."""
     return _reduced(reductions.magnitude(floating(prediction) - target), reduction)
 
 
+@rounded_once
 def smooth_l1_loss(prediction: Tensor, target: Tensor, *, beta: float = 1.0, reduction: str = "mean") -> Tensor:
     """Return ``d * d / (2 * beta)`` where ``d = |prediction - target|`` is below ``beta``, else ``d - beta / 2``.
 
@@ -63,6 +68,7 @@ def smooth_l1_loss(prediction: Tensor, target: Tensor, *, beta: float = 1.0, red
     return _reduced(call("cond", distance < beta, inner, distance - 0.5 * beta), reduction)
 
 
+@rounded_once
 def huber_loss(prediction: Tensor, target: Tensor, *, delta: float = 1.0, reduction: str = "mean") -> Tensor:
     """Return ``d * d / 2`` where ``d = |prediction - target|`` is at most ``delta``, else ``delta * (d - delta / 2)``.
 
@@ -79,6 +85,7 @@ def huber_loss(prediction: Tensor, target: Tensor, *, delta: float = 1.0, reduct
     return _reduced(call("cond", distance <= delta, distance * distance * 0.5, outer), reduction)
 
 
+@rounded_once
 def binary_crossentropy(
     probability: Tensor, target: Tensor, *, weight: Operand | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -92,6 +99,7 @@ def binary_crossentropy(
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+@rounded_once
 def binary_crossentropy_with_logits(
     logits: Tensor,
     target: Tensor,
@@ -142,19 +150,22 @@ def cross_entropy(
     place = _class_axis(logits, axis)
     if not 0 <= label_smoothing <= 1:
         raise mistaken(f"label_smoothing is from 0 to 1; it was {label_smoothing!r}")
-    likelihood = log_softmax(logits, place)
+    likelihood = log_softmax(wide(logits), place)
+    given, weight = weight, None if weight is None else wide(weight)
     rest = call("div", float(label_smoothing), dims_of(logits)[place])
     if rank_of(target) == rank_of(logits):
-        smooth = target * (1.0 - label_smoothing) + rest if label_smoothing else target
+        smooth = wide(target) * (1.0 - label_smoothing) + rest if label_smoothing else wide(target)
         parts = call("cond", smooth == 0, 0, smooth * likelihood)
-        return _reduced(-reductions.sum(_weighted(parts, weight, place), place), reduction)
+        return narrowed(
+            _reduced(-reductions.sum(_weighted(parts, weight, place), place), reduction), logits, target, given
+        )
     picked = _picked(likelihood, target, place)
     counted, weights = _weights(likelihood, target, weight, place, ignore_index)
     loss = -picked * weights
     if label_smoothing:
         everywhere = reductions.sum(_weighted(likelihood, weight, place), place)
         loss = loss * (1.0 - label_smoothing) - call("cond", counted, everywhere, 0) * rest
-    return _averaged(loss, weights, reduction)
+    return narrowed(_averaged(loss, weights, reduction), logits, given)
 
 
 def nll_loss(
@@ -170,11 +181,12 @@ def nll_loss(
 
     Options and errors are those of :func:`cross_entropy` with classes.
     """
-    place = _class_axis(likelihood, axis)
-    _, weights = _weights(likelihood, target, weight, place, ignore_index)
-    return _averaged(-_picked(likelihood, target, place) * weights, weights, reduction)
+    place, wider = _class_axis(likelihood, axis), wide(likelihood)
+    _, weights = _weights(wider, target, None if weight is None else wide(weight), place, ignore_index)
+    return narrowed(_averaged(-_picked(wider, target, place) * weights, weights, reduction), likelihood, weight)
 
 
+@rounded_once
 def kl_divergence(likelihood: Tensor, target: Tensor, *, log_target: bool = False, reduction: str = "mean") -> Tensor:
     """Return ``target * (log(target) - likelihood)``, reduced: the divergence of a distribution from the target.
 
@@ -193,6 +205,7 @@ def kl_divergence(likelihood: Tensor, target: Tensor, *, log_target: bool = Fals
     return _reduced(loss, reduction)
 
 
+@rounded_once
 def poisson_nll_loss(likelihood: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``exp(likelihood) - target * likelihood``, reduced: for counts, whose rates are ``exp(likelihood)``.
 
@@ -201,6 +214,7 @@ def poisson_nll_loss(likelihood: Tensor, target: Tensor, *, reduction: str = "me
     return _reduced(call("exp", likelihood) - target * floating(likelihood), reduction)
 
 
+@rounded_once
 def gaussian_nll_loss(
     prediction: Tensor, target: Tensor, variance: Tensor, *, epsilon: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
@@ -213,6 +227,7 @@ def gaussian_nll_loss(
     return _reduced(0.5 * (call("log", least) + difference * difference / least), reduction)
 
 
+@rounded_once
 def soft_margin_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``log(1 + exp(-target * prediction))``, reduced; targets are -1 and 1.
 
@@ -221,11 +236,13 @@ def soft_margin_loss(prediction: Tensor, target: Tensor, *, reduction: str = "me
     return _reduced(softplus(-target * floating(prediction)), reduction)
 
 
+@rounded_once
 def hinge_loss(prediction: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Return ``max(1 - target * prediction, 0)``, reduced; targets are -1 and 1. Errors: TIL217, another reduction."""
     return _reduced(call("max", 1.0 - target * floating(prediction), 0), reduction)
 
 
+@rounded_once
 def hinge_embedding_loss(distance: Tensor, target: Tensor, *, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """Return ``distance`` where the target is 1, else ``max(margin - distance, 0)``, reduced.
 
@@ -234,6 +251,7 @@ def hinge_embedding_loss(distance: Tensor, target: Tensor, *, margin: float = 1.
     return _reduced(call("cond", target == 1, distance, call("max", margin - floating(distance), 0)), reduction)
 
 
+@rounded_once
 def margin_ranking_loss(
     first: Tensor, second: Tensor, target: Tensor, *, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -244,6 +262,7 @@ def margin_ranking_loss(
     return _reduced(call("max", margin - target * (floating(first) - second), 0), reduction)
 
 
+@rounded_once
 def cosine_similarity(first: Tensor, second: Tensor, *, axis: int = -1, epsilon: float = 1e-8) -> Tensor:
     """Return ``sum(x * y) / (max(|x|, epsilon) * max(|y|, epsilon))`` with sums and norms over ``axis``.
 
@@ -254,14 +273,14 @@ def cosine_similarity(first: Tensor, second: Tensor, *, axis: int = -1, epsilon:
         TileError: TIL314, there is no such axis.
 
     """
-    pair = wide(first), wide(second)
-    product = pair[0] * pair[1]
+    product = first * second
     place = axis_of(product, axis)
     behind = place - rank_of(product)
-    norms = [call("sqrt", call("max", reductions.sum(x * x, behind), epsilon * epsilon)) for x in pair]
-    return narrowed(reductions.sum(product, place) / (norms[0] * norms[1]), first * second)
+    norms = [call("sqrt", call("max", reductions.sum(x * x, behind), epsilon * epsilon)) for x in (first, second)]
+    return reductions.sum(product, place) / (norms[0] * norms[1])
 
 
+@rounded_once
 def cosine_embedding_loss(
     first: Tensor,
     second: Tensor,
@@ -281,6 +300,7 @@ def cosine_embedding_loss(
     return _reduced(call("cond", target == 1, 1.0 - similarity, apart), reduction)
 
 
+@rounded_once
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -30,6 +30,7 @@ from tileir.ops.shared.foundation import (
     narrowed,
     rank_of,
     real,
+    rounded_once,
     wide,
 )
 from tileir.ops.shared.windows import is_integer
@@ -68,10 +69,15 @@ def batch_norm(
     if running is None:
         return (y, *statistics)
     count = _count(x, others)
-    unbiased = statistics[1] * real(count) / (count - 1)
-    return y, _moved(running[0], statistics[0], momentum), _moved(running[1], unbiased, momentum)
+    unbiased = variance * real(count) / (count - 1)
+    first, second = (
+        narrowed(_moved(wide(old), call("reshape", new, size), momentum), old, x)
+        for old, new in zip(running, (mean, unbiased), strict=True)
+    )
+    return y, first, second
 
 
+@rounded_once
 def batch_norm_inference(
     x: Tensor,
     mean: Tensor,

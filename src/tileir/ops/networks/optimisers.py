@@ -4,8 +4,8 @@ Each is a formula over elements, so that a step of training and its update are o
 parameters and state between calls. State begins with zeros. ``step`` is the number of the step, counted from 1: an
 integer or float without axes. Options are numbers or tensors, such as a learning rate that is an input.
 
-All results have the shape and dtype of what they replace: with parameters of 16 bits and state of 32, everything is
-computed in 32 bits and the parameter rounded once.
+All results have the shape and dtype of what they replace. Everything is computed in 32 bits at least, options such as
+``eps`` included, and each result rounded once, also where parameters or state have 16 bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def sgd(w: Tensor, g: Tensor, *, lr: Operand, weight_decay: Operand = 0) -> Tens
 
     Source: PyTorch's ``SGD`` without momentum.
     """
-    return _replaced(w, w - _like(lr, w) * _decayed(w, g, weight_decay))
+    given = w, g
+    w, g = map(wide, given)
+    return _replaced(given[0], w - _like(lr, w) * _decayed(w, g, weight_decay))
 
 
 def momentum(
@@ -44,11 +46,13 @@ def momentum(
     Source: Sutskever, Martens, Dahl and Hinton, "On the importance of initialization and momentum in deep learning"
     (2013), as in PyTorch's ``SGD``; there ``dampening`` spares the first step.
     """
+    given = w, g, m
+    w, g, m = map(wide, given)
     d = _decayed(w, g, weight_decay)
     rate = _like(momentum, m)
     velocity = rate * m + (d if _is_zero(dampening) else (1 - _like(dampening, m)) * d)
     direction = d + rate * velocity if nesterov else velocity
-    return _replaced(w, w - _like(lr, m) * direction), _replaced(m, velocity)
+    return _replaced(given[0], w - _like(lr, m) * direction), _replaced(given[2], velocity)
 
 
 def adagrad(
@@ -61,9 +65,11 @@ def adagrad(
     Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization"
     (2011), as in PyTorch's ``Adagrad``.
     """
+    given = w, g, s
+    w, g, s = map(wide, given)
     d = _decayed(w, g, weight_decay)
     squares = s + d * d
-    return _replaced(w, w - _like(lr, s) * d / (tf.sqrt(squares) + eps)), _replaced(s, squares)
+    return _replaced(given[0], w - _like(lr, s) * d / (tf.sqrt(squares) + eps)), _replaced(given[2], squares)
 
 
 def rmsprop(
@@ -89,18 +95,20 @@ def rmsprop(
     Source: Tieleman and Hinton, "Lecture 6.5" (2012), and Graves, "Generating sequences with recurrent neural networks"
     (2013), as in PyTorch's ``RMSprop``.
     """
+    given = w, g, s
+    w, g, s = map(wide, given)
     d, a = _decayed(w, g, weight_decay), _like(alpha, s)
     squares = a * s + (1 - a) * d * d
-    state = [_replaced(s, squares)]
+    state = [_replaced(given[2], squares)]
     if mean is not None:
-        average = a * mean + (1 - a) * d
+        average = a * wide(mean) + (1 - a) * d
         state.append(_replaced(mean, average))
         squares = squares - average * average
     direction = d / (tf.sqrt(squares) + eps)
     if m is not None:
-        direction = _like(momentum, m) * m + direction
+        direction = _like(momentum, s) * wide(m) + direction
         state.append(_replaced(m, direction))
-    return (_replaced(w, w - _like(lr, s) * direction), *state)
+    return (_replaced(given[0], w - _like(lr, s) * direction), *state)
 
 
 def adam(
@@ -126,8 +134,10 @@ def adam(
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization" (2014), as in PyTorch's ``Adam``.
     """
+    given = w, g, m, v
+    w, g, m, v = map(wide, given)
     direction, first, second = _moments(_decayed(w, g, weight_decay), m, v, step, beta1, beta2, eps)
-    return _replaced(w, w - _like(lr, v) * direction), first, second
+    return _all_replaced(given, w - _like(lr, v) * direction, first, second)
 
 
 def adamw(
@@ -147,8 +157,10 @@ def adamw(
 
     Source: Loshchilov and Hutter, "Decoupled weight decay regularization" (2017), as in PyTorch's ``AdamW``.
     """
+    given = w, g, m, v
+    w, g, m, v = map(wide, given)
     direction, first, second = _moments(g, m, v, step, beta1, beta2, eps)
-    return _replaced(w, w - _like(lr, v) * _decayed(w, direction, weight_decay)), first, second
+    return _all_replaced(given, w - _like(lr, v) * _decayed(w, direction, weight_decay), first, second)
 
 
 def lars(
@@ -169,11 +181,13 @@ def lars(
 
     Source: You, Gitman and Ginsburg, "Large batch training of convolutional networks" (2017).
     """
+    given = w, g, m
+    w, g, m = map(wide, given)
     weight, slope = _norm(w), _norm(g)
     below = slope + eps if _is_zero(weight_decay) else slope + _like(weight_decay, w) * weight + eps
     rate = tf.where(tf.logical_and(weight > 0, slope > 0), _like(trust, w) * weight / below, 1)
     velocity = _like(momentum, m) * m + _like(lr, m) * rate * _decayed(w, g, weight_decay)
-    return _replaced(w, w - velocity), _replaced(m, velocity)
+    return _replaced(given[0], w - velocity), _replaced(given[2], velocity)
 
 
 def lamb(
@@ -196,11 +210,13 @@ def lamb(
 
     Source: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes" (2019).
     """
+    given = w, g, m, v
+    w, g, m, v = map(wide, given)
     direction, first, second = _moments(g, m, v, step, beta1, beta2, eps)
     direction = _decayed(w, direction, weight_decay)
     weight, length = _norm(w), _norm(direction)
     ratio = tf.where(tf.logical_and(weight > 0, length > 0), weight / length, 1)
-    return _replaced(w, w - _like(lr, v) * ratio * direction), first, second
+    return _all_replaced(given, w - _like(lr, v) * ratio * direction, first, second)
 
 
 def clip_by_value(g: Tensor, low: Operand, high: Operand) -> Tensor:
@@ -246,7 +262,7 @@ def _moments(
     second = _like(beta2, v) * v + (1 - _like(beta2, v)) * d * d
     average = first / _correction(beta1, tf.as_like(step, v), "beta1")
     spread = tf.sqrt(second / _correction(beta2, tf.as_like(step, v), "beta2"))
-    return average / (spread + eps), _replaced(m, first), _replaced(v, second)
+    return average / (spread + eps), first, second
 
 
 def _correction(beta: Operand, step: Tensor, name: str) -> Operand:
@@ -281,6 +297,11 @@ def _like(value: Operand, x: Tensor) -> Operand:
 def _replaced(old: Tensor, new: Tensor) -> Tensor:
     """Return a new value in the dtype of the old one."""
     return tf.as_like(new, old)
+
+
+def _all_replaced(given: tuple[Tensor, ...], w: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a parameter and both moments in the dtypes of those that were given, with a gradient between."""
+    return _replaced(given[0], w), _replaced(given[2], m), _replaced(given[3], v)
 
 
 def _squares(x: Tensor) -> Tensor:

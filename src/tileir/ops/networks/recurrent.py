@@ -23,7 +23,9 @@ from tileir.ops.shared.foundation import (
     index_of,
     indices_of,
     mistaken,
+    narrowed,
     rank_of,
+    wide,
 )
 from tileir.tile import builder_functions as tf
 
@@ -163,8 +165,9 @@ def _once(cell: Cell, x: Tensor, state: Sequence[Tensor], weights: RecurrentWeig
     ranks = [rank_of(part) for part in (x, *state)]
     if min(ranks) < 1:
         raise mistaken(f"inputs and states of a cell have one axis or more; these have {ranks}")
-    from_x = _linear(x, weights.w_x, weights.b_x)
-    return cell(from_x, _linear(state[0], weights.w_h, weights.b_h), state, dims_of(weights.w_h)[1])
+    from_x, from_h = _linear(x, weights.w_x, weights.b_x), _linear(state[0], weights.w_h, weights.b_h)
+    after = cell(from_x, from_h, tuple(map(wide, state)), dims_of(weights.w_h)[1])
+    return tuple(narrowed(each, x, *state, *weights) for each in after)
 
 
 def _layers(
@@ -201,13 +204,15 @@ def _over_time(
     """Return the states after the last step, and the hidden states of all."""
     from_x = _linear(x, weights.w_x, weights.b_x)
     sizes = [dims_of(x)[1], dims_of(weights.w_h)[1]]
-    states = [tf.as_like(full(x, sizes, 0), from_x) if state is None else state for state in given]
+    states = [narrowed(full(x, sizes, 0), x, *weights) if state is None else state for state in given]
     turned = swapaxes(weights.w_h, 0, 1)  # so that no step has to: its products run over neighbours
     constants = [turned] if weights.b_h is None else [turned, weights.b_h]
 
     def step(*passed: Tensor) -> tuple[Tensor, ...]:
         before, (terms, w, *bias) = passed[: len(states)], passed[len(states) :]
-        after = cell(terms, _linear(before[0], w, bias[0] if bias else None, turned=True), before, dims_of(w)[0])
+        from_h = _linear(before[0], w, bias[0] if bias else None, turned=True)
+        found = cell(terms, from_h, tuple(map(wide, before)), dims_of(w)[0])
+        after = tuple(tf.as_like(each, old) for each, old in zip(found, before, strict=True))
         return *after, after[0]
 
     results = tf.scan(step, states, [from_x], constants, reverse=reverse)
@@ -215,7 +220,8 @@ def _over_time(
 
 
 def _linear(x: Tensor, w: Tensor, b: Tensor | None, *, turned: bool = False) -> Tensor:
-    """Return ``w x + b`` over the last axis of ``x``; ``turned`` weights have their axes in the other order."""
+    """Return ``w x + b`` over the last axis of ``x``, wide; ``turned`` weights have their axes in the other order."""
+    x = wide(x)
     *kept, i = indices_of(x)
     k = index_of(x, "k")
     sizes = [*dims_of(x)[:-1], dims_of(w)[1 if turned else 0]]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 
-from tileir.ops.shared.foundation import Tensor, mistaken
+from tileir.ops.shared.foundation import Tensor, mistaken, rounded_once
 from tileir.tile import builder_functions as tf
 
 
+@rounded_once
 def step_decay(step: Tensor, *, lr: Tensor | float, every: int, factor: float = 0.1) -> Tensor:
     """Return ``lr * factor^floor(step / every)``. Source: PyTorch's ``StepLR``.
 
@@ -21,16 +22,19 @@ def step_decay(step: Tensor, *, lr: Tensor | float, every: int, factor: float = 
     return lr * tf.pow(factor, tf.floor(_part(step, every)))
 
 
+@rounded_once
 def exponential_decay(step: Tensor, *, lr: Tensor | float, every: int = 1, factor: float) -> Tensor:
     """Return ``lr * factor^(step / every)``. Source: PyTorch's ``ExponentialLR``."""
     return lr * tf.pow(factor, _part(step, every))
 
 
+@rounded_once
 def inverse_time_decay(step: Tensor, *, lr: Tensor | float, every: int = 1, factor: float = 1.0) -> Tensor:
     """Return ``lr / (1 + factor * step / every)``. Source: Robbins and Monro, "A stochastic approximation method"."""
     return lr / (1 + factor * _part(step, every))
 
 
+@rounded_once
 def polynomial_decay(
     step: Tensor, *, lr: Tensor | float, steps: int, power: float = 1.0, end: Tensor | float = 0
 ) -> Tensor:
@@ -42,6 +46,7 @@ def polynomial_decay(
     return (lr - end) * (left if power == 1 else tf.pow(left, power)) + end
 
 
+@rounded_once
 def cosine_decay(step: Tensor, *, lr: Tensor | float, steps: int, end: Tensor | float = 0) -> Tensor:
     """Return ``end + (lr - end) * (1 + cos(π * min(step / steps, 1))) / 2``.
 
@@ -51,6 +56,7 @@ def cosine_decay(step: Tensor, *, lr: Tensor | float, steps: int, end: Tensor | 
     return end + (lr - end) * (0.5 + 0.5 * tf.cos(math.pi * tf.min(_part(step, steps), 1)))
 
 
+@rounded_once
 def inverse_sqrt_decay(step: Tensor, *, lr: Tensor | float, warmup: int) -> Tensor:
     """Return ``lr * min(sqrt(warmup / s), s / warmup)`` with ``s = step + 1``: it grows, then falls with the root.
 
@@ -60,6 +66,7 @@ def inverse_sqrt_decay(step: Tensor, *, lr: Tensor | float, warmup: int) -> Tens
     return lr * tf.min(tf.rsqrt(part), part)
 
 
+@rounded_once
 def linear_warmup(step: Tensor, lr: Tensor | float, *, steps: int, start: float = 0.0) -> Tensor:
     """Return ``lr``, which may be a schedule, times a factor that grows from ``start`` to 1 over the first steps."""
     return lr * (start + (1 - start) * tf.min(_part(step, steps), 1))

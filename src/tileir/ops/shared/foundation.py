@@ -5,10 +5,11 @@ The one file of the library that knows how the builder works inside. Mistakes ar
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeAlias, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from tileir.core import Aggregation, DType, TileError, dtype_meant
 from tileir.tile.building.contractions import Combined
@@ -54,8 +55,10 @@ __all__ = [
     "mistake",
     "mistaken",
     "narrowed",
+    "promoted",
     "rank_of",
     "real",
+    "rounded_once",
     "tensor_of",
     "wide",
 ]
@@ -63,6 +66,7 @@ __all__ = [
 Size: TypeAlias = Dim | int
 Axes: TypeAlias = "int | Sequence[int] | None"
 _Choice = TypeVar("_Choice")
+_P = ParamSpec("_P")
 
 
 def mistaken(message: str, *notes: str) -> TileError:
@@ -330,9 +334,49 @@ def floating(x: Operand) -> Tensor:
 
 def wide(x: Tensor) -> Tensor:
     """Return a tensor as one of floats of 32 bits at least, in which sums and squares neither overflow nor wrap."""
-    return x * cast_to(tensor_of(x, 1), "f32")
+    return call("widen", floating(x))
 
 
-def narrowed(value: Tensor, x: Tensor) -> Tensor:
-    """Return what was computed from ``wide(x)`` in the dtype that ``floating(x)`` has."""
-    return call("as_like", value, floating(x))
+def narrowed(value: Tensor, *operands: object) -> Tensor:
+    """Return what was computed from wide operands in the float dtype to which these are promoted.
+
+    All that are no tensors take no part.
+    """
+    tensors = [operand for operand in operands if isinstance(operand, Tensor)]
+    if not tensors:
+        return value
+    ones = [call("as_like", 1, tensor) for tensor in tensors] if len(tensors) > 1 else tensors
+    return call("as_like", value, floating(functools.reduce(operator.mul, ones)))
+
+
+def rounded_once(operation: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
+    """Let an operation of floats compute in 32 bits at least, and round what it returns to its own dtype, once.
+
+    All tensors among its arguments come as :func:`wide` ones; the dtype of the result is that to which they are
+    promoted, or the float that goes with an integer.
+    """
+
+    @functools.wraps(operation)
+    def rounded(*args: _P.args, **kwargs: _P.kwargs) -> Tensor:
+        named = {name: _wider(each) for name, each in kwargs.items()}
+        result = operation(*map(_wider, args), **named)  # type: ignore[arg-type]  # of the same kinds
+        return narrowed(result, *args, *kwargs.values())
+
+    return rounded
+
+
+def promoted(value: Tensor, *operands: object) -> Tensor:
+    """Return what was computed from operands, widened where they are floats, in the dtype to which these are promoted.
+
+    Integers stay integers. Numbers take part, as they do beside tensors; all else does not.
+    """
+    kinds = [
+        call("as_like", 1, operand) if isinstance(operand, Tensor) else operand
+        for operand in operands
+        if isinstance(operand, Tensor | int | float)
+    ]
+    return call("as_like", value, functools.reduce(operator.mul, kinds))
+
+
+def _wider(argument: object) -> object:
+    return wide(argument) if isinstance(argument, Tensor) else argument

@@ -11,12 +11,14 @@ from tileir.ops.shared.foundation import (
     Combined,
     Constraint,
     Dim,
+    Operand,
     Polynomial,
     Tensor,
     aggregate,
     call,
     dims_of,
     mistaken,
+    narrowed,
     rank_of,
 )
 from tileir.tile.building.recording import mistake
@@ -79,11 +81,13 @@ def read(x: Tensor, axes: Sequence[Axis]) -> Combined:
     return x[tuple(axis.place for axis in axes)].given(*constraints)
 
 
-def written(aggregation: Aggregation, value: Combined, axes: Sequence[Axis]) -> Tensor:
-    """Return what ``value`` is aggregated to at these axes."""
+def written(
+    aggregation: Aggregation, value: Combined, axes: Sequence[Axis], *, like: Sequence[Operand | None] = ()
+) -> Tensor:
+    """Return what ``value`` is aggregated to at these axes, in the dtype to which operands ``like`` it are promoted."""
     places = [place for axis in axes for place in axis.places]
     sizes = [size for axis in axes for size in axis.sizes]
-    result = aggregate(aggregation, value, places, sizes)
+    result = narrowed(aggregate(aggregation, value, places, sizes), *like)
     return result if len(places) == len(axes) else call("reshape", result, *(axis.size for axis in axes))
 
 
