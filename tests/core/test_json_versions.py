@@ -33,9 +33,7 @@ def test_the_document_has_the_version_of_its_stage(monkeypatch: pytest.MonkeyPat
     assert json.loads(tileir.to_json(tileir.Target()))["version"] == VERSIONS["tileir.core"]
 
 
-@pytest.mark.parametrize(
-    ("version", "advice"), [(0, "write the document again by this release"), (2, "upgrade tileir")]
-)
+@pytest.mark.parametrize(("version", "advice"), [(0, "make it anew with this release"), (2, "upgrade tileir")])
 def test_other_versions_are_refused_with_advice(version: int, advice: str) -> None:
     document = json.loads(tileir.to_json(tileir.parse("function (A) -> (B) { B = A + 1; }")))
     with pytest.raises(tileir.TileError, match=advice) as caught:

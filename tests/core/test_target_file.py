@@ -130,6 +130,12 @@ def test_parameters_are_checked() -> None:
         (('"default": 4', '"default": []'), "TIL602", "<target>: parameters.NUM_SRAM: the default must be a number,"),
         (('"NUM_SRAM": {', '"NUM SRAM": {'), "TIL602", "<target>: parameters.NUM SRAM: write a word such as NUM_SRAM"),
         (('"meaning": "mem', '"why": "mem'), "TIL602", "<target>: parameters.NUM_SRAM: there is no key 'why'"),
+        (
+            ('"about": ', '"version": 2, "about": '),
+            "TIL602",
+            "<target>: the version is 2; this release of tileir reads",
+        ),
+        (('"about": ', '"version": "1", "about": '), "TIL602", "<target>: the version is '1'; this release of tileir"),
         (('"about": ', '"about": 1'), "TIL601", "this is not JSON: Extra data"),
     ],
 )

@@ -19,11 +19,12 @@ VERSIONS: Final[Mapping[str, int]] = MappingProxyType(
         "tileir.schedule": 1,
         "tileir.semtree": 1,
         "tileir.stripe": 1,
+        "tileir.targets": 1,
         "tileir.tile": 1,
         "tileir.typed": 1,
     }
 )
-"""Versions by packages; formats of other distributions, and those that are not here, have 1."""
+"""Versions by packages, and that of target files; formats of other distributions have 1."""
 
 
 def version_of(name: str) -> int:
@@ -41,4 +42,4 @@ def refusal(name: str, version: object) -> str | None:
         return told
     if version > known:
         return f"{told}: upgrade tileir"
-    return f"{told}: write the document again by this release, from its Tile text or the program that made it"
+    return f"{told}: make it anew with this release"

@@ -25,6 +25,7 @@ from tileir.core.errors import Diagnostic, TileError, fail
 from tileir.core.extensions import EXTENSIONS, Kind
 from tileir.core.json.decoder import FormatError, decoder_of
 from tileir.core.json.plain import Path, Reader
+from tileir.core.json.versions import refusal, version_of
 from tileir.core.nodes import attrs
 from tileir.core.targets.generic_hardware import generic_hardware
 from tileir.core.targets.hardware import HardwareModel
@@ -40,8 +41,9 @@ from tileir.core.text.span import Span
 
 Scalar: TypeAlias = bool | int | float | str
 
-_KEYS: Final = ("name", "about", "devices", "parameters", "settings", "facts", "hardware", "passes")
-_PLAIN: Final = ("name", "about", "devices", "parameters")
+_KEYS: Final = ("name", "about", "version", "devices", "parameters", "settings", "facts", "hardware", "passes")
+_PLAIN: Final = ("name", "about", "version", "devices", "parameters")
+_FORMAT: Final = "tileir.targets.File"
 _NO_FACTS: Final = ("name", "native", "pipeline", "parameters", "hardware")
 """Attributes of targets that files have in other places, or that only back ends know."""
 
@@ -121,6 +123,9 @@ def load(text: str, source: str = "<target>") -> TargetFile:
     plain = {key: section.read() for key, section in sections.items() if key in _PLAIN}
     reader = Reader(source, lambda: _places(sections))
     reader.members(dict.fromkeys(sections), source, _KEYS)
+    refused = refusal(_FORMAT, plain.get("version", version_of(_FORMAT)))
+    if refused is not None:
+        reader.fault(source, refused, "version")
     listed = reader.members(plain.get("parameters", {}), f"{source}: parameters")
     target = TargetFile(
         reader.text(plain, "name", source),
