@@ -45,9 +45,12 @@ def products(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
     """Yield products of two matrices, and of batches."""
     few = [(rows, 4096, 4096) for rows in (2, 8, 16, 32, 64)]
     odd = [(63, 4095, 4097), (4096, 4096, 65), (300, 2000, 1000), (1500, 300, 700), (64, 8192, 512)]
-    small = [(size, size, size) for size in (16, 31, 63, 64, 65, 100, 127, 129, 255, 500, 1000)]
+    odd += [(510, 256, 512), (200, 200, 1000), (128, 128, 1024), (64, 64, 1024)]
+    small = [(size,) * 3 for size in (8, 16, 31, 63, 64, 65, 100, 127, 128, 129, 255, 256, 500, 1000)]
+    others = [(64, 4096, 4096), (1500, 300, 700), (2000, 600, 300), (1024, 1024, 256), (4096, 512, 256)]
+    others += [(size,) * 3 for size in (127, 768, 1000, 1024)]
     for kind in ("NN", "NT", "TN", "TT"):
-        shapes = (*few, *odd, *small) if kind == "NN" else ((64, 4096, 4096), (127, 127, 127), (1024, 1024, 1024))
+        shapes = (*few, *odd, *small) if kind == "NN" else others
         for rows, depth, columns in shapes:
             first = (rows, depth) if kind[0] == "N" else (depth, rows)
             second = (depth, columns) if kind[1] == "N" else (columns, depth)
@@ -96,7 +99,7 @@ def joined(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
 def features(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
     """Yield operations on images whose channels come first."""
     functional = torch and torch.nn.functional
-    for n, c, size in ((8, 64, 56), (2, 32, 112), (32, 64, 28), (4, 48, 27)):
+    for n, c, size in ((8, 64, 56), (8, 128, 28), (4, 64, 44), (16, 64, 28), (2, 32, 112), (32, 64, 28), (4, 48, 27)):
         x, shape = (n, c, size, size), f"{n}x{c}x{size}x{size}"
         yield Row(
             f"average_{shape}",
@@ -113,6 +116,13 @@ def features(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
             lambda a, w, b, groups=groups: ops.group_norm(a, groups, w, b),
             None,
             norm,
+        )
+        yield Row(
+            f"convolution3_{shape}",
+            (x, (c, c, 3, 3)),
+            lambda a, w: ops.conv(a, w, padding=1),
+            None,
+            torch and (lambda a, w: functional.conv2d(a, w, padding=1)),
         )
         for window in (3, 7):
             conv = torch and (lambda a, w, c=c, p=window // 2: functional.conv2d(a, w, padding=p, groups=c))
@@ -164,8 +174,9 @@ def _window(ops: Any, query: Any, key: Any, window: int) -> Any:
 
 
 def lines(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
-    """Yield what runs along rows: softmax, running sums, sorting."""
-    for shape, axis in (((1024, 1024), 1), ((1000, 333), 1), ((1024, 1024), 0), ((64, 8192), 1), ((10000, 10), 1)):
+    """Yield what runs along rows: softmax, layer normalisation, running sums, sorting."""
+    shapes = (((1024, 1024), 1), ((1000, 333), 1), ((1024, 1024), 0), ((64, 8192), 1), ((10000, 10), 1), ((64, 96), 1))
+    for shape, axis in shapes:
         name = "x".join(map(str, shape))
         peer = torch and (lambda x, axis=axis: torch.softmax(x, axis))
         yield Row(f"softmax_{axis}_{name}", (shape,), lambda x, axis=axis: ops.softmax(x, axis), None, peer)
@@ -176,6 +187,15 @@ def lines(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
             total, sort = (torch and (lambda x: torch.cumsum(x, -1)), torch and (lambda x: torch.sort(x, dim=-1)[0]))
             yield Row(f"cumsum_{name}", (sizes,), lambda x: ops.cumsum(x, -1), None, total, dtype)
             yield Row(f"sort_{name}", (sizes,), lambda x: ops.sort(x, -1), _sorted, sort, dtype)
+
+    norm = torch and (lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]))
+    yield Row("layer_norm_64x96", ((64, 96),), ops.layer_norm, None, norm)
+    for sizes in ((1000, 64), (64, 1000), (16, 4096), (1 << 16,), (1_000_000,)):
+        name = "x".join(map(str, sizes))
+        order = torch and (lambda x: torch.sort(x, dim=-1, stable=True)[1])
+        yield Row(f"argsort_{name}", (sizes,), lambda x: ops.argsort(x, -1), None, order)
+        first = torch and (lambda x: torch.topk(x, 8, -1)[0])
+        yield Row(f"top8_{name}", (sizes,), lambda x: ops.top_k(x, 8, -1)[0], None, first)
 
 
 def _sorted(x: Array, out: Array) -> None:

@@ -46,3 +46,23 @@ def test_links_of_changes_lead_somewhere() -> None:
     links = {name: re.findall(r"\]\(([^)#:]+)", (FOLDER / name).read_text(encoding="utf-8")) for name in fragments()}
     missing = [(name, link) for name, found in links.items() for link in found if not (ROOT / link).exists()]
     assert missing == []
+
+
+def releases() -> list[tuple[str, str]]:
+    """Return the title and the text of each release in the changelog."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    return [(part.partition("\n")[0], part.partition("\n")[2]) for part in parts]
+
+
+@pytest.mark.parametrize("title", [title for title, _ in releases()])
+def test_a_release_is_told_in_short(title: str) -> None:
+    text = dict(releases())[title]
+    assert len(text.encode()) <= 8_000, "keep what users have to know; figures go to docs/performance.md"
+    headings = re.findall(r"^### (.+)", text, re.MULTILINE)
+    known = [kind.capitalize() for kind in kinds()]
+    assert headings == [each for each in known if each in headings]
+    items = [line for line in text.splitlines() if line.startswith("- ")]
+    assert items
+    assert [line for line in text.splitlines() if line.startswith(" ")] == [], "an item is one line"
+    assert [line for line in items if "](" not in line] == [], "an item links to the page that tells more"

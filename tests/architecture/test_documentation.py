@@ -73,6 +73,17 @@ def test_language_reference_names_every_function() -> None:
     assert sorted(BUILTINS.keys() - called) == []
 
 
+def test_tables_of_figures_say_where_when_and_how_they_were_measured() -> None:
+    figures = page("docs/performance.md").partition("## Processors")[2]
+    tables = [part for part in re.split(r"\n\n(?!\|)", figures) if "\n|" in part]
+    assert len(tables) >= 10
+    for table in tables:
+        before = figures[figures.rindex("\n#", 0, figures.index(table)) : figures.index(table)] + table
+        assert re.search(r"\b20\d\d-\d\d-\d\d\b", before), table[:200]
+        assert re.search(r"`python\s+benchmarks/\w+\.py", before), table[:200]
+        assert re.search(r"EPYC|Xeon|H200", before), table[:200]
+
+
 def test_ci_runs_the_command_of_the_readme() -> None:
     block = page("README.md").partition("<!-- tests -->")[2].partition("<!-- end -->")[0]
     commands = [line for line in block.splitlines() if line and not line.startswith("```")]

@@ -18,7 +18,7 @@ from tileir.testing.fuzz.worker import fault_of
 CORPUS: Final = Path(__file__).parents[2] / "corpus"
 FOUND: Final = list(cases(CORPUS))
 CASES: Final = 30
-FEWER: Final = {"cache": 1, "interrupts": 1, "threads": 1, "operations": 8, "gradients": 8}
+FEWER: Final = {"cache": 1, "interrupts": 1, "threads": 1, "operations-wide": 8, "gradients": 8}
 """How many cases of areas that start processes and wait, or whose programs other tests compile by hundreds."""
 
 

@@ -77,7 +77,10 @@ def array_spec(choices: Choices, dtype: DType, shape: tuple[int, ...], values: s
         shape: Of the array.
         values: ``"small"``, integers of at most 3 in size, which are exact in every order of a sum; ``"units"``, 1 and
             -1, now and then 2; ``"normal"``; ``"positive"``; ``"special"``, the limits of integers, and what is
-            special about floats.
+            special about floats; ``"tiny"``, floats below the least normal one; ``"large"``, floats of all magnitudes,
+            and integers of all bits; ``"ties"``; ``"zeros"``; ``"inside"``, between -1 and 1; ``"probability"``;
+            ``"signs"``, 1 and -1; ``"corners"``, integers below 9; ``"words"``,
+            of 32 bits.
 
     """
     layout = choices.pick(("plain", "plain", "plain", "reversed", "strided", "transposed", "broadcast"))
@@ -123,7 +126,36 @@ def _values(generator: np.random.Generator, dtype: DType, shape: tuple[int, ...]
         return generator.normal(0, 1, shape)
     if kind == "positive" and dtype.is_float:
         return generator.uniform(0.5, 2, shape)
+    if kind == "tiny" and dtype.is_float:
+        return generator.integers(-9, 10, shape) * np.longdouble(dtype.format.smallest_subnormal)
+    if kind == "large":
+        return _large(generator, dtype, shape)
+    if kind == "ties":
+        return generator.integers(0, 2, shape) * 2 + min(0, least)
+    if kind == "zeros":
+        return np.where(
+            generator.random(shape) < 0.75, -0.0 if least else 0, generator.integers(min(0, least), 2, shape)
+        )
+    if kind == "inside":
+        return generator.uniform(-1, 1, shape) if dtype.is_float else generator.integers(0, 1, shape)
+    if kind == "words":
+        return generator.integers(0, 1 << 32, shape)
+    if kind == "corners":
+        return generator.integers(0, 9, shape)
+    if kind == "signs":
+        return generator.integers(0, 2, shape) * 2 - 1
+    if kind == "probability":
+        return np.clip(generator.uniform(-0.1, 1.1, shape), 0, 1)
     return generator.integers(max(least, 0) if kind == "positive" else least, 4, shape)
+
+
+def _large(generator: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Return floats of all magnitudes whose squares can be added up in what they are computed in, or any integers."""
+    if dtype.is_integer:
+        return generator.integers(int(dtype.minimum), int(dtype.maximum), shape, dtype.numpy, endpoint=True)
+    if dtype is DType.F16:
+        return generator.uniform(-65504, 65504, shape)
+    return generator.normal(0, 1, shape) * 10.0 ** generator.uniform(-3, 100 if dtype is DType.F64 else 15, shape)
 
 
 def arrays_of(case: Case) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from tileir.testing.fuzz import (
     gradients,
     json_values,
     kernels,
-    operations,
+    operations_wide,
     pipelines,
     scripts,
     siblings,
@@ -27,7 +27,7 @@ AREAS: Final[Mapping[str, Area]] = {
         *(
             module.AREA
             for module in (
-                contractions, elementwise, siblings, operations, pipelines, gradients, kernels, texts, json_values,
+                contractions, elementwise, siblings, operations_wide, pipelines, gradients, kernels, texts, json_values,
                 formulas, scripts,
             )
         ),

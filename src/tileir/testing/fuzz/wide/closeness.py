@@ -1,0 +1,109 @@
+"""How far a result may be from what it should be: units in the last place, and roundings of what cancels.
+
+f16 and bf16 may be one unit off, since they are rounded once from f32, and besides by 4 roundings of f32 of what
+cancels: of the terms that a row tells, and of what a relative change of the inputs changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tileir.core import DType, dtype_of
+from tileir.testing.fuzz.area import Array
+
+ROUNDINGS: Final = 4.0
+"""By how many roundings of the sum of the terms a result may be off."""
+
+_SUBNORMAL_TERMS: Final = 256
+
+_STEP: Final = 2.0**-24
+"""The relative change of the inputs that tells how a result depends on them."""
+
+
+def wide(array: Array) -> Array:
+    """Return an array for an oracle: floats in extended precision, integers in 64 bits that wrap alike."""
+    dtype = dtype_of(array)
+    if dtype.is_float:
+        return array.astype(np.float64).astype(np.longdouble)
+    return array if dtype.is_bool else array.astype(np.uint64 if dtype is DType.U64 else np.int64)
+
+
+def results_of(found: Any) -> tuple[Array, ...]:
+    """Return one result or several as a tuple of arrays."""
+    return tuple(map(np.asarray, found if isinstance(found, tuple | list) else (found,)))
+
+
+def sensitivity(oracle: Callable[[Sequence[Array]], Sequence[Array]], inputs: Sequence[Array]) -> list[Array]:
+    """Return how much results change, relative to a relative change of the inputs by random signs."""
+    generator = np.random.default_rng(1)
+    usual = oracle(inputs)
+    most = [np.zeros(result.shape, np.longdouble) for result in usual]
+    for _ in range(2):
+        moved = [
+            array * (1 + _STEP * generator.choice((-1, 1), array.shape)) if array.dtype == np.longdouble else array
+            for array in inputs
+        ]
+        for place, (one, other) in enumerate(zip(oracle(moved), usual, strict=True)):
+            if other.dtype == np.longdouble:
+                change = np.abs(one - other) / np.longdouble(_STEP)
+                most[place] = np.maximum(most[place], np.where(np.isfinite(change), change, 0))
+    return [2 * each for each in most]
+
+
+def unit(dtype: DType, values: Array) -> Array:
+    """Return the unit in the last place of a dtype at each value."""
+    exponents = np.frexp(np.where(np.isfinite(values), values, 0))[1] - dtype.format.precision
+    least = np.longdouble(dtype.format.smallest_subnormal)
+    return np.where(values == 0, least, np.maximum(np.ldexp(np.longdouble(1), exponents), least))
+
+
+def compare(told: str, found: Array, wanted: Array, *, units: float, terms: Array | float, exact: bool) -> None:
+    """Raise an AssertionError for the first element that is not what it should be.
+
+    Args:
+        told: What the message begins with.
+        found: Our result.
+        wanted: The right one.
+        units: By how many units in the last place f32 and f64 may be off.
+        terms: The sum of the magnitudes of what is added up.
+        exact: Whether the right result is a number of the dtype, and has to be met.
+
+    """
+    dtype = dtype_of(found)
+    if found.shape != wanted.shape:
+        raise AssertionError(f"{told} has shape {found.shape}, not {wanted.shape}")
+    if dtype.is_float != (wanted.dtype.kind == "f") or dtype.is_bool != (wanted.dtype.kind == "b"):
+        raise AssertionError(f"{told} has dtype {dtype.value} in place of {wanted.dtype.name}")
+    if dtype.is_float:
+        wrong = _apart(dtype, wide(found), wanted, 1.0 if dtype.is_narrow else units, terms, exact=exact)
+    elif wanted.dtype == object:
+        wrong = np.asarray(found.astype(object) != wanted)
+    else:
+        wrong = found != wanted.astype(found.dtype)
+    if wrong.any():
+        place = tuple(map(int, np.argwhere(wrong)[0]))
+        right = np.asarray(wanted[place]).astype(np.float64 if dtype.is_float else wanted.dtype)
+        raise AssertionError(f"{told} is {found[place]} at {list(place)}, not {right}; {wrong.sum()} of {wrong.size}")
+
+
+def _apart(dtype: DType, found: Array, wanted: Array, units: float, terms: Array | float, *, exact: bool) -> Array:
+    with np.errstate(all="ignore"):
+        rounded = wide(wanted.astype(dtype.numpy))
+        if exact:
+            return np.asarray(~((found == rounded) | (np.isnan(found) & np.isnan(wanted))))
+        epsilon = np.longdouble(2.0 ** (1 - (24 if dtype.is_narrow else dtype.format.precision)))
+        allowed = units * unit(dtype, wanted) + ROUNDINGS * epsilon * terms
+        if not dtype.is_narrow:  # whose terms may each be rounded below the least normal number
+            allowed = allowed + _SUBNORMAL_TERMS * np.longdouble(dtype.format.smallest_subnormal)
+        near = np.abs(found - wanted) <= allowed
+        largest = np.longdouble(dtype.format.largest)
+        # Beyond the largest number there is infinity, or NaN where the dtype has none.
+        over = (
+            ~np.isfinite(found) & (np.isnan(found) != dtype.format.infinities) & (np.abs(wanted) + allowed >= largest)
+        )
+        over &= (np.sign(found) == np.sign(wanted)) | np.isnan(found)
+        alike = (found == rounded) | (np.isnan(found) & np.isnan(wanted))
+        return np.asarray(~(near | over | alike))

@@ -1,0 +1,390 @@
+"""Rows of operations whose elements depend on those at the same place alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tileir.core import DType
+from tileir.testing.fuzz.wide.row import ALL, FLOATS, INTEGERS, TAME, Arguments, Array, Draw, Row
+
+PI: Final = np.longdouble("3.14159265358979323846264338327950288")
+E2: Final = np.log(np.longdouble(2))
+_SIXTH: Final = 1 / np.longdouble(6)
+E10: Final = np.log(np.longdouble(10))
+
+
+def real(x: Array) -> Array:
+    """Return floats of extended precision, of integers too."""
+    return x if x.dtype == np.longdouble else x.astype(np.longdouble)
+
+
+def each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """Return a function of floats as one of arrays."""
+
+    def apply(x: Array) -> Array:
+        values = [function(float(value)) for value in real(x).ravel()]
+        return np.array(values, np.longdouble).reshape(x.shape)
+
+    return apply
+
+
+erf: Final = each(math.erf)
+erfc: Final = each(math.erfc)
+
+
+def sigmoid(x: Array) -> Array:
+    """Return the logistic function, without cancellation on either side."""
+    small = np.exp(-np.abs(real(x)))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+def softplus(x: Array) -> Array:
+    """Return ``log(1 + exp(x))``."""
+    return np.logaddexp(np.longdouble(0), real(x))
+
+
+def elu(x: Array, alpha: Any = 1.0) -> Array:
+    """Return the exponential linear unit."""
+    return np.where(x > 0, real(x), alpha * np.expm1(np.minimum(real(x), 0)) + 0 * real(x))
+
+
+def gelu(x: Array, approximate: str = "none") -> Array:
+    """Return the Gaussian error linear unit, or one of what it is approximated by."""
+    if approximate == "tanh":
+        return x * sigmoid(2 * np.sqrt(2 / PI) * (x + 0.044715 * x**3))
+    return x * sigmoid(1.702 * x) if approximate == "sigmoid" else x * erfc(-x / np.sqrt(np.longdouble(2))) / 2
+
+
+def relu(x: Array, alpha: float = 0, threshold: float = 0, max_value: float | None = None) -> Array:
+    """Return the rectifier with all its options."""
+    low = alpha * (x - threshold) if alpha else 0 * x.clip(-1, 1)
+    result = np.where(x < threshold, low, x)
+    return result if max_value is None else np.where(result >= max_value, max_value, result)
+
+
+def converted(x: Array, dtype: str) -> Array:
+    """Return the conversion by the rules of Tile: floats become integers towards zero, within limits."""
+    to = DType(dtype)
+    if to.is_bool:
+        return np.asarray(x != 0)
+    if to.is_float:
+        return real(x)
+    if x.dtype != np.longdouble:
+        return x.astype(to.numpy).astype(np.uint64 if to is DType.U64 else np.int64)
+    inside = np.trunc(np.where(np.isnan(x), 0, np.clip(x, to.minimum, to.maximum)))
+    return np.array([int(value) for value in inside.ravel()], object).reshape(x.shape)
+
+
+def floored(x: Array, y: Array) -> Array:
+    """Return the quotient rounded down, exactly; of integers by 0 it is 0."""
+    if x.dtype != np.longdouble:
+        return np.where(y == 0, 0, x // np.where(y == 0, 1, y))
+    rest = np.fmod(x, y)
+    rest = np.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+    whole = np.round((x - rest) / y)
+    return np.where(
+        y == 0, x / y, np.where(np.isinf(y) & np.isfinite(x), np.where((x < 0) == (y < 0), 0, -1) * (x != 0), whole)
+    )
+
+
+def powered(x: Array, y: Array) -> Array:
+    """Return a power."""
+    return real(x) ** real(y)
+
+
+def _unary(
+    name: str,
+    oracle: Callable[..., Any],
+    among: str = "any",
+    options: Callable[[Draw], dict[str, Any]] = lambda _: {},
+    **more: Any,
+) -> Row:
+    def draw(draw: Draw) -> Arguments:
+        return [draw.tensor(draw.shape(), among)], options(draw)
+
+    return Row(name, draw, oracle, **{"pointwise": True, **more})
+
+
+def _binary(name: str, oracle: Callable[..., Any], among: str = "any", **more: Any) -> Row:
+    def draw(draw: Draw) -> Arguments:
+        shape = draw.shape()
+        return [draw.tensor(shape, among), draw.partner(shape, among)], {}
+
+    return Row(name, draw, oracle, **{"pointwise": True, **more})
+
+
+def _one_of(**choices: tuple[Any, ...]) -> Callable[[Draw], dict[str, Any]]:
+    """Return what draws options, each of some values; None leaves it out."""
+
+    def draw(draw: Draw) -> dict[str, Any]:
+        drawn = {name: draw.pick(values) for name, values in choices.items()}
+        return {name: value for name, value in drawn.items() if value is not None}
+
+    return draw
+
+
+def _discrete(name: str, oracle: Callable[..., Any], **more: Any) -> Row:
+    return _unary(name, oracle, **{"exact": True, **more})
+
+
+def _clip(draw: Draw) -> Arguments:
+    bounds = [draw.pick((None, -0.5, 0, 1)), draw.pick((2, 0.5, -1.5, None))]
+    return [draw.tensor(draw.shape()), *(bounds if bounds != [None, None] else [0, None])], {}
+
+
+def _clipped(x: Array, low: float | None = None, high: float | None = None) -> Array:
+    x = real(x) if isinstance(low, float) or isinstance(high, float) else x
+    return np.where(np.isnan(x), x, np.clip(x, low, high)) if x.dtype == np.longdouble else np.clip(x, low, high)
+
+
+def _cast(draw: Draw) -> Arguments:
+    dtype = draw.pick(tuple(dtype.value for dtype in DType))
+    return [draw.tensor(draw.shape()), dtype], {}
+
+
+def _where(draw: Draw) -> Arguments:
+    shape = draw.shape()
+    condition = draw.tensor(shape, "zeros", draw.pick(("bool", "i8", "f16")))
+    return [condition, draw.partner(shape), draw.partner(shape)], {}
+
+
+def _masked_fill(draw: Draw) -> Arguments:
+    shape = draw.shape()
+    return [draw.tensor(shape), draw.tensor(shape, "zeros", "bool"), draw.pick((0, 1, -3.5))], {}
+
+
+def _lerp(draw: Draw) -> Arguments:
+    shape = draw.shape()
+    weight = draw.partner(shape) if draw.flag() else draw.pick((0.5, 0.25, 2))
+    return [draw.tensor(shape), draw.partner(shape), weight], {}
+
+
+def _isclose(draw: Draw) -> Arguments:
+    shape = draw.shape()
+    return [draw.tensor(shape), draw.tensor(shape)], {
+        "rtol": draw.pick((0.0, 0.125)),
+        "atol": draw.pick((0.5, 0.0, 1.0)),
+    }
+
+
+def _close(x: Array, y: Array, rtol: float, atol: float) -> Array:
+    x, y = real(x), real(y)
+    return np.asarray((x == y) | ((np.abs(x - y) <= atol + rtol * np.abs(y)) & np.isfinite(y)))
+
+
+def _prelu(draw: Draw) -> Arguments:
+    shape = draw.full(2, 3)
+    return [draw.tensor(shape), draw.tensor(draw.pick(((), (1,), shape[1:2])))], {}
+
+
+def _prelued(x: Array, w: Array) -> Array:
+    w = w.reshape(-1, *(1,) * (x.ndim - 2)) if w.ndim else w
+    return np.where(x > 0, x, x * w)
+
+
+def _logical(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda *values: function(*(value != 0 for value in values))
+
+
+def _nan_to_num(x: Array, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
+    result = np.where(np.isnan(x), nan, x)
+    result = np.where(np.isposinf(result), np.longdouble(np.inf) if posinf is None else posinf, result)
+    return np.where(np.isneginf(result), -np.inf if neginf is None else neginf, result)
+
+
+def _xlogy(x: Array, y: Array) -> Array:
+    return np.where((x == 0) & ~np.isnan(y), 0, x * np.log(y))
+
+
+def _unsigned_abs(x: Array) -> Array:
+    return x if x.dtype == np.uint64 else np.abs(x)
+
+
+def _hyperbolic(x: Array, y: Array) -> Array:
+    return np.where(np.isinf(x) | np.isinf(y), np.inf, np.hypot(real(x), real(y)))
+
+
+def _angle(y: Array, x: Array) -> Array:
+    return np.arctan2(real(y) + 0.0, real(x) + 0.0)
+
+
+_SIGNED: Final = (*FLOATS, "i8", "i16", "i32", "i64")
+_SMOOTH: Final = (
+    _unary("acos", lambda x: np.arccos(real(x)), units=8, terms=lambda x: 0 * x + 2),
+    _unary("acosh", lambda x: np.arccosh(real(x)), units=8),
+    _unary("asin", lambda x: np.arcsin(real(x)), units=8),
+    _unary("asinh", lambda x: np.arcsinh(real(x)), units=8),
+    _unary("atan", lambda x: np.arctan(real(x)), units=8),
+    _unary("atanh", lambda x: np.arctanh(real(x)), units=8),
+    _unary("cos", lambda x: np.cos(real(x)), flavours=TAME, units=8, terms=lambda x: 0 * x + 1),
+    _unary("cosh", lambda x: np.cosh(real(x)), units=8),
+    _unary("deg2rad", lambda x: real(x) * PI / 180, dtypes=ALL[:4]),
+    _unary("rad2deg", lambda x: real(x) * 180 / PI),
+    _unary("erf", erf, units=8),
+    _unary("erfc", erfc, units=8, terms=lambda x: 0 * x + 1),
+    _unary("exp", lambda x: np.exp(real(x)), units=8),
+    _unary("exp2", lambda x: np.exp2(real(x)), units=16),
+    _unary("expm1", lambda x: np.expm1(real(x)), units=8),
+    _unary("log", lambda x: np.log(real(x)), units=8),
+    _unary("log1p", lambda x: np.log1p(real(x)), units=8),
+    _unary("log2", lambda x: np.log(real(x)) / E2, units=8),
+    _unary("log10", lambda x: np.log(real(x)) / E10, units=8),
+    _unary("logit", lambda p: np.log(p / (1 - p)), "probability", units=8),
+    _unary("reciprocal", lambda x: 1 / real(x)),
+    _unary("rsqrt", lambda x: 1 / np.sqrt(real(x)), units=8),
+    _unary("sin", lambda x: np.sin(real(x)), flavours=TAME, units=8),
+    _unary("sinh", lambda x: np.sinh(real(x)), units=8),
+    _unary(
+        "sinc",
+        lambda x: np.where(x == 0, 1, np.sin(PI * x) / (PI * np.where(x == 0, 1, x))),
+        flavours=TAME,
+        units=8,
+        terms=lambda x: 1 / np.maximum(1, abs(x)),
+    ),
+    _unary("sqrt", lambda x: np.sqrt(real(x)), units=8),
+    _unary("tan", lambda x: np.tan(real(x)), flavours=TAME, units=8),
+    _unary("tanh", lambda x: np.tanh(real(x)), units=8),
+    _unary("square", lambda x: x * x, dtypes=(*FLOATS, *INTEGERS)),
+    _unary("sigmoid", sigmoid, units=8),
+    _unary("silu", lambda x: x * sigmoid(x), units=8),
+    _unary("softplus", lambda x, beta=1: softplus(beta * x) / beta, options=_one_of(beta=(None, 0.5, 2, 5)), units=8),
+    _unary("log_sigmoid", lambda x: -softplus(-x), units=8),
+    _unary("mish", lambda x: x * np.tanh(softplus(x)), units=16),
+    _unary("softsign", lambda x: x / (1 + abs(x))),
+    _unary("tanh_shrink", lambda x: x - np.tanh(x), units=8, terms=lambda x: abs(x) + abs(np.tanh(x))),
+    _unary("gelu", gelu, options=_one_of(approximate=(None, "tanh", "sigmoid")), units=16, terms=lambda x, **_: abs(x)),
+    _unary("elu", elu, options=_one_of(alpha=(None, 0.5, 1.5)), units=8),
+    _unary(
+        "celu",
+        lambda x, alpha=1: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha)),
+        options=_one_of(alpha=(None, 0.5, 1.5)),
+        units=8,
+    ),
+    _unary(
+        "selu",
+        lambda x: (
+            np.longdouble("1.0507009873554804934193349852946")
+            * elu(x, np.longdouble("1.6732632423543772848170429916717"))
+        ),
+        units=8,
+    ),
+    _unary(
+        "hard_sigmoid",
+        lambda x, slope=_SIXTH: np.clip(slope * x + 0.5, 0, 1),
+        options=_one_of(slope=(None, 0.25)),
+        terms=lambda x, **_: np.minimum(abs(x), 8) + 1,
+    ),
+    _unary("hard_swish", lambda x: x * np.clip(x / 6 + 0.5, 0, 1), terms=lambda x: abs(x)),
+)
+_KINKED: Final = (
+    _unary("relu", relu, options=_one_of(alpha=(None, 0.25), threshold=(None, 0.5), max_value=(None, 2))),
+    _unary("relu6", lambda x: np.where(np.isnan(x), x, np.clip(x, 0, 6))),
+    _unary(
+        "leaky_relu",
+        lambda x, negative_slope: np.where(x > 0, x, negative_slope * x),
+        options=_one_of(negative_slope=(0.5, 0.25)),
+    ),
+    _unary(
+        "hard_tanh",
+        lambda x, low=-1, high=1: np.where(np.isnan(x), x, np.clip(x, low, high)),
+        options=_one_of(low=(None, -0.5), high=(None, 1.5)),
+    ),
+    _unary(
+        "soft_shrink",
+        lambda x, threshold=0.5: np.where(np.isnan(x), x, np.sign(x) * np.maximum(abs(x) - threshold, 0)),
+        options=_one_of(threshold=(None, 0.25)),
+        terms=lambda x, **_: abs(x),
+    ),
+    _unary(
+        "hard_shrink",
+        lambda x, threshold=0.5: np.where(abs(x) > threshold, x, np.where(np.isnan(x), x, 0)),
+        options=_one_of(threshold=(None, 0.25)),
+    ),
+    Row(
+        "threshold",
+        lambda d: ([d.tensor(d.shape()), d.pick((0.5, 0)), d.pick((-3, 0.25))], {}),
+        lambda x, limit, value: np.where(x > limit, x, value),
+        pointwise=True,
+    ),
+    Row("prelu", _prelu, _prelued, pointwise=False),
+    Row("clip", _clip, _clipped, (*FLOATS, "i8", "i32"), pointwise=True),
+    Row("clip_by_value", lambda d: ([d.tensor(d.shape()), -0.5, d.pick((1, 0.25))], {}), _clipped, pointwise=True),
+    _unary("abs", _unsigned_abs, dtypes=(*FLOATS, *INTEGERS)),
+    _unary("nan_to_num", _nan_to_num, options=_one_of(nan=(None, 3.0), posinf=(7.0,), neginf=(-7.0,))),
+    _unary("scale_gradient", lambda x, **_: x, options=_one_of(scale=(2, -0.5)), constant="*"),
+    _unary("frac", lambda x: x - np.trunc(x), exact=True, flavours=TAME, constant="*"),
+)
+_STEPS: Final = (
+    _discrete("ceil", lambda x: np.ceil(real(x))),
+    _discrete("floor", lambda x: np.floor(real(x))),
+    _discrete("trunc", lambda x: np.trunc(real(x))),
+    _discrete("round", lambda x: np.round(real(x))),
+    _discrete("sign", np.sign, dtypes=_SIGNED),
+    _discrete("isfinite", np.isfinite, dtypes=(*FLOATS, "i8", "u64")),
+    _discrete("isinf", np.isinf, dtypes=(*FLOATS, "i8", "u64")),
+    _discrete("isnan", np.isnan, dtypes=(*FLOATS, "i8", "u64")),
+    _discrete("logical_not", _logical(np.logical_not), dtypes=ALL),
+    _discrete("zeros_like", np.zeros_like, dtypes=ALL),
+    _discrete("ones_like", np.ones_like, dtypes=ALL),
+    Row(
+        "full_like",
+        lambda d: ([d.tensor(d.shape()), d.pick((0, 3, 1))], {}),
+        lambda x, value: np.full(x.shape, value).astype(x.dtype),
+        ALL,
+        exact=True,
+    ),
+    Row("heaviside", lambda d: ([d.tensor(d.shape()), d.pick((0, 1, 0.5))], {}), np.heaviside, exact=True),
+    Row("cast", _cast, converted, ALL, exact=True, constant="*"),
+)
+_PAIRS: Final = (
+    _binary("atan2", _angle, units=8, terms=lambda y, x: 0 * (y + x) + 4),
+    _binary("copysign", lambda x, y: np.where(y < 0, -abs(x), abs(x)), exact=True, flavours=TAME),
+    _binary("floor_divide", floored, dtypes=("i8", "u8", "i16", "i32", "u32", "f32"), exact=True, constant="*"),
+    _binary("fmod", np.fmod, exact=True, flavours=TAME, constant="*"),
+    _binary(
+        "remainder",
+        lambda x, y: np.where(np.isinf(y), np.nan, np.mod(x, y)),
+        flavours=TAME,
+        constant="*",
+        terms=lambda x, y: abs(y),
+    ),
+    _binary("hypot", _hyperbolic, units=8, dtypes=(*FLOATS, "i8")),
+    _binary("logaddexp", lambda x, y: np.logaddexp(real(x), real(y)), units=8, terms=lambda x, y: abs(x) + abs(y) + 1),
+    _binary("maximum", np.maximum, dtypes=ALL[:4] + INTEGERS, exact=True),
+    _binary("minimum", np.minimum, dtypes=ALL[:4] + INTEGERS, exact=True),
+    _binary("xlogy", _xlogy, units=8, terms=lambda x, y: abs(x)),
+    _binary("pow", powered, "positive", units=32, terms=lambda x, y: 4 * abs(y * np.log(x)) * x**y),
+    *(
+        _binary(name, getattr(np, name), dtypes=ALL, exact=True)
+        for name in ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
+    ),
+    *(
+        _binary(name, _logical(getattr(np, name)), dtypes=ALL, exact=True)
+        for name in ("logical_and", "logical_or", "logical_xor")
+    ),
+    Row("isclose", _isclose, _close, (*FLOATS, *INTEGERS), exact=True),
+    Row(
+        "lerp",
+        _lerp,
+        lambda x, y, w: x + w * (real(y) - x),
+        pointwise=True,
+        terms=lambda x, y, w: abs(x) + abs(w) * (abs(x) + abs(y)),
+    ),
+    Row("where", _where, lambda c, x, y: np.where(c != 0, x, y), ALL, exact=True, pointwise=True),
+    Row(
+        "masked_fill",
+        _masked_fill,
+        lambda x, m, value: np.where(
+            m, converted(np.asarray(value), x.dtype.name) if x.dtype == bool else np.asarray(value).astype(x.dtype), x
+        ),
+        ALL,
+        exact=True,
+        pointwise=True,
+    ),
+)
+
+ROWS_POINTWISE: Final = (*_SMOOTH, *_KINKED, *_STEPS, *_PAIRS)

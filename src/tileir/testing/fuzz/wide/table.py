@@ -1,0 +1,31 @@
+"""The table of all operations, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tileir.testing.fuzz.wide.chance import ROWS_CHANCE
+from tileir.testing.fuzz.wide.creation import ROWS_CREATION
+from tileir.testing.fuzz.wide.images import ROWS_IMAGES
+from tileir.testing.fuzz.wide.indexing import ROWS_INDEXING
+from tileir.testing.fuzz.wide.linear import ROWS_LINEAR
+from tileir.testing.fuzz.wide.losses import ROWS_LOSSES
+from tileir.testing.fuzz.wide.moves import ROWS_MOVES
+from tileir.testing.fuzz.wide.normalisation import ROWS_NORMALISATION
+from tileir.testing.fuzz.wide.pointwise import ROWS_POINTWISE
+from tileir.testing.fuzz.wide.reductions import ROWS_ALONG
+from tileir.testing.fuzz.wide.row import Row
+from tileir.testing.fuzz.wide.sequences import ROWS_SEQUENCES
+from tileir.testing.fuzz.wide.training import ROWS_TRAINING
+from tileir.testing.fuzz.wide.windows import ROWS_WINDOWS
+
+_FAMILIES: Final = (
+    ROWS_POINTWISE, ROWS_ALONG, ROWS_CREATION, ROWS_MOVES, ROWS_INDEXING, ROWS_LINEAR, ROWS_NORMALISATION, ROWS_LOSSES,
+    ROWS_TRAINING, ROWS_WINDOWS, ROWS_IMAGES, ROWS_SEQUENCES, ROWS_CHANCE,
+)  # fmt: skip
+
+ROWS: Final[Mapping[str, Row]] = {row.name: row for family in _FAMILIES for row in family}
+
+NONE: Final = ("RecurrentWeights", "random_state")
+"""Names of the library that are no operations on tensors."""

@@ -1,0 +1,98 @@
+"""The area of all operations: each has a row, oracles know units and slopes, and what is wrong is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tileir import ops
+from tileir.core.dtype import DType
+from tileir.testing.fuzz import operations_wide
+from tileir.testing.fuzz.recording import Recorded
+from tileir.testing.fuzz.wide.closeness import compare, sensitivity, unit
+from tileir.testing.fuzz.wide.row import Row
+from tileir.testing.fuzz.wide.slopes import slope
+from tileir.testing.fuzz.wide.table import NONE, ROWS
+
+LONG = np.longdouble
+
+
+def test_every_operation_has_a_row() -> None:
+    assert {*ROWS} | {*NONE} == {*ops.__all__}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_makes_cases_that_an_oracle_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations_wide, "ROWS", {name: ROWS[name]})
+    for number in range(12):
+        case = operations_wide.make(Recorded.seeded(f"rows/{number}"))
+        for flavour, seed in case["sets"]:
+            inputs = [operations_wide.wide(a) for a in operations_wide._arrays(case, flavour, seed).values()]
+            try:
+                operations_wide._oracle(ROWS[name], case)(inputs)
+            except ValueError:
+                continue  # it refuses, and so must we
+
+
+def test_units_in_the_last_place() -> None:
+    values = np.array([1, 1.5, 2, -3, 0, 1e-9], LONG)
+    np.testing.assert_array_equal(unit(DType.F16, values), [2**-10, 2**-10, 2**-9, 2**-9, 2**-24, 2**-24])
+    assert unit(DType.BF16, np.array([1.0], LONG)) == 2**-7
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "right"),
+    [
+        (np.float16(1), LONG(1 + 2**-11), True),
+        (np.float16(1), LONG(1 + 2**-10) + LONG(2**-20), False),
+        (np.float16(np.inf), LONG(65520), True),
+        (np.float16(np.inf), LONG(60000), False),
+        (np.float16(-np.inf), LONG(65520), False),
+        (np.float32(np.nan), LONG(0), False),
+        (np.float32(np.nan), LONG(np.nan), True),
+        (np.int8(-128), np.int64(128), True),
+        (np.int32(3), np.int64(4), False),
+    ],
+)
+def test_what_is_close(found: Any, wanted: Any, right: bool) -> None:
+    arguments = "result", np.asarray(found), np.asarray(wanted)
+    if right:
+        compare(*arguments, units=4, terms=0.0, exact=False)
+    else:
+        with pytest.raises(AssertionError, match="result is"):
+            compare(*arguments, units=4, terms=0.0, exact=False)
+
+
+def test_terms_that_cancel_are_allowed_for() -> None:
+    (change,) = sensitivity(lambda x: [x[0] - 1], [np.array([1.0, 1.0 + 2**-20], LONG)])
+    assert (change >= 1).all()
+
+
+def test_slopes_of_products_and_kinks() -> None:
+    x = np.array([0.5, 0.0, -2.0], LONG)
+    square = slope(lambda v: [v[0] ** 3], [x], 0, [np.array([1.0, 1.0, 0.5], LONG)], pointwise=True)
+    np.testing.assert_allclose(square.value.astype(float), [0.75, 0, 6], atol=1e-9)
+    whole = slope(lambda v: [np.abs(v[0])], [x], 0, [np.ones(3, LONG)], pointwise=False)
+    np.testing.assert_array_equal(whole.smooth, [True, False, True])
+    np.testing.assert_allclose(whole.value.astype(float)[[0, 2]], [1, -1], atol=1e-9)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["sum", "sort", "tanh", "take"])
+def test_a_wrong_operation_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = ROWS[name]
+
+    def wrong(*arguments: Any, **options: Any) -> Any:
+        return row.oracle(*arguments, **options) + 1
+
+    monkeypatch.setattr(operations_wide, "ROWS", {name: Row(name, row.draw, wrong, row.dtypes)})
+    cases = [operations_wide.make(Recorded.seeded(f"wrong/{number}")) for number in range(6)]
+    faults = 0
+    for case in cases:
+        try:
+            operations_wide.check(case)
+        except (AssertionError, TypeError):  # of bools nothing is subtracted
+            faults += 1
+    assert faults >= 3
