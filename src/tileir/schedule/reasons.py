@@ -196,6 +196,7 @@ _ALGORITHMS: Final = {
     "TR687": Reason("a kernel between two others has to stay between them"),
     "TR688": Reason("two kernels that run as one would keep more in memory than they do apart"),
     "TR689": Reason("two kernels do not meet at the same elements"),
+    "TR690": Reason("a reduction runs in more threads than what stores its results at places that data choose"),
 }
 
 _SCRIPTS: Final = {

@@ -136,6 +136,11 @@ class FusionGroup:
         marked = self.block.location or any(map(is_scheduled, self.nested))
         return not marked and all(i.is_plain for i in self.indices)
 
+    @property
+    def chosen_by_data(self) -> bool:
+        """Whether data decide where something is stored: such points run in fewer threads than those of a reduction."""
+        return any(isinstance(s, Store) and s.index is not None for s in self.statements)
+
     def places(self, root: str) -> list[Element | None]:
         """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""
         return [self._places[name] for name in self._by_root.get(root, ())]

@@ -277,6 +277,8 @@ class FusionScan:
         constrained = options.no_constraints and (first.block.constraints or second.block.constraints)
         if constrained or (options.no_inner and reductions):
             return refused("TR683")
+        if reductions and (first.chosen_by_data or second.chosen_by_data):
+            return refused("TR690")
         if reductions > options.max_reductions:
             return refused("TR684", loops=reductions, most=options.max_reductions)
         if options.rows and first.reductions and second.reductions:
