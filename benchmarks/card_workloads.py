@@ -13,6 +13,7 @@ import numpy as np
 
 from card_attention import HALVES, attention
 from card_convolutions import bottlenecks, gradients
+from card_orders import orders
 from card_workload import Size, Workload, full
 from tileir import DType, ops
 from tileir.tile.builder_functions import gradient
@@ -26,6 +27,7 @@ def workloads(size: Size = full) -> Iterator[Workload]:
     yield from attention(size)
     yield from _rows(size)
     yield from _axes(size)
+    yield from orders(size)
     yield from _copies(size)
     yield from _networks(size)
     yield from bottlenecks(size)

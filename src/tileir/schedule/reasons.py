@@ -186,6 +186,7 @@ _ALGORITHMS: Final = {
     "TR676": Reason("no two windows of which each is part of this one read so much less"),
     "TR677": Reason("the bounds of the window do not move alike, or change at too many places"),
     "TR678": _beside("no small window of the kernel slides over a tensor"),
+    "TR679": _beside("the row is too short for a group of threads to sort it, or a group has too few of them"),
     "TR680": _beside("no blocks inside the kernel were joined"),
     "TR681": _beside("no kernel before makes, or reads, what the kernel reads"),
     "TR682": _beside("one of two kernels has a schedule, or a place in the device"),

@@ -34,19 +34,19 @@ class CountOrder:
 
 
 def _counted(kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
-    order = _order(kernel)
+    order = lone_order(kernel)
     if order is None:
         return refused("TR661")
     counted = _Counted.of(kernel, order, names.fresh("ranks"))
     return Replacement((counted.ranking(), counted.choosing()), (counted.memory,))
 
 
-def _order(kernel: stripe.Block) -> stripe.Special | None:
-    """Return what orders the rows of a kernel, where it does nothing else."""
+def lone_order(kernel: stripe.Block) -> stripe.Special | None:
+    """Return what orders the rows of a kernel, where it does nothing else, and no pass has said how."""
     if kernel.constraints:
         return None
     match kernel.statements:
-        case (stripe.Special(name="order") as order,):
+        case (stripe.Special(name="order", parameters=(("descending", _),)) as order,):
             views = [kernel.refinement(name) for name in (*order.inputs, *order.outputs)]
             return order if all(view.shape.elements > 1 or view is views[1] for view in views) else None
         case _:

@@ -27,6 +27,7 @@ FILES: Final[Mapping[str, str]] = MappingProxyType(
         "fusion": "fusion.fuse",
         "group_contraction": "schedules.groups.group_contraction",
         "group_elementwise": "schedules.groups.group_elementwise",
+        "group_order": "algorithms.group_order",
         "group_reduction": "schedules.groups.group_reduction",
         "group_rows": "schedules.groups.group_rows",
         "group_transpose": "schedules.groups.group_transpose",

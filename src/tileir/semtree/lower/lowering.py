@@ -25,6 +25,7 @@ from tileir.semtree.lower.views import View
 from tileir.stripe import ir as stripe
 from tileir.stripe.attending import Attending, attending_of
 from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.sorting import Sorting, sorting_of
 from tileir.stripe.works import local_memory
 
 if TYPE_CHECKING:
@@ -219,10 +220,13 @@ def _kernel(lowering: ProgramLowering, block: stripe.Block, name: str) -> sem.Ke
         views[refinement.source] = View(parameter.name, Affine(), refinement.shape, places=places)
     target = _with_wide_index(block, parameters.values(), target)
     blocks = BlockLowering(target, names)
-    attending = attending_of(block)
+    attending, sorting = attending_of(block), sorting_of(block)
     if attending is not None:
         threads = attending[1].threads
         grid, body = _of_attention(blocks, block, views, attending)
+    elif sorting is not None:
+        threads = sorting[1].threads
+        grid, body = _of_order(blocks, block, views, sorting)
     else:
         threads = thread_count(block)
         grid, body = (blocks if threads == 1 else _of_groups(blocks, threads)).kernel(block, views)
@@ -255,6 +259,15 @@ def _of_attention(
     from tileir.semtree.lower.attention.forward import attention_kernel
 
     return attention_kernel(blocks, block, views, *attending)
+
+
+def _of_order(
+    blocks: BlockLowering, block: stripe.Block, views: dict[str, View], sorting: tuple[stripe.Special, Sorting]
+) -> tuple[tuple[int, ...], tuple[sem.Stmt, ...]]:
+    """Return grid and body of a kernel whose groups sort; few programs do."""
+    from tileir.semtree.lower.orders.groups import sorting_kernel
+
+    return sorting_kernel(blocks, block, views, *sorting)
 
 
 def _in_order(block: stripe.Block) -> list[stripe.Refinement]:

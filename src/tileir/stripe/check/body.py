@@ -26,6 +26,7 @@ from tileir.stripe.ir import (
     views_read,
     views_written,
 )
+from tileir.stripe.sorting import ORDER, order_fault
 
 
 def check_directions(scope: Scope) -> Iterator[Diagnostic]:
@@ -178,17 +179,6 @@ def check_specials(scope: Scope) -> Iterator[Diagnostic]:
             yield Diagnostic("TIL512", f"statement {number} of {scope.place}: {fault}")
 
 
-def _order_fault(special: Special, inputs: list[Refinement], outputs: list[Refinement]) -> str | None:
-    if [name for name, _ in special.parameters] != ["descending"] or special.parameters[0][1] not in (0, 1):
-        return "order takes the parameter descending, 0 or 1"
-    for keys, places in zip(inputs, outputs, strict=False):
-        if any(sum(size > 1 for size in view.shape.sizes) > 1 for view in (keys, places)):
-            return f"order needs rows, views of which one axis has elements, not {keys.name!r} and {places.name!r}"
-        if places.shape.elements > keys.shape.elements or not places.shape.dtype.is_integer:
-            return f"order stores at most {keys.shape.elements} integers, so not to {places.name!r}"
-    return None
-
-
 def _special_fault(scope: Scope, special: Special) -> str | None:
     outputs = [scope.views[name] for name in special.outputs if name in scope.views]
     inputs = [scope.views[name] for name in special.inputs if name in scope.views]
@@ -203,13 +193,13 @@ def _special_fault(scope: Scope, special: Special) -> str | None:
         return attend_fault(special, inputs, outputs)
     if special.name == ATTEND_BACK:
         return attend_back_fault(special, inputs, outputs)
-    if special.name not in ("copy", "fill", "order", "zero", "transpose"):
+    if special.name == ORDER:
+        return order_fault(special, inputs, outputs)
+    if special.name not in ("copy", "fill", "zero", "transpose"):
         return None
-    reads = special.name in ("copy", "order", "transpose")
+    reads = special.name in ("copy", "transpose")
     if len(special.outputs) != 1 or len(special.inputs) != (1 if reads else 0):
         return f"{special.name} takes one output and {'one input' if reads else 'no input'}"
-    if special.name == "order":
-        return _order_fault(special, inputs, outputs)
     names = [name for name, _ in special.parameters]
     if names != (["value"] if special.name == "fill" else []):
         return "fill takes the parameter value, copy, zero and transpose take none"

@@ -21,6 +21,7 @@ from tileir.stripe.interpret.attention import attend
 from tileir.stripe.interpret.lanes import Lanes, interfere
 from tileir.stripe.interpret.memory import Array, Elements, Hidden, Memory, ScopeKey, View, check_axis, check_offsets
 from tileir.stripe.interpret.plan import Grid, Plan, ViewPlan, plan_block
+from tileir.stripe.interpret.sorting import sort_rows
 from tileir.stripe.ir import (
     Block,
     Branch,
@@ -36,6 +37,7 @@ from tileir.stripe.ir import (
     views_written,
 )
 from tileir.stripe.lower.kernel_table import launched
+from tileir.stripe.sorting import ORDER
 from tileir.stripe.works import local_memory
 
 
@@ -349,11 +351,14 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
     """
     if special.name == "prefetch":
         return
-    if special.name not in ("copy", "fill", "order", "zero", "transpose", ATTEND, ATTEND_BACK):
+    if special.name not in ("copy", "fill", ORDER, "zero", "transpose", ATTEND, ATTEND_BACK):
         message = f"the special {special.name!r} has no meaning outside a back end: lower it before interpretation"
         raise fail("TIL512", message)
     if special.name in (ATTEND, ATTEND_BACK):
         attend(special, views)
+        return
+    if special.name == ORDER:
+        sort_rows(special, views)
         return
     target = views[special.outputs[0]]
     offsets = target.offsets()
@@ -364,10 +369,6 @@ def _run_special(special: Special, views: Mapping[str, View]) -> None:
         source = views[special.inputs[0]]
         check_offsets(special.inputs[0], source.offsets(), source.memory)
         content = source.memory.data[source.offsets()]
-        if special.name == "order":
-            descending = bool(dict(special.parameters)["descending"])
-            places = source.memory.numbers.order(content.ravel(), 0, descending=descending)
-            content = places[: offsets.size].reshape(offsets.shape)
         target.memory.data[offsets] = content.T if special.name == "transpose" else content
         return
     value = special.parameters[0][1] if special.name == "fill" else 0

@@ -178,3 +178,19 @@ def key_of(value: sem.Expr) -> sem.Expr:
     number = sem.Apply(Op.SUB, (sem.Apply(Op.BIT_XOR, (magnitude, sign)), sign))
     is_nan = sem.Apply(Op.CMP_GT, (magnitude, sem.Const(dtype.format.greatest_bits, value.type)))
     return sem.Apply(Op.COND, (is_nan, greatest, number))
+
+
+def value_of(key: sem.Expr, dtype: DType) -> sem.Expr:
+    """Return an element from the integer that :func:`key_of` makes of it, or one that equals it."""
+    wide = key.type.dtype
+    if not dtype.is_float:
+        if dtype in (DType.U32, DType.U64):
+            return sem.Bitcast(sem.Apply(Op.BIT_XOR, (key, sem.Const(int(wide.minimum), key.type))), sem.Type(dtype))
+        if dtype is DType.U16:
+            key = sem.Apply(Op.ADD, (key, sem.Const(1 << 15, key.type)))
+        return cast(key, dtype)
+    bits = {2: DType.I16, 4: DType.I32, 8: DType.I64}[dtype.itemsize]
+    sign = sem.Apply(Op.BIT_RIGHT, (key, sem.Const(wide.bits - 1, key.type)))  # no bit or all
+    magnitude = sem.Apply(Op.SUB, (sem.Apply(Op.BIT_XOR, (key, sign)), sign))
+    signed = sem.Apply(Op.BIT_AND, (sign, sem.Const(int(bits.minimum), key.type)))
+    return sem.Bitcast(cast(sem.Apply(Op.BIT_OR, (magnitude, signed)), bits), sem.Type(dtype))

@@ -1,0 +1,165 @@
+"""Orders by merges, for devices whose threads form groups: parts of a row first, then pairs of runs as one.
+
+```text
+(O) = order(X)   ->   (P, S) = order(X, part of 4352 elements)              a group sorts each part
+                      (Q, T) = order(S, P, part of 8704, runs of 4352)      groups join two of them
+                      (O)    = order(T, Q, runs of 8704)
+```
+
+Where few elements are wanted, each part keeps so many, and what is left is sorted.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from tileir.core import DType, NameScope, attrs
+from tileir.passes.algorithms.count_order import lone_order
+from tileir.passes.base import at_least
+from tileir.passes.kernels import schedule as sch
+from tileir.passes.kernels.replacement import Replacement, replaced
+from tileir.poly.affine import Affine
+from tileir.schedule.remarks import Refused, refused
+from tileir.stripe import ir as stripe
+from tileir.stripe.sorting import ORDER, Sorting
+
+ROW: Final = "row"
+"""The index of a kernel that sorts a single row."""
+
+_SHORT: Final = 9
+"""Elements of a thread at most where a group of fewer threads than it may have sorts a row."""
+
+_WARP: Final = 32
+
+_SHRINK: Final = 4
+"""Parts keep so few of their elements that the next row is this many times shorter; or else all of them."""
+
+
+@attrs.frozen
+class GroupOrder:
+    """Let groups of threads sort rows, in several kernels where a row is longer than what a group holds.
+
+    Attributes:
+        threads: Threads of a group at most; a power of two.
+        items: Elements of a thread at most, of 4 bytes and with a place of 4; an odd number, so that threads find
+            their elements in different banks of local memory.
+        least: Shorter rows are left to other passes.
+        local_bytes: Local memory of a group.
+
+    """
+
+    name: ClassVar[str] = "group_order"
+    threads: int = attrs.field(default=256, validator=at_least(1))
+    items: int = attrs.field(default=17, validator=at_least(1))
+    least: int = attrs.field(default=65, validator=at_least(2))
+    local_bytes: int = attrs.field(default=49152, validator=at_least(0))
+
+    def __call__(self, program: stripe.Program) -> stripe.Program:
+        """Return the program with rows sorted by groups, in loops, too."""
+        return replaced(program, self._kernel)
+
+    def _kernel(self, kernel: stripe.Block, names: NameScope) -> Replacement | Refused:
+        order = lone_order(kernel)
+        if order is None:
+            return refused("TR661")
+        keys, places = kernel.refinement(order.inputs[0]), kernel.refinement(order.outputs[0])
+        size, count = keys.shape.elements, places.shape.elements
+        items = self._items(keys.shape.dtype, places.shape.dtype)
+        if size < self.least or items < 1 or self.threads < _WARP:
+            return refused("TR679", elements=size, least=self.least, threads=self.threads)
+        descending = bool(dict(order.parameters)["descending"])
+        plans = self._plans(size, count, items, Sorting(descending))
+        made = _Stages.of(kernel, keys, places, names)
+        for number, plan in enumerate(plans):
+            made.add(plan, is_last=number == len(plans) - 1)
+        return Replacement(tuple(made.kernels), tuple(made.memory), (("kernels", len(plans)),))
+
+    def _items(self, keys: DType, places: DType) -> int:
+        """Return how many elements of a thread fit, an odd number; 0 where none do."""
+        each = max(keys.itemsize, 4) + places.itemsize
+        beside = (self.threads + 2) * DType.I64.itemsize  # what threads tell each other when they join runs
+        fitting = (self.local_bytes - beside) // (self.threads * each)
+        return max(0, (min(self.items * 8 // each, fitting) - 1) // 2 * 2 + 1)
+
+    def _plans(self, size: int, count: int, items: int, start: Sorting) -> list[Sorting]:
+        """Return the steps in which a row is sorted."""
+        plans: list[Sorting] = []
+        whole = attrs.evolve(start, threads=self.threads, items=items)
+        tile = whole.tile
+        while size > tile and count * _SHRINK <= tile:
+            plans.append(attrs.evolve(whole, part=tile, keep=count))
+            size = plans[-1].stored(size)
+        if size <= tile:
+            threads = min(self.threads, max(_WARP, 1 << (-(-size // min(_SHORT, items)) - 1).bit_length()))
+            return [*plans, attrs.evolve(start, threads=threads, items=-(-size // threads) | 1)]
+        plans.append(attrs.evolve(whole, part=tile))
+        run = tile
+        while 2 * run < size:
+            plans.append(attrs.evolve(whole, part=2 * run, runs=run))
+            run *= 2
+        return [*plans, attrs.evolve(whole, runs=run)]
+
+
+@attrs.define(eq=False, repr=False)
+class _Stages:
+    """Kernels that sort rows step by step, and the memory between them.
+
+    Attributes:
+        kernel: What they stand for.
+        rows: What the next kernel reads: keys, and where they come from in all kernels but the first.
+        places: What the last one stores.
+        names: For memory.
+        kernels: The kernels so far.
+        memory: The memory so far.
+
+    """
+
+    kernel: stripe.Block
+    rows: list[stripe.Refinement]
+    places: stripe.Refinement
+    names: NameScope
+    kernels: list[stripe.Block] = attrs.field(factory=list)
+    memory: list[stripe.Refinement] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, kernel: stripe.Block, keys: stripe.Refinement, places: stripe.Refinement, names: NameScope) -> _Stages:
+        """Return the beginning."""
+        indices = sch.present(index.bound(stripe.Binding.GRID) for index in kernel.indices)
+        row = stripe.Index(ROW, 1, binding=stripe.Binding.GRID)  # a kernel with a grid is left alone by other passes
+        plain = {index.name: Affine() for index in kernel.indices if index.range == 1}
+        bare = attrs.evolve(kernel, indices=indices or (row,), statements=(), refinements=())
+        views = [
+            attrs.evolve(view, access=tuple(place.substitute(plain) for place in view.access))
+            for view in (keys, places)
+        ]
+        return cls(bare, views[:1], views[1], names)
+
+    def add(self, plan: Sorting, *, is_last: bool) -> None:
+        """Add a kernel."""
+        size = self.rows[0].shape.elements
+        if is_last:
+            outputs = [self.places]
+        else:
+            dtypes = self.places.shape.dtype, self.rows[0].shape.dtype
+            outputs = [self._memory(stem, dtype, plan.stored(size)) for stem, dtype in zip(_STEMS, dtypes, strict=True)]
+        special = stripe.Special(
+            ORDER, tuple(row.name for row in self.rows), tuple(view.name for view in outputs), plan.parameters()
+        )
+        name = f"{self.kernel.name}_{len(self.kernels)}" if self.kernel.name and self.kernels else self.kernel.name
+        views = (*self.rows, *outputs)
+        self.kernels.append(attrs.evolve(self.kernel, name=name, refinements=views, statements=(special,)))
+        places, *keys = (attrs.evolve(view, direction=stripe.Direction.IN) for view in outputs)
+        self.rows = [*keys, places]
+
+    def _memory(self, stem: str, dtype: DType, size: int) -> stripe.Refinement:
+        """Return the view of a row of new memory."""
+        indices = sch.present(self.kernel.indices)
+        memory = stripe.allocation(self.names.fresh(stem), dtype, (*(index.range for index in indices), size))
+        self.memory.append(memory)
+        dims = (*(attrs.evolve(dim, size=1) for dim in memory.shape.dims[:-1]), memory.shape.dims[-1])
+        access = (*(Affine.index(index.name) for index in indices), Affine())
+        shape = attrs.evolve(memory.shape, dims=dims)
+        return stripe.Refinement(memory.name, stripe.Direction.OUT, memory.name, access, shape)
+
+
+_STEMS: Final = ("sorted_places", "sorted_keys")

@@ -1,0 +1,34 @@
+"""The special ``order``, computed by NumPy part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tileir.stripe.interpret.memory import View, check_offsets
+from tileir.stripe.ir import Special
+from tileir.stripe.sorting import Sorting
+
+
+def sort_rows(special: Special, views: Mapping[str, View]) -> None:
+    """Execute a special whose views are rows: stable, with NaN as the greatest element."""
+    plan, rows = Sorting.of(special), []
+    for name in special.inputs:
+        view = views[name]
+        offsets = view.offsets()
+        check_offsets(name, offsets, view.memory)
+        rows.append(view.memory.data[offsets].ravel())
+    keys, payload = rows[0], rows[1] if len(rows) > 1 else np.arange(len(rows[0]))
+    numbers, found = views[special.inputs[0]].memory.numbers, []
+    for start, end in plan.stretches(len(keys)):
+        places = numbers.order(keys[start:end], 0, descending=plan.descending)
+        found.append(start + places[: plan.keep or None])
+    chosen = np.concatenate(found)
+    for name, row in zip(special.outputs, (payload, keys), strict=False):
+        target = views[name]
+        offsets = target.offsets()
+        check_offsets(name, offsets, target.memory)
+        if target.memory.written is not None:
+            target.memory.written[offsets] = True
+        target.memory.data[offsets] = row[chosen][: offsets.size].reshape(offsets.shape)
