@@ -75,7 +75,11 @@ def told(program: Program, *steps: Pass) -> tuple[Program, list[Remark]]:
         ("TR685", "O[i, j : M, M] = +(A[i, k] * A[j, k]); P[i : M] = >(O[i, j]);", (Accumulate(), Fusion(rows=True))),
         ("TR687", "E = A + 1; S[:] = +(E[i, j]); O = E * S;", (Accumulate(), Fuse(a_reqs=("eltwise",)))),
         ("TR689", "E = exp(A); O[i, j : M, N] = +(E[i, j + k]), k < 2;", (Fuse(),)),
-        ("TR690", "E[i : M] = +(A[i, j]); O = scatter(E, index(E, 0), E);", (Accumulate(), Fuse(a_reqs=("contraction",)))),
+        (
+            "TR690",
+            "E[i:M] = +(A[i, j]); O = scatter(E, index(E, 0), A);",
+            (Accumulate(), Fuse(a_reqs=("contraction",))),
+        ),
         ("TR003", BOTH, (Fuse(a_reqs=("other",)),)),
         ("TR003", BOTH, (Fuse(exclude=("kernel",)),)),
         ("TR628", SUM, (Scan(),)),
