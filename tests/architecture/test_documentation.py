@@ -81,7 +81,7 @@ def test_tables_of_figures_say_where_when_and_how_they_were_measured() -> None:
         before = figures[figures.rindex("\n#", 0, figures.index(table)) : figures.index(table)] + table
         assert re.search(r"\b20\d\d-\d\d-\d\d\b", before), table[:200]
         assert re.search(r"`python\s+benchmarks/\w+\.py", before), table[:200]
-        assert re.search(r"EPYC|Xeon|H200", before), table[:200]
+        assert re.search(r"EPYC|Xeon|H100|H200", before), table[:200]
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
