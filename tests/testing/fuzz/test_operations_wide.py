@@ -11,7 +11,7 @@ from tileir import ops
 from tileir.core.dtype import DType
 from tileir.testing.fuzz import operations_wide
 from tileir.testing.fuzz.recording import Recorded
-from tileir.testing.fuzz.wide.closeness import compare, sensitivity, unit
+from tileir.testing.fuzz.wide.closeness import compare, sensitivity, unit, wide
 from tileir.testing.fuzz.wide.row import Row
 from tileir.testing.fuzz.wide.slopes import slope
 from tileir.testing.fuzz.wide.table import NONE, ROWS
@@ -29,7 +29,7 @@ def test_every_row_makes_cases_that_an_oracle_takes(name: str, monkeypatch: pyte
     for number in range(12):
         case = operations_wide.make(Recorded.seeded(f"rows/{number}"))
         for flavour, seed in case["sets"]:
-            inputs = [operations_wide.wide(a) for a in operations_wide._arrays(case, flavour, seed).values()]
+            inputs = [wide(a) for a in operations_wide._arrays(case, flavour, seed).values()]
             try:
                 operations_wide._oracle(ROWS[name], case)(inputs)
             except ValueError:
