@@ -262,13 +262,15 @@ def _compare_slopes(
     if not all(np.isfinite(result).all() for result in oracle(inputs)):
         return
     wanted_weights = [wide(weight) for weight in weights.values()]
+    arriving = max(np.max(np.abs(weight), initial=0) for weight in wanted_weights)
     for name, found in zip(names, ours, strict=True):
         place = list(arrays).index(name)
         right = slope(oracle, inputs, place, wanted_weights, pointwise=row.pointwise)
         value = np.where(right.smooth, right.value, wide(found))
         # What is off by no more than the differences are is right.
         close = np.where(np.abs(wide(found) - value) <= 4 * right.doubt, wide(found), value)
-        terms = np.maximum(right.terms, np.abs(right.value))
+        # Derivatives are sums of terms of their own, of about what arrives.
+        terms = np.maximum(right.terms, np.abs(right.value)) + arriving
         compare(f"{told} by {name}", found, close, units=2 * row.units, terms=4 * terms, exact=False)
 
 

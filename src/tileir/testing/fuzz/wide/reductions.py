@@ -156,7 +156,7 @@ def quantile(x: Array, q: float, axis: int = -1, interpolation: str = "linear", 
         case "midpoint":
             found = (low + high) / 2
         case _:
-            found = np.where(low == high, low, low + part * (high - low)) if part else low
+            found = np.where(low == high, low, (1 - part) * low + part * high) if part else low
     found = np.where(np.isnan(values).any(axis, keepdims=True), np.nan, found)
     return found if keepdims else found.squeeze(axis)
 

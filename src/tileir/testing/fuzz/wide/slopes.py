@@ -52,6 +52,7 @@ def slope(oracle: Oracle, inputs: Sequence[Array], place: int, weights: Sequence
     with np.errstate(all="ignore"):
         for chosen in _moved(array, pointwise=pointwise):
             step = np.where(chosen, np.maximum(np.abs(array), np.longdouble(2.0**-6)) * _STEP, 0)
+            smooth &= ~(chosen & (array != 0) & (np.abs(array) < 4 * step))  # 0, which may be a pole, is too near
 
             def at(factor: float, step: Array = step) -> Sequence[Array]:
                 return oracle([*inputs[:place], array + factor * step, *inputs[place + 1 :]])
