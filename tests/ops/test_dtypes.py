@@ -97,3 +97,17 @@ def _check(build: Callable[..., Any], dtype: Any, *arrays: Any) -> None:
     wanted = run(build, *(array.astype(np.float64) for array in arrays))
     assert found.dtype == (np.bool_ if wanted.dtype == np.bool_ else np.float16 if dtype == np.float16 else np.float32)
     np.testing.assert_allclose(found, wanted, rtol=1e-5 if dtype != np.float16 else 4e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int8, np.float16, np.float64])
+def test_what_fills_has_the_dtype_of_what_it_fills(dtype: Any) -> None:
+    x = np.array([1, 0, 1], dtype)
+    masked = run(lambda x, m: ops.masked_fill(x, m, 3.5), x, np.array([True, False, False]))
+    assert masked.dtype == dtype
+    np.testing.assert_array_equal(masked, np.array([np.array(3.5).astype(dtype), 0, 1]))
+    taken = run(lambda x, i: ops.take(x, i, mode="fill", fill=1), x, np.array([-1, 1], np.int32))
+    assert taken.dtype == dtype
+    np.testing.assert_array_equal(taken, np.array([1, 0], dtype))
+    taken = run(lambda x, i: ops.gather_nd(x, i, depth=1, mode="fill", fill=1), x, np.array([[7], [1]], np.int32))
+    assert taken.dtype == dtype
+    np.testing.assert_array_equal(taken, np.array([1, 0], dtype))

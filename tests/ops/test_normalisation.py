@@ -88,3 +88,10 @@ def test_a_card_normalises_narrow_tensors_in_one_kernel(name: str, target: str) 
     function = builder.build(NORMALISATIONS[name](x, w, b))
     types = {name: TensorType(DType.F16, shape) for name, shape in (("X", (4, 6, 50)), ("W", (6,)), ("B", (6,)))}
     assert len(compiled(function, types, target).kernels) == 1
+
+
+def test_equal_elements_have_the_gradient_of_their_distance_from_the_mean() -> None:
+    f = FunctionBuilder()
+    function = f.build(O=ops.mean_variance_norm(f.input("X", "N"), epsilon=0.5, epsilon_mode="outside"))
+    found = tileir.vjp(function, {"X": np.full(4, 3.0)}, {"O": np.array([1.0, 2, 3, 6])}, wrt=["X"])["X"]
+    np.testing.assert_allclose(np.asarray(found), [-4, -2, 0, 6], atol=1e-12)

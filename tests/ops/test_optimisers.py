@@ -73,3 +73,12 @@ def test_a_beta_may_be_zero_or_a_tensor() -> None:
     )
     assert found[0] == 2.5
     np.testing.assert_allclose(found[1], found[2], rtol=1e-6)
+
+
+def test_zero_gradients_are_clipped_with_finite_derivatives() -> None:
+    f = tileir.FunctionBuilder()
+    function = f.build(O=ops.clip_by_norm(f.input("G", "N"), 1.0))
+    for value in (0.0, 1e-200):  # of which the square is 0
+        arriving = np.array([1.0, -2.0, 0.5])
+        found = tileir.vjp(function, {"G": np.full(3, value)}, {"O": arriving}, wrt=["G"])["G"]
+        np.testing.assert_array_equal(np.asarray(found), arriving)

@@ -68,7 +68,7 @@ def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Tensor:
 
     Source: PyTorch's ``masked_fill``.
     """
-    return tf.where(mask, tf.as_like(value, x) if isinstance(value, Tensor) else value, x)
+    return tf.where(mask, tf.as_like(value, x), x)
 
 
 def index(x: Tensor, axis: int) -> Tensor:

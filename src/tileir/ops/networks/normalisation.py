@@ -235,7 +235,7 @@ def mean_variance_norm(
         return narrowed(centred, x)
     if mode == "inside":
         return narrowed(centred * call("rsqrt", variance + epsilon), x)
-    return narrowed(centred / (call("sqrt", variance) + epsilon), x)
+    return narrowed(centred / (root(variance) + epsilon), x)
 
 
 def weight_standardisation(w: Tensor, *, axes: Axes = None, epsilon: Operand = 1e-5) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tileir.ops.arithmetic.reductions import root
 from tileir.ops.shared.foundation import Aggregation, Operand, Tensor, aggregate, indices_of, mistaken, wide
 from tileir.tile import builder_functions as tf
 
@@ -249,7 +250,7 @@ def clip_by_global_norm(
     total = _squares(gradients[0])
     for gradient in gradients[1:]:
         total = total + _squares(gradient)
-    norm = tf.sqrt(total)
+    norm = root(total)
     scale = tf.min(_like(limit, norm) / (norm + eps), 1)
     return tuple(_replaced(gradient, gradient * scale) for gradient in gradients), norm
 
