@@ -283,7 +283,7 @@ ROWS_ALONG: Final = (
     ),
     Row(
         "max",
-        _reduced,
+        _filled,
         lambda x, axes=None, keepdims=False: x.max(over(axes), keepdims=keepdims),
         ALL,
         exact=True,
@@ -291,7 +291,7 @@ ROWS_ALONG: Final = (
     ),
     Row(
         "min",
-        _reduced,
+        _filled,
         lambda x, axes=None, keepdims=False: x.min(over(axes), keepdims=keepdims),
         ALL,
         exact=True,

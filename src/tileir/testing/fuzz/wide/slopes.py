@@ -14,6 +14,7 @@ Oracle = Callable[[Sequence[Array]], Sequence[Array]]
 
 _STEP: Final = 2.0**-18
 _KINK: Final = 1e-3
+_DOUBTFUL: Final = 0.25
 
 
 @attrs.frozen(eq=False)
@@ -68,7 +69,8 @@ def slope(oracle: Oracle, inputs: Sequence[Array], place: int, weights: Sequence
                     else:
                         total += np.where(chosen, reduced, 0)
     value, terms, doubt = found
-    return Slope(value, terms, doubt, smooth & np.isfinite(value))
+    # Where steps of two sizes disagree, the function changes on a smaller scale than both.
+    return Slope(value, terms, doubt, smooth & np.isfinite(value) & (doubt <= _DOUBTFUL * terms))
 
 
 def _moved(array: Array, *, pointwise: bool) -> Iterator[Array]:
