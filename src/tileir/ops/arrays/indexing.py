@@ -198,7 +198,8 @@ def _batch_dims(indices: Tensor, count: int, most: int) -> int:
 
 def _filled(taken: Tensor, indices: Tensor, size: Dim, fill: Operand, behind: int) -> Tensor:
     """Put ``fill`` where an index lies outside of an axis; ``behind`` so many axes follow those of the indices."""
-    return tf.where(tf.reshape(is_inside(indices, size), *dims_of(indices), *[1] * behind), taken, tf.as_like(fill, taken))
+    inside = tf.reshape(is_inside(indices, size), *dims_of(indices), *[1] * behind)
+    return tf.where(inside, taken, tf.as_like(fill, taken))
 
 
 def _nearest(positions: Tensor, rule: str) -> Tensor:
