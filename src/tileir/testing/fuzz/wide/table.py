@@ -13,6 +13,7 @@ from tileir.testing.fuzz.wide.linear import ROWS_LINEAR
 from tileir.testing.fuzz.wide.losses import ROWS_LOSSES
 from tileir.testing.fuzz.wide.moves import ROWS_MOVES
 from tileir.testing.fuzz.wide.normalisation import ROWS_NORMALISATION
+from tileir.testing.fuzz.wide.pairs import ROWS_PAIRS
 from tileir.testing.fuzz.wide.pointwise import ROWS_POINTWISE
 from tileir.testing.fuzz.wide.reductions import ROWS_ALONG
 from tileir.testing.fuzz.wide.row import Row
@@ -21,8 +22,8 @@ from tileir.testing.fuzz.wide.training import ROWS_TRAINING
 from tileir.testing.fuzz.wide.windows import ROWS_WINDOWS
 
 _FAMILIES: Final = (
-    ROWS_POINTWISE, ROWS_ALONG, ROWS_CREATION, ROWS_MOVES, ROWS_INDEXING, ROWS_LINEAR, ROWS_NORMALISATION, ROWS_LOSSES,
-    ROWS_TRAINING, ROWS_WINDOWS, ROWS_IMAGES, ROWS_SEQUENCES, ROWS_CHANCE,
+    ROWS_POINTWISE, ROWS_PAIRS, ROWS_ALONG, ROWS_CREATION, ROWS_MOVES, ROWS_INDEXING, ROWS_LINEAR, ROWS_NORMALISATION,
+    ROWS_LOSSES, ROWS_TRAINING, ROWS_WINDOWS, ROWS_IMAGES, ROWS_SEQUENCES, ROWS_CHANCE,
 )  # fmt: skip
 
 ROWS: Final[Mapping[str, Row]] = {row.name: row for family in _FAMILIES for row in family}
