@@ -111,3 +111,9 @@ def test_what_fills_has_the_dtype_of_what_it_fills(dtype: Any) -> None:
     taken = run(lambda x, i: ops.gather_nd(x, i, depth=1, mode="fill", fill=1), x, np.array([[7], [1]], np.int32))
     assert taken.dtype == dtype
     np.testing.assert_array_equal(taken, np.array([1, 0], dtype))
+
+
+def test_differences_of_differences_are_rounded_once() -> None:
+    x = np.array([1000.0, 2049.0, 1.0, 4095.0, -30000.0], np.float16)
+    found = run(lambda x: ops.diff(x, 2), x)
+    np.testing.assert_array_equal(found, np.diff(x.astype(np.float64), 2).astype(np.float16), strict=True)

@@ -141,3 +141,20 @@ def test_dtypes_are_promoted() -> None:
     assert run(ops.matmul, x, y).dtype == np.float32
     assert run(lambda t: ops.tril(t), x).dtype == np.int8
     assert run(lambda t: ops.einsum("ij->", t > 0), x).dtype == np.int32
+
+
+@pytest.mark.parametrize("offset", [1 << 31, -(1 << 31) - 1, 1 << 40, -(1 << 40)])
+def test_diagonals_beyond_32_bits_are_outside(offset: int) -> None:
+    x = np.arange(1, 7, dtype=np.int8).reshape(2, 3)
+    for operation in (ops.tril, ops.triu):
+        whole = (operation is ops.tril) == (offset > 0)
+        found = run(lambda x, operation=operation: operation(x, offset=offset), x)
+        np.testing.assert_array_equal(found, x if whole else 0 * x)
+        assert found.dtype == np.int8
+    np.testing.assert_array_equal(run(lambda x: ops.eye(x, 2, 3, offset=offset), x), np.zeros((2, 3)))
+
+
+def test_triangles_of_bools_are_bools() -> None:
+    x = np.ones((2, 2), bool)
+    np.testing.assert_array_equal(run(ops.tril, x), np.tril(x), strict=True)
+    np.testing.assert_array_equal(run(ops.triu, x), np.triu(x), strict=True)

@@ -19,6 +19,7 @@ from tileir.ops.shared.foundation import (
     aggregate,
     axes_of,
     axis_of,
+    call,
     dim_like,
     dims_of,
     indices_of,
@@ -99,7 +100,8 @@ def narrow(x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
 def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
     """Return ``x[i + 1] - x[i]`` along an axis, which becomes shorter by one; ``order`` times.
 
-    Dtype: that of ``x``; differences of integers wrap around. Source: NumPy's ``diff``.
+    Dtype: that of ``x``; differences of integers wrap around, those of f16 and bf16 are rounded once.
+    Source: NumPy's ``diff``.
 
     Raises:
         TileError: TIL314, there is no such axis; TIL217, the order is below 0; TIL312 when compiling, the axis is
@@ -109,10 +111,11 @@ def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
     place, count = axis_of(x, axis), integer_of(order, "an order")
     if count < 0:
         raise mistaken(f"an order is 0 or above, not {count}")
+    found = call("widen", x) if count > 1 else x
     for _ in range(count):
-        length = dims_of(x)[place] - 1
-        x = narrow(x, place, 1, length) - narrow(x, place, 0, length)
-    return x
+        length = dims_of(found)[place] - 1
+        found = narrow(found, place, 1, length) - narrow(found, place, 0, length)
+    return call("as_like", found, x) if count > 1 else found
 
 
 def select(x: Tensor, axis: int, position: Size) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tileir.core import DType
 from tileir.ops.arithmetic.einstein import contract
 from tileir.ops.arithmetic.reductions import norm
 from tileir.ops.arrays.joining import stack, unstack
@@ -17,6 +18,7 @@ from tileir.ops.shared.foundation import (
     axes_of,
     axis_of,
     call,
+    cast_to,
     dim_like,
     dims_of,
     index_of,
@@ -281,7 +283,7 @@ def tril(x: Tensor, *, offset: int = 0) -> Tensor:
         TileError: TIL305, it has fewer than two axes.
 
     """
-    return call("cond", _above(x) <= offset, x, 0)
+    return call("cond", _above(x, offset) <= offset, x, call("as_like", 0, x))
 
 
 def triu(x: Tensor, *, offset: int = 0) -> Tensor:
@@ -291,13 +293,14 @@ def triu(x: Tensor, *, offset: int = 0) -> Tensor:
         TileError: TIL305, it has fewer than two axes.
 
     """
-    return call("cond", _above(x) >= offset, x, 0)
+    return call("cond", _above(x, offset) >= offset, x, call("as_like", 0, x))
 
 
-def _above(x: Tensor) -> Tensor:
-    """Return by how much each element is to the right of the diagonal."""
+def _above(x: Tensor, offset: int) -> Tensor:
+    """Return by how much each element is to the right of the diagonal, in an integer that holds ``offset``, too."""
     _with_axes(x, 2)
-    return call("index", x, rank_of(x) - 1) - call("index", x, rank_of(x) - 2)
+    distance = call("index", x, rank_of(x) - 1) - call("index", x, rank_of(x) - 2)
+    return distance if DType.I32.minimum <= offset <= DType.I32.maximum else cast_to(distance, "i64")
 
 
 def _with_axes(x: Tensor, least: int) -> None:
@@ -311,7 +314,7 @@ def eye(x: Operand, rows: Size, columns: Size | None = None, *, offset: int = 0)
     ``x`` only tells the builder: any tensor or dimension of it will do.
     """
     sizes: list[Dim] = [dim_like(x, rows), dim_like(x, rows if columns is None else columns)]
-    return call("as_f32", call("cmp_eq", _above(_zeros(x, sizes)), offset))
+    return call("as_f32", call("cmp_eq", _above(_zeros(x, sizes), offset), offset))
 
 
 def _zeros(x: Operand, sizes: Sequence[Dim]) -> Tensor:

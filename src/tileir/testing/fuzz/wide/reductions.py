@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tileir.testing.fuzz.wide.pointwise import real
-from tileir.testing.fuzz.wide.row import ALL, FLOATS, INTEGERS, Arguments, Array, Draw, Row
+from tileir.testing.fuzz.wide.row import ALL, FLAVOURS, FLOATS, INTEGERS, Arguments, Array, Draw, Row
 
 Axes = int | Sequence[int] | None
 
@@ -267,6 +267,9 @@ def _shifted(x: Array, axes: Axes = -1, **_: Any) -> Array:
     return 2 * np.max(np.where(np.isfinite(x), np.abs(real(x)), 0), initial=0) + np.log(np.longdouble(x.size + 2))
 
 
+SQUARED: Final = tuple(flavour for flavour in FLAVOURS if flavour != "tiny")
+"""Values whose squares are no zeros."""
+
 _SUMMED: Final = (*FLOATS, "bool", *INTEGERS)
 ROWS_ALONG: Final = (
     Row("sum", _reduced, total, _SUMMED, terms=_magnitudes),
@@ -333,9 +336,10 @@ ROWS_ALONG: Final = (
         _varying,
         lambda *a, **o: np.sqrt(variance(*a, **o)),
         (*ALL[:4], "i8", "i32"),
+        flavours=SQUARED,
         terms=lambda *a, **o: np.sqrt(variance(*a, **o)) * 4,
     ),
-    Row("norm", _normed, norm, tied=True, units=64),
+    Row("norm", _normed, norm, tied=True, units=64, flavours=SQUARED),
     Row("logsumexp", _filled, logsumexp, (*ALL[:4], "i8"), terms=_shifted),
     Row("softmax", _along, softmax, units=32, terms=lambda x, axis: 4 * softmax(x, axis)),
     Row("log_softmax", _along, log_softmax, terms=_shifted),

@@ -129,7 +129,7 @@ _OPTIMISERS: Final = (
         "clip_by_global_norm",
         lambda d: ([[d.tensor(d.full(1, 2)) for _ in range(d.integer(1, 3))], d.pick((1, 100))], {}),
         _together,
-        flavours=CALM,
+        flavours=CALM[:3],
         units=32,
         constant="*",
     ),
