@@ -93,3 +93,10 @@ def test_norms_of_zeros_have_the_gradient_0(norm: float) -> None:
     gradient = tileir.vjp(function, {"X": np.array([0.0, 0.0, 1.0, 2.0])}, {"Y": np.ones(2)})["X"]
     assert gradient[:2].tolist() == [0, 0]
     assert (gradient[2:] > 0).all()
+
+
+@pytest.mark.parametrize(("size", "count"), [(46341, 46341), (65536, 32768), (1 << 20, 2049), (46341, 92682)])
+def test_products_of_sizes_beyond_32_bits(size: int, count: int) -> None:
+    f = tileir.FunctionBuilder()
+    pool = tileir.jit(f.build(Y=ops.adaptive_average_pool(f.input("X", "N", "C", "L"), count)), "llvm")
+    np.testing.assert_array_equal(pool(np.ones((1, 1, size), np.float32)), 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import tileir
 from strategies.operation_cases.random import draw
@@ -136,3 +137,43 @@ def test_mistakes(attempt: Callable[..., object], message: str) -> None:
         attempt(state)
     (diagnostic,) = caught.value.diagnostics
     assert (diagnostic.code, diagnostic.message) == ("TIL217", message)
+
+
+@pytest.mark.parametrize("count", [2000])
+def test_f64_has_more_than_24_bits(count: int) -> None:
+    one = run(lambda s: ops.uniform(s, (count,), low=1e6, high=1e6 + 1, dtype="f64"))
+    other = run(lambda s: ops.normal(s, (count,), mean=1e6, std=1e-3, dtype="f64"))
+    third = run(lambda s: ops.truncated_normal(s, (count,), mean=1e6, std=1e-3, dtype="f64"))
+    for values in (one, other, third):
+        assert values.dtype == np.float64
+        assert len(np.unique(values)) > count - 20
+    assert run(lambda s: ops.uniform(s, (count,), high=1e300, dtype="f64")).max() > 9e299
+
+
+def test_normal_numbers_of_f64_are_those_of_their_uniform_ones() -> None:
+    uniform = run(lambda s: ops.uniform(s, (COUNT,), dtype="f64"))
+    exact = special.erfinv(2 * uniform - 1 + 2.0**-48) * math.sqrt(2)
+    np.testing.assert_allclose(run(lambda s: ops.normal(s, (COUNT,), dtype="f64")), exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (1000, 1001), (-3, 5)])
+def test_uniform_numbers_are_below_the_upper_bound(dtype: str, low: int, high: int) -> None:
+    values = run(lambda s: ops.uniform(s, (200_000,), low=low, high=high, dtype=dtype)).astype(np.float64)
+    assert values.min() >= low
+    assert values.max() < high or dtype == "bf16"  # between 1000 and 1001 it has no number
+
+
+@pytest.mark.parametrize(("low", "high", "dtype", "outside"), [(0, 300, "i8", 299), (-1, 3, "u8", -1)])
+def test_bounds_that_a_dtype_cannot_hold(low: int, high: int, dtype: str, outside: int) -> None:
+    with pytest.raises(tileir.TileError, match=rf"TIL217.* holds integers from .*, not {outside}"):
+        run(lambda s: ops.randint(s, (3,), low, high, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [(-128, 128, "i8"), (2**40, 2**40 + 5, "i64"), (2**63, 2**63 + 9, "u64"), (-(2**31), 2**31, "i32")],
+)
+def test_integers_at_the_ends_of_a_dtype(low: int, high: int, dtype: str) -> None:
+    values = run(lambda s: ops.randint(s, (5000,), low, high, dtype=dtype)).astype(object)
+    assert low <= values.min() < values.max() < high

@@ -103,7 +103,7 @@ def _rows() -> tuple[Builtin, ...]:
         _function("override_gradient", 1, None),  # (Y, X, G, …): Y; backward, each X gets its G, and nothing else does
         _function("builtin_softmax", 1, 3, constants=1),  # (X, rows, columns): over the last axis of rank 2
         _function("builtin_logsoftmax", 1, 3, constants=1),
-        _function("index", 2, constants=1),  # (T, axis): the coordinate on that axis, shape of T
+        _function("index", 2, 3, constants=1),  # (T, axis, reach): the coordinate on that axis, shape of T
         _function("shape", 1),  # the sizes of T as a vector
         _function("reshape", 1, None, constants=1),  # (T, sizes…); no sizes make rank 0
         _function("argsort", 2, 4, constants=1),  # (T, axis, descending, count): where the elements in order stand

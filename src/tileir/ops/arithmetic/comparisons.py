@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tileir.ops.shared.foundation import Operand, Tensor, call, floating
+from tileir.ops.shared.foundation import Operand, Tensor, call, cast_to, floating, tensor_of, wide
 from tileir.tile.builder_functions import binary, logical_and, logical_not, logical_or
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _INFINITY: Final = math.inf
+_WRAPPED: Final = 2.0**64
 _GREATEST: Final = ((2 - 2.0**-52) * 2.0**1023, (2 - 2.0**-23) * 2.0**127, (2 - 2.0**-7) * 2.0**127, 65504.0)
 """The greatest finite numbers of f64, f32, bf16 and f16."""
 
@@ -43,11 +44,22 @@ greater_equal = binary("greater_equal", "Return whether ``x >= y``, as bool.", "
 
 
 def isclose(x: Operand, y: Operand, *, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
-    """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool."""
-    distance = abs(call("sub", float(x) if isinstance(x, int | float) else floating(x), y))
-    if isinstance(y, int | float):
-        return call("cmp_eq", x, y) | ((distance <= abs(y) * rtol + atol) & math.isfinite(y))
-    return call("cmp_eq", x, y) | ((distance <= call("abs", y) * rtol + atol) & isfinite(y))
+    """Return whether ``|x - y| <= atol + rtol * |y|``, or both are the same infinity, as bool.
+
+    The distance between integers is exact, and compared in f64.
+    """
+    left, right = (value if isinstance(value, int | float) else _of_64_bits(value) for value in (x, y))
+    distance = call("sub", call("max", left, right), call("min", left, right))
+    positive = wide(floating(distance))  # integers wrap where they are at least 2**63 apart
+    distance = call("cond", distance < 0, positive + _WRAPPED, positive)
+    if isinstance(right, int | float):
+        return call("cmp_eq", x, y) | ((distance <= abs(right) * rtol + atol) & math.isfinite(right))
+    return call("cmp_eq", x, y) | ((distance <= call("abs", wide(floating(right))) * rtol + atol) & isfinite(right))
+
+
+def _of_64_bits(x: Operand) -> Tensor:
+    """Return integers as ones of 64 bits, and floats as they are."""
+    return call("mul", x, cast_to(tensor_of(x, 1), "i64"))
 
 
 def isnan(x: Operand) -> Tensor:

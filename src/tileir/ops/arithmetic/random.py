@@ -2,7 +2,8 @@
 
 A state is u32[4], as :func:`random_state` makes it; each function returns its numbers and the next state. Equal states
 give equal numbers: integers and choices to the bit on every device, floats within the rounding of what is computed from
-the uniform numbers, which have 24 bits. No gradient goes to the state; ``sizes`` are dimensions and integers.
+the uniform numbers. These have 24 bits, or as many as a narrower dtype holds, and 48 where the dtype has 64 bits, which
+takes two draws. No gradient goes to the state; ``sizes`` are dimensions and integers.
 
 The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -27,6 +28,7 @@ from tileir.ops.shared.foundation import (
     cast_to,
     dim_like,
     dims_of,
+    dtype_of,
     full,
     integer_of,
     mistaken,
@@ -83,12 +85,20 @@ def uniform(
 ) -> tuple[Tensor, Tensor]:
     """Return numbers of equal probability from ``low`` on and below ``high``, and the next state.
 
-    ``low + (high - low) * u`` with ``u`` in {0, 2^-24, …, 1 - 2^-24}; rounding may reach ``high`` where that is not 1.
+    ``low + (high - low) * u`` with ``u`` in {0, 2^-b, …, 1 - 2^-b} for b bits. Rounding may reach a ``high`` that is a
+    tensor.
     """
-    values, after = tf.prng(state, *sizes)
-    if not _is(low, 0) or not _is(high, 1):
-        values = low + (high - low) * values
-    return cast_to(values, dtype), after
+    values, after = _uniform(state, sizes, dtype)
+    if _is(low, 0) and _is(high, 1):
+        return cast_to(values, dtype), after
+    values = cast_to(low + (high - low) * values, dtype)
+    if (
+        isinstance(low, int | float)
+        and isinstance(high, int | float)
+        and (last := _below(high, low, dtype)) is not None
+    ):
+        values = tf.min(values, last)
+    return values, after
 
 
 def normal(
@@ -101,12 +111,15 @@ def normal(
 ) -> tuple[Tensor, Tensor]:
     """Return numbers of the normal distribution, and the next state.
 
-    ``mean + std * sqrt(2) * erfinv(x)`` for 2^24 equidistant ``x`` in (-1, 1), so none is beyond 5.4 deviations.
+    ``mean + std * sqrt(2) * erfinv(x)`` for 2^24 equidistant ``x`` in (-1, 1), so none is beyond 5.4 deviations; in f64
+    for 2^48 of them, and none beyond 8.
 
-    Source: the inverse error function of Giles, "Approximating the erfinv function" (2010), in single precision.
+    Source: the inverse error function of Giles, "Approximating the erfinv function" (2010), in single precision, and in
+    f64 two steps of Halley's method from there.
     """
-    values, after = tf.prng(state, *sizes)
-    return cast_to(_moved(_erfinv((2 * values - 1) + 2.0**-_BITS) * math.sqrt(2), mean, std), dtype), after
+    values, after = _uniform(state, sizes, _computed(dtype))
+    places = (2 * values - 1) + 2.0 ** -_bits_of(dtype)
+    return cast_to(_moved(_erfinv(places, dtype) * math.sqrt(2), mean, std), dtype), after
 
 
 def truncated_normal(
@@ -129,10 +142,10 @@ def truncated_normal(
     if not low < high:
         raise mistaken(f"low is below high, but {low} is not below {high}")
     first, last = (math.erf(bound / math.sqrt(2)) for bound in (low, high))
-    inner = 1 - 2.0**-_BITS
-    values, after = tf.prng(state, *sizes)
+    inner = 1 - 2.0 ** -_bits_of(dtype)
+    values, after = _uniform(state, sizes, _computed(dtype))
     places = tf.max(tf.min(values * (last - first) + first, inner), -inner)
-    deviations = _erfinv(places) * math.sqrt(2)
+    deviations = _erfinv(places, dtype) * math.sqrt(2)
     for bound, limited in ((low, tf.max), (high, tf.min)):
         deviations = limited(deviations, bound) if math.isfinite(bound) else deviations
     return cast_to(_moved(deviations, mean, std), dtype), after
@@ -149,15 +162,15 @@ def exponential(
     """
     if isinstance(rate, int | float) and not rate > 0:
         raise mistaken(f"a rate is above 0, not {rate}")
-    values, after = tf.prng(state, *sizes)
+    values, after = _uniform(state, sizes, _computed(dtype))
     numbers = -tf.log(1 - values)
     return cast_to(numbers if _is(rate, 1) else numbers / rate, dtype), after
 
 
 def gumbel(state: Tensor, sizes: Sequence[Size], *, dtype: DType | str = "f32") -> tuple[Tensor, Tensor]:
     """Return numbers of the standard Gumbel distribution, ``-log(-log(1 - u))``, and the next state."""
-    values, after = tf.prng(state, *sizes)
-    return cast_to(-tf.log(tf.max(-tf.log(1 - values), 2.0 ** -(_BITS + 1))), dtype), after
+    values, after = _uniform(state, sizes, _computed(dtype))
+    return cast_to(-tf.log(tf.max(-tf.log(1 - values), 2.0 ** -(_bits_of(dtype) + 1))), dtype), after
 
 
 def bernoulli(state: Tensor, p: Tensor | float, sizes: Sequence[Size] | None = None) -> tuple[Tensor, Tensor]:
@@ -182,10 +195,16 @@ def randint(
     that no probability is off by a part of more than 2^-16.
 
     Raises:
-        TileError: TIL217, there are no integers between the bounds, or more than 2^32; TIL206, there is no such dtype.
+        TileError: TIL217, there are no integers between the bounds, more than 2^32, or one that the dtype cannot hold;
+            TIL206, there is no such dtype.
 
     """
-    count = dim_like(state, high) - dim_like(state, low)
+    first, end = dim_like(state, low), dim_like(state, high)
+    element = dtype_of(dtype)
+    for bound in (first.value, None if end.value is None else end.value - 1):
+        if element.is_integer and bound is not None and not element.minimum <= bound <= element.maximum:
+            raise mistaken(f"{element.value} holds integers from {element.minimum} to {element.maximum}, not {bound}")
+    count = end - first
     if count.value is not None and not 0 < count.value <= _MOST:
         raise mistaken(f"there are from 1 to 2**32 integers to draw, not {count.value}")
     if count.value is not None and count.value <= _FEW:
@@ -195,7 +214,7 @@ def randint(
         upper, between = _bits(state, sizes, "u64")
         lower, after = _bits(between, sizes, "u64")
         numbers = upper * count + (lower * count >> _BITS) >> _BITS
-    return cast_to(numbers, dtype) + dim_like(state, low), after
+    return cast_to(numbers, dtype) + first, after
 
 
 def categorical(state: Tensor, logits: Tensor, *, axis: int = -1, samples: Size | None = None) -> tuple[Tensor, Tensor]:
@@ -271,6 +290,39 @@ def _bits(state: Tensor, sizes: Sequence[Size], dtype: str) -> tuple[Tensor, Ten
     return cast_to(values * 2.0**_BITS, dtype), after
 
 
+def _computed(dtype: DType | str) -> DType:
+    """Return the type in which numbers of a type are computed: f64 for those of 64 bits, and else f32."""
+    return DType.F64 if dtype_of(dtype).bits == DType.F64.bits else DType.F32
+
+
+def _bits_of(dtype: DType | str) -> int:
+    """Return how many bits uniform numbers have from which those of a type are computed."""
+    return 2 * _BITS if _computed(dtype) is DType.F64 else _BITS
+
+
+def _uniform(state: Tensor, sizes: Sequence[Size], dtype: DType | str) -> tuple[Tensor, Tensor]:
+    """Return numbers of equal probability in [0, 1) that a type holds exactly, and the next state."""
+    values, after = tf.prng(state, *sizes)
+    if _computed(dtype) is DType.F64:
+        lower, after = tf.prng(after, *sizes)
+        return cast_to(values, "f64") + cast_to(lower, "f64") * 2.0**-_BITS, after
+    element = dtype_of(dtype)
+    if element.is_float and element.format.precision < _BITS:
+        steps = 2.0**element.format.precision
+        values = tf.floor(values * steps) * (1 / steps)
+    return values, after
+
+
+def _below(high: float, low: float, dtype: DType | str) -> float | None:
+    """Return the greatest number of a type below ``high``; None where none is left that is not below ``low``."""
+    element = dtype_of(dtype)
+    if not element.is_float or element.is_storage:
+        return None
+    kind = element.numpy.type
+    last = float(np.nextafter(kind(high), kind(low)))
+    return last if low < last else None
+
+
 def _is(value: Tensor | float, number: float) -> bool:
     return isinstance(value, int | float) and value == number
 
@@ -280,10 +332,14 @@ def _moved(values: Tensor, mean: Tensor | float, std: Tensor | float) -> Tensor:
     return scaled if _is(mean, 0) else scaled + mean
 
 
-def _erfinv(x: Tensor) -> Tensor:
-    """Return the inverse error function in f32, for x in (-1, 1)."""
+def _erfinv(x: Tensor, dtype: DType | str) -> Tensor:
+    """Return the inverse error function for x in (-1, 1), to f32 or f64, as :func:`_computed` tells of a type."""
     w = -tf.log((1 - x) * (1 + x))
-    return x * tf.where(w < 5, _polynomial(_CENTRAL, w - 2.5), _polynomial(_TAIL, tf.sqrt(w) - 3))
+    result = x * tf.where(w < 5, _polynomial(_CENTRAL, w - 2.5), _polynomial(_TAIL, tf.sqrt(w) - 3))
+    for _ in range(2 if _computed(dtype) is DType.F64 else 0):
+        step = (tf.erf(result) - x) * tf.exp(result * result) * (math.sqrt(math.pi) / 2)
+        result = result - step / (1 + result * step)
+    return result
 
 
 def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:

@@ -17,10 +17,12 @@ from tileir.ops.shared.foundation import (
     cast_to,
     dim_like,
     dims_of,
+    dtype_of,
     full as spread,
     indices_of,
     integer_of,
     mistaken,
+    position,
     rank_of,
     real,
     tensor_of,
@@ -101,7 +103,8 @@ def arange(x: Operand, start: Size, stop: Size | None = None, step: int = 1, *, 
         return cast_to(tf.index(spread(x, [high], 0), 0), dtype)
     distance = high - low if pace > 0 else low - high
     count = ((distance + (abs(pace) - 1)) / abs(pace)).max(0)
-    return cast_to(tf.index(spread(x, [count], 0), 0) * pace + low, dtype)
+    reach = low.max(0 - low).max(high).max(0 - high) + abs(pace)
+    return cast_to(position(spread(x, [count], 0), 0, reach) * pace + low, dtype)
 
 
 def zeros(x: Operand, sizes: Size | Sequence[Size], *, dtype: DType | str = "f32") -> Tensor:
@@ -131,15 +134,31 @@ def linspace(
 ) -> Tensor:
     """Return ``count`` numbers in equal distances from ``start`` to ``stop``, the last one if ``endpoint`` is set.
 
-    ``y[i] = start * (1 - t) + stop * t`` with ``t = i / max(count - 1, 1)``, or ``i / count``, computed in ``dtype``.
+    ``y[i] = start * (1 - t) + stop * t`` with ``t = i / max(count - 1, 1)``, or ``i / count``, computed in f32, and for
+    f64 in f64. Of integers it is the greatest one not above ``y[i]``: exact between integers, else, as NumPy's, of
+    ``start + i * step`` in f64.
     ``x`` only tells the builder: any tensor or dimension of it will do.
 
     Source: NumPy's ``linspace``.
     """
     size = dim_like(x, count)
-    steps = cast_to(tf.index(spread(x, [size], 0), 0), dtype)
-    part = steps / real((size - 1).max(1) if endpoint else size)
-    return cast_to((1 - part) * start + part * stop, dtype)
+    parts = (size - 1).max(1) if endpoint else size
+    element = dtype_of(dtype)
+    if not element.is_float and isinstance(start, int) and isinstance(stop, int):
+        reach = parts * (abs(stop - start) + 1) + abs(start)
+        steps = position(spread(x, [size], 0), 0, reach)
+        return cast_to(_floor_divided(steps * (stop - start), parts) + start, element)
+    places = tf.index(spread(x, [size], 0), 0)
+    if not element.is_float:
+        step = cast_to(tensor_of(x, stop), "f64") - start
+        return cast_to(tf.floor(cast_to(places, "f64") * (step / real(parts)) + start), element)
+    part = cast_to(places, DType.F64 if element is DType.F64 else DType.F32) / real(parts)
+    return cast_to((1 - part) * start + part * stop, element)
+
+
+def _floor_divided(x: Tensor, by: Dim) -> Tensor:
+    """Return the greatest integers not above ``x / by``, for integers and a positive size."""
+    return tf.where(x < 0, (x - (by - 1)) / by, x / by)
 
 
 def searchsorted(sequence: Tensor, values: Tensor, *, right: bool = False) -> Tensor:

@@ -25,6 +25,7 @@ from tileir.ops.shared.foundation import (
     indices_of,
     mistaken,
     narrowed,
+    position,
     real,
     wide,
 )
@@ -183,7 +184,8 @@ def adaptive_average_pool(x: Tensor, output_size: Sizes, *, layout: str = "ncx")
     total, counts = _adaptive(Aggregation.SUM, wide(x), output_size, form)
     elements = []
     for axis, count in counts.items():
-        place, size = call("index", total, axis), dims_of(x)[axis]
+        size = dims_of(x)[axis]
+        place = position(total, axis, (size + 1) * count)
         elements.append(((place + 1) * size + (count - 1)) / count - place * size / count)
     return narrowed(total / _product(elements) if elements else total, x)
 
@@ -270,7 +272,8 @@ def _adaptive(aggregation: Aggregation, x: Tensor, output_size: Sizes, form: Lay
 
 def _counted(total: Tensor, axis: int, window: Window, after: int, *, skip_start: bool) -> Tensor:
     """Return how many elements the window of each result has on one axis, up to so much padding behind it."""
-    start = call("index", total, axis) * window.stride - window.before
+    reach = (window.count + 1) * window.stride + window.kernel
+    start = position(total, axis, reach) * window.stride - window.before
     end = call("min", start + window.kernel, window.size + after)
     return end - (call("max", start, 0) if skip_start else start)
 

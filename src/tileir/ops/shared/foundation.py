@@ -42,6 +42,7 @@ __all__ = [
     "chosen",
     "dim_like",
     "dims_of",
+    "dtype_of",
     "equal_sizes",
     "expand",
     "finite",
@@ -55,6 +56,7 @@ __all__ = [
     "mistake",
     "mistaken",
     "narrowed",
+    "position",
     "promoted",
     "rank_of",
     "real",
@@ -220,17 +222,22 @@ def tensor_of(x: Operand, value: Operand | bool) -> Tensor:
     return computed(recorder, value_of(recorder, value))
 
 
-def cast_to(x: Operand, dtype: DType | str) -> Tensor:
-    """Convert every element to another type, such as ``DType.I32`` or ``"i32"``.
+def dtype_of(dtype: DType | str) -> DType:
+    """Return the type that a name such as ``"i32"`` stands for.
 
     Raises:
         TileError: TIL206, there is no such type.
 
     """
     try:
-        return call(f"as_{DType(dtype).value}", x)
+        return DType(dtype)
     except ValueError:
         raise mistake("TIL206", f"there is no element type {dtype!r:.60}; {dtype_meant(dtype)}") from None
+
+
+def cast_to(x: Operand, dtype: DType | str) -> Tensor:
+    """Convert every element to another type, such as ``DType.I32`` or ``"i32"``; errors as for :func:`dtype_of`."""
+    return call(f"as_{dtype_of(dtype).value}", x)
 
 
 def broadcast_dims(*operands: Operand) -> tuple[Dim, ...]:
@@ -320,6 +327,17 @@ def like(x: Tensor, value: Operand | bool) -> Tensor:
     It is a choice whose condition is always true, so it costs no memory and has no gradient towards ``x``.
     """
     return call("cond", call("as_bool", tensor_of(x, 1)), tensor_of(x, value), x)
+
+
+def position(x: Operand, axis: int, reach: Size) -> Tensor:
+    """Return the coordinate of each element along an axis: in i64 where ``reach`` does not fit in i32, else in i32.
+
+    Args:
+        x: A tensor.
+        axis: The axis, counted from the front.
+        reach: The greatest magnitude of what is computed from the coordinates.
+    """
+    return call("index", x, axis, reach)
 
 
 def real(dim: Size) -> Dim | float:

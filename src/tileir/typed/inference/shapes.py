@@ -46,7 +46,9 @@ def _index(emission: Emission, operands: Sequence[Operand], span: Span | None) -
     shape = scalar(operands[0]).shape
     axis = _axis(operands[1], shape)
     dtype = DType.I32 if shape[axis] <= DType.I32.maximum else DType.I64
-    return emission.add(Coordinate(emission.fresh(), axis, dtype, shape, span=span))
+    place = emission.add(Coordinate(emission.fresh(), axis, dtype, shape, span=span))
+    reach = known_integer(operands[2], "the reach") if len(operands) > 2 else 0
+    return emission.cast(place, DType.I64, span) if abs(reach) > DType.I32.maximum else place
 
 
 def _axis(operand: Operand, shape: Shape) -> int:

@@ -1,0 +1,73 @@
+"""Ranges of numbers and places of values: exact wherever NumPy and Python's integers are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from strategies.operations import run
+from tileir import ops
+from tileir.core.dtype import DType
+
+ANY = np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "dtype"),
+    [
+        ((2**31 - 2, 2**31 + 2), "i64"),
+        ((0, 2**32, 2**30), "i64"),
+        ((0, 4 * 10**9, 10**9), "f64"),
+        ((2**40, 2**40 + 2), "i64"),
+        ((-(2**31) - 2, -(2**31) + 1), "i64"),
+        ((2**31 + 10, 2**31, -3), "i64"),
+        ((1, 10, 2**33), "i64"),
+        ((0, -(2**35), -(2**33)), "f32"),
+        ((0, 2**33, 2**31), "u64"),
+        ((5, -7, -3), "i8"),
+        ((7, 3), "i32"),
+    ],
+)
+def test_arange_counts_beyond_32_bits(bounds: tuple[int, ...], dtype: str) -> None:
+    found = run(lambda x: ops.arange(x, *bounds, dtype=dtype), ANY)
+    expected = np.arange(*bounds).astype(DType(dtype).numpy)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+@given(
+    st.integers(-(2**40), 2**40) | st.integers(-200, 200),
+    st.integers(-(2**40), 2**40) | st.integers(-200, 200),
+    st.integers(1, 300),
+    st.booleans(),
+)
+def test_linspace_of_integers_is_exact(start: int, stop: int, count: int, endpoint: bool) -> None:
+    found = run(lambda x: ops.linspace(x, start, stop, count, endpoint=endpoint, dtype="i64"), ANY)
+    parts = max(count - 1, 1) if endpoint else count
+    assert found.tolist() == [(start * parts + place * (stop - start)) // parts for place in range(count)]
+
+
+@pytest.mark.parametrize("count", [201, 256, 300])
+def test_linspace_of_bytes(count: int) -> None:
+    found = run(lambda x: ops.linspace(x, 0, 255, count, dtype="u8"), ANY)
+    assert found.tolist() == [place * 255 // (count - 1) for place in range(count)]
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_linspace_of_floats_is_rounded_once(kind: Any) -> None:
+    dtype = DType.of(np.dtype(kind))
+    assert dtype is not None
+    found = run(lambda x: ops.linspace(x, -1.5, 7.25, 5001, dtype=dtype), ANY)
+    exact = np.linspace(-1.5, 7.25, 5001)
+    rounding = np.abs(exact.astype(kind).astype(np.float64) - exact)
+    few = 4 * 7.25 * float(np.finfo(np.float64 if dtype is DType.F64 else np.float32).eps)
+    assert (np.abs(found.astype(np.float64) - exact) <= rounding + few).all()
+
+
+def test_linspace_to_integers_between_floats() -> None:
+    found = run(lambda x: ops.linspace(x, -2.5, 2.5, 11, dtype="i32"), ANY)
+    np.testing.assert_array_equal(found, np.linspace(-2.5, 2.5, 11, dtype=np.int32))
