@@ -25,6 +25,7 @@ myst_heading_anchors = 3
 myst_substitutions = {
     "changes_of_passes": tables.changes("passes"),
     "changes_of_steps": tables.changes("steps"),
+    "accuracy": tables.accuracy(),
     "codes": tables.codes(),
     "dtypes": tables.dtypes(),
     "emitter": tables.emitter(),

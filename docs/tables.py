@@ -21,6 +21,7 @@ from tileir.ops.plaidml import ALIASES
 from tileir.passes.pipelines.catalog import PASSES
 from tileir.schedule.reasons import REASONS
 from tileir.semtree.transform.expansions import ULP
+from tileir.testing.fuzz.wide.table import ROWS
 from tileir.tile.ir import UnaryOperator
 from tileir.tile.text.grammar import RANK
 
@@ -160,6 +161,19 @@ def operations() -> str:
         ]
         parts.append(f"**{title}**\n\n{_table(('operation', 'what it does'), rows)}")
     return "\n\n".join(parts)
+
+
+def accuracy() -> str:
+    """Return how far results of f32 and f64 may be off, with the operations of which that is true."""
+    bounds: dict[tuple[float, bool], list[str]] = {}
+    for row in ROWS.values():
+        bound = (0.0 if row.exact else row.units, row.terms is not None and not row.exact)
+        bounds.setdefault(bound, []).append(f"`{row.name}`")
+    rows = [
+        (f"{units:g}" if units else "none", "4 of each" if terms else "", " ".join(sorted(names)))
+        for (units, terms), names in sorted(bounds.items())
+    ]
+    return _table(("units in the last place", "roundings of terms", "operations"), rows)
 
 
 def _home(name: str, operation: Callable[..., Any]) -> str:

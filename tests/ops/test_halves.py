@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tileir
-from strategies.operations import run
+from strategies.operations import Case, run
 from tileir import ops
 from tileir.tile import builder_functions as tf
 
@@ -113,3 +113,54 @@ def test_sinc_of_whole_numbers_is_zero(dtype: Any) -> None:
     found = run(ops.sinc, points).astype(np.float64)
     exact = np.where(points == np.round(points), 0, np.sin(np.pi * (points.astype(np.float64) % 2)))
     np.testing.assert_allclose(found, exact / (np.pi * points.astype(np.float64)), rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [HALF, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    "chain", [(ops.rad2deg, ops.deg2rad), (ops.gelu, ops.silu), (ops.softplus, ops.mish, ops.gelu)]
+)
+def test_operations_of_a_chain_are_each_rounded(chain: tuple[Callable[..., Any], ...], dtype: Any) -> None:
+    values = np.linspace(-8, 8, 4099).astype(dtype)
+
+    def whole(x: Any) -> Any:
+        for operation in chain:
+            x = operation(x)
+        return x
+
+    def compiled(build: Callable[..., Any]) -> Any:
+        return tileir.jit(Case("", build, {"X": values}, build).function())
+
+    apart = values
+    for operation in chain:
+        apart = np.asarray(compiled(operation)(apart))
+    np.testing.assert_array_equal(np.asarray(compiled(whole)(values)), apart)
+    np.testing.assert_array_equal(run(whole, values[:64]).astype(np.float32), _rounded(chain, values[:64]))
+
+
+def _rounded(chain: tuple[Callable[..., Any], ...], values: Any) -> Any:
+    """Return what a chain gives by interpretation, one operation after the other."""
+    for operation in chain:
+        values = run(operation, values)
+    return values.astype(np.float32)
+
+
+def test_sums_for_a_bias_are_not_rounded_before_it() -> None:
+    x, w, b = np.full((1, 2), 32768, HALF), np.ones((1, 2), HALF), np.array([-32768], HALF)
+    assert run(ops.linear, x, w, b) == 32768
+    assert run(lambda x, w, b: ops.gemm(x, w, b, alpha=0.25, transpose_y=True), x, w, b) == -16384
+    image, kernel = np.full((1, 2, 1), 32768, HALF), np.ones((1, 2, 1), HALF)
+    assert run(ops.conv, image, kernel, b) == 32768
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint8])
+def test_integers_stay_integers(dtype: Any) -> None:
+    x, w, b = np.full((1, 2), 3, dtype), np.full((1, 2), 5, dtype), np.array([7], dtype)
+    for build, wanted in (
+        (ops.linear, 37),
+        (lambda x, w, b: ops.gemm(x, w, b, alpha=2, transpose_y=True), 67),
+        (lambda x, w, b: ops.floor_divide(w, x) + b, 8),
+        (lambda x, w, b: ops.relu(x, alpha=2, threshold=4) + b * 0 + w * 0, -2 if dtype != np.uint8 else 254),
+    ):
+        found = run(build, x, w, b)
+        assert found.dtype == dtype
+        assert found.ravel()[0] == wanted

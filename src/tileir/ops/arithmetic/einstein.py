@@ -15,10 +15,12 @@ from tileir.ops.shared.foundation import (
     Tensor,
     aggregate,
     broadcast_index,
+    call,
     dims_of,
     equal_sizes,
     index_of,
     mistaken,
+    promoted,
     rank_of,
 )
 from tileir.tile.building.sizes import wider
@@ -39,7 +41,7 @@ def einsum(subscripts: str, *tensors: Tensor) -> Tensor:
     Three tensors and more are multiplied in pairs; the next pair is always the one whose product has the fewest
     elements more than its factors had. Every pair is one contraction.
 
-    Dtypes: the promoted one; sums of bool are i32.
+    Dtypes: the promoted one; sums of bool are i32. The product of each pair is rounded to it.
 
     Raises:
         TileError: TIL217, the subscripts do not describe these tensors; TIL310, a letter has two sizes (TIL312 or
@@ -50,7 +52,7 @@ def einsum(subscripts: str, *tensors: Tensor) -> Tensor:
     """
     terms, output = _parsed(subscripts, tensors)
     anonymous = {label for labels in terms for label in labels if label.startswith(".")}
-    return contract(list(zip(tensors, terms, strict=True)), output, anonymous)
+    return promoted(contract(list(zip(tensors, terms, strict=True)), output, anonymous), *tensors, 1)
 
 
 def contract(operands: Sequence[Labelled], output: Sequence[str], broadcast: set[str]) -> Tensor:
@@ -103,7 +105,8 @@ def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[L
         kept = _kept([(tensor, labels)], others, output)
         whole = len(operands) == 1 or len(kept) == len(set(labels))
         own = dict(zip(labels, dims_of(tensor), strict=True))
-        result.append((tensor, labels) if whole else (_product([(tensor, labels)], kept, own, set()), kept))
+        wide = call("widen", tensor)
+        result.append((tensor, labels) if whole else (_product([(wide, labels)], kept, own, set()), kept))
     return result
 
 

@@ -27,6 +27,7 @@ from tileir.ops.shared.foundation import (
     integer_of,
     mistake,
     mistaken,
+    promoted,
     rank_of,
 )
 
@@ -115,7 +116,7 @@ def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
     for _ in range(count):
         length = dims_of(found)[place] - 1
         found = narrow(found, place, 1, length) - narrow(found, place, 0, length)
-    return call("as_like", found, x) if count > 1 else found
+    return promoted(found, x, 1) if count > 1 else found
 
 
 def select(x: Tensor, axis: int, position: Size) -> Tensor:

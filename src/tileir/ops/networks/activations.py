@@ -23,11 +23,12 @@ from tileir.ops.shared.foundation import (
     rank_of,
     rounded_once,
 )
+from tileir.tile.builder_functions import override_gradient, upstream
 
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 _SELU_SCALE: Final = 1.0507009873554804934193349852946
 _QUICK: Final = 1.702
-_SATURATED: Final = 10_000.0  # tanh is 1 long before x is 100
+_FAR: Final = 100.0  # tanh is 1 long before
 
 
 def relu(x: Tensor, *, alpha: Operand = 0, threshold: Operand = 0, max_value: Operand | None = None) -> Tensor:
@@ -112,9 +113,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     if approximate == "sigmoid":
         return x * call("sigmoid", x * _QUICK)
     if approximate == "tanh":
-        square = call("min", x * x, _SATURATED)  # an infinity would meet a derivative of tanh that is 0
-        inner = x * (square * (math.sqrt(2 / math.pi) * 0.044715) + math.sqrt(2 / math.pi))
-        return x * (call("tanh", inner) * 0.5 + 0.5)
+        return _gelu_by_tanh(x)
     return x * (call("erf", x * math.sqrt(0.5)) * 0.5 + 0.5)
 
 
@@ -213,6 +212,17 @@ def glu(x: Tensor, *, axis: int = -1) -> Tensor:
     """
     value, gate = split(x, 2, axis)
     return value * call("sigmoid", gate)
+
+
+def _gelu_by_tanh(x: Tensor) -> Tensor:
+    """Return ``x * (1 + tanh(a * x**3 + b * x)) / 2``; in its slope no infinite square meets a derivative of 0."""
+    cubic, plain = math.sqrt(2 / math.pi) * 0.044715, math.sqrt(2 / math.pi)
+    height = call("tanh", x * (x * x * cubic + plain))
+    share = height * 0.5 + 0.5
+    y = x * share
+    near = call("cond", abs(x) < _FAR, x, 0)
+    slope = share + near * (1 - height * height) * (near * near * (1.5 * cubic) + 0.5 * plain)
+    return override_gradient(y, (x, upstream(y) * slope))
 
 
 def _negative(x: Tensor) -> Tensor:

@@ -178,19 +178,19 @@ def rotary_embedding(
     rest = [Axis((place,), (size,)) for place, size in zip(outer, leading, strict=True)]
     whole = read(x, [*rest, Axis(*parts)])
     first, second = (
-        aggregate(Aggregation.ASSIGN, whole.given(side - number < 1), (*outer, pair), (*leading, half))
+        wide(aggregate(Aggregation.ASSIGN, whole.given(side - number < 1), (*outer, pair), (*leading, half)))
         for number in (0, 1)
     )
     cosine, sine = _turns(first, positions, features, base)
     place = pair if kind == "halves" else pair * 2
-    turned = first * sine + second * cosine
+    turned = narrowed(first * sine + second * cosine, x)
     result = aggregate(
         Aggregation.ASSIGN,
         turned[(*outer, pair)],
         (*outer, place + half if kind == "halves" else place + 1),
         (*leading, features),
     )
-    kept = first * cosine - second * sine
+    kept = narrowed(first * cosine - second * sine, x)
     return aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
 
 

@@ -247,12 +247,14 @@ def clip_by_global_norm(
     """
     if not gradients:
         raise mistaken("there are no gradients to clip")
-    total = _squares(gradients[0])
-    for gradient in gradients[1:]:
+    wider = [wide(gradient) for gradient in gradients]
+    total = _squares(wider[0])
+    for gradient in wider[1:]:
         total = total + _squares(gradient)
     norm = root(total)
     scale = tf.min(_like(limit, norm) / (norm + eps), 1)
-    return tuple(_replaced(gradient, gradient * scale) for gradient in gradients), norm
+    clipped = (_replaced(old, new * scale) for old, new in zip(gradients, wider, strict=True))
+    return tuple(clipped), norm
 
 
 def _moments(
@@ -312,4 +314,4 @@ def _squares(x: Tensor) -> Tensor:
 
 
 def _norm(x: Tensor) -> Tensor:
-    return tf.sqrt(_squares(x))
+    return root(_squares(x))
