@@ -53,6 +53,15 @@ def test_every_kernel_is_told_apart() -> None:
     assert str(found).count("bound by compute") == len(found.kernels)
 
 
+def test_heading_names_the_machine_that_is_modelled() -> None:
+    types = {"A": "i8[64,64]", "B": "i8[64,64]"}
+    found = tileir.explain(MATMUL, types, target="dsp_conv")
+    assert found.target == "dsp_conv"
+    assert str(found).splitlines()[-1].startswith("dsp_conv: ")
+    host = tileir.devices()[0].target.name
+    assert tileir.explain(MATMUL, types, target="plain").target == host
+
+
 def test_json_has_all_figures() -> None:
     found = tileir.explain(MATMUL, SHAPES, target=CPU)
     document = json.loads(found.to_json())

@@ -229,20 +229,20 @@ def file_of(pipeline: str) -> TargetFile | None:
 
 @lru_cache(maxsize=64)
 def with_facts(target: Target) -> Target:
-    """Return a target with the name and the facts of its file; itself where that has none.
+    """Return a target with the facts of its file, and with its name where it describes a machine; else itself.
 
     Raises:
         TileError: As :func:`load`, and TIL546 and TIL602 for facts that are wrong.
     """
     file = file_of(target.pipeline)
-    if file is None or (file.facts is None and file.settings is None):
+    if file is None or (file.facts is None and file.settings is None and file.hardware is None):
         return target
     hints = get_type_hints(Target)
     names, place = {**facts(target), **file.values(dict(target.parameters))}, f"{file.name}: facts"
     if given := given_settings(file, names):
         target = attrs.evolve(target, name=file.name, hardware=None, **facts_from(given, target))
     if file.facts is None:
-        return target
+        return attrs.evolve(target, name=file.name)
     reader = Reader(place, partial(file.facts.places, names))
     written = reader.members(file.facts.read(names), place, [name for name in hints if name not in _NO_FACTS])
     values: dict[str, Any] = {"name": file.name}
