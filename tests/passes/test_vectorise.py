@@ -140,3 +140,34 @@ def test_rows_that_read_other_places_are_not_computed_together() -> None:
     assert lanes(after)
     blocks = [b for kernel in after.main.blocks for outer in kernel.blocks for b in (outer, *outer.blocks)]
     assert not any(index.binding is Binding.UNROLL for block in blocks for index in block.indices)
+
+
+def elementwise(formula: str, size: int, dtype: DType = DType.F32) -> Program:
+    return lower(infer(parse(f"function (X[N]) -> (Y) {{ Y = {formula}; }}"), {"X": TensorType(dtype, (size,))}))
+
+
+@pytest.mark.parametrize(
+    ("formula", "step", "widths"),
+    [
+        ("exp(X)", Vectorise(vector_bytes=16, registers=32), [16, 4, 1]),  # 53 = 3 · 16 + 4 + 1
+        ("exp(X)", Vectorise(vector_bytes=16, registers=12), [8, 4, 1]),
+        ("exp(X)", Vectorise(vector_bytes=16), [4, 1]),
+        ("exp(X)", Vectorise(vector_bytes=16, registers=32, max_lanes=8), [8, 4, 1]),
+        ("pow(X, X + 1.5)", Vectorise(vector_bytes=16, registers=32), [8, 4, 1]),  # it holds more values
+        ("X * X + 1.0", Vectorise(vector_bytes=16, registers=32), [4, 1]),
+    ],
+    ids=str,
+)
+def test_vectors_of_functions_fill_as_many_registers_as_hold_their_steps(
+    formula: str, step: Vectorise, widths: list[int]
+) -> None:
+    program = run((Fuse(), step), elementwise(formula, 53))
+    assert sorted({*lanes(program), 1}, reverse=True) == widths
+
+
+@given(st.integers(1, 200), st.sampled_from([4, 8, 32]))
+@examples(30)
+def test_several_registers_keep_the_meaning(size: int, registers: int) -> None:
+    program = elementwise("exp(X) * X", size)
+    step = Vectorise(vector_bytes=16, chunk=32, registers=registers)
+    assert_same_meaning(program, run((step,), program), {"X": np.linspace(-2, 2, size, dtype=np.float32)})

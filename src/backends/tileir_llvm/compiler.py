@@ -100,17 +100,19 @@ class LLVMCompiler:
         from tileir_llvm.emit.emitter import emit
         from tileir_llvm.emit.floats import NATIVE
         from tileir_llvm.emit.statements import is_scheduled
+        from tileir_llvm.emit.tables import looked_up
 
         fast_math, bits, cached = self.options.fast_math, self.device.target.vector_bytes * 8, self._cache_bytes
         dots, flushing = native_dots(self.device.features), frozenset() if fast_math else FLUSHING
-        stored = stored_floats(self.device.features)
+        stored, own = stored_floats(self.device.features), looked_up(self.device.features)
 
-        def expanded(numbers: Iterable[int]) -> Iterator[tuple[int, KernelFunction]]:
+        def expanded(numbers: Iterable[int], *, whole: bool = False) -> Iterator[tuple[int, KernelFunction]]:
             for number in numbers:
                 verify(kernels[number])
                 plain = without_instructions(kernels[number], masks=False)  # products read values, and no bits of them
                 exact = checked_dots(plain, flushing)
-                yield number, stored_as_bits(expand_kernel(exact, NATIVE, dots), stored)
+                spelt_out = expand_kernel(exact, NATIVE, dots, own=own if whole else {})
+                yield number, stored_as_bits(spelt_out, stored)
 
         scheduled = [number for number, kernel in enumerate(kernels) if not fast_math and is_scheduled(kernel)]
         others = sorted({*range(len(kernels))}.difference(scheduled))
@@ -120,9 +122,8 @@ class LLVMCompiler:
             )
             yield from plain
         if scheduled:
-            yield from emit(
-                expanded(scheduled), vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH, cache_bytes=cached
-            )
+            vectors = expanded(scheduled, whole=True)
+            yield from emit(vectors, vector_bits=bits, scheduled=True, length=SCHEDULED_LENGTH, cache_bytes=cached)
 
     def load(self, kernels: Sequence[KernelFunction], parts: Mapping[str, bytes]) -> LLVMLibrary:
         """Undo :meth:`LLVMLibrary.save`.

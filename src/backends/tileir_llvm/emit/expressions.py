@@ -32,6 +32,7 @@ from tileir_llvm.emit.floats import NATIVE, apply_float
 from tileir_llvm.emit.integers import apply_integer, select
 from tileir_llvm.emit.memory import Offset, Place, broadcast, joined, lane_of, load, ramp
 from tileir_llvm.emit.spelling import constant, register, suffix
+from tileir_llvm.emit.tables import error_function
 from tileir_llvm.emit.text import FunctionText, Value
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ def _apply(env: Environment, expr: Apply, *, index: bool) -> Value:
     args = tuple([evaluate(env, arg, index=index) for arg in expr.args])
     if not args[0].type.dtype.is_float:
         return apply_integer(env.out, op, args, index=index)
+    if op is Op.ERF and args[0].type.dtype is DType.F32:
+        return error_function(env.out, args[0])
     if op not in NATIVE and not (op is Op.EXP and env.out.module.exponential):
         raise BackendError.of("TIL804", f"the LLVM back end has no {op.value}; expand it before")
     return apply_float(env.out, op, args)

@@ -210,10 +210,10 @@ class _Body:
                     waiting[user] -= 1
                     if not waiting[user]:
                         pending.append(user)
-        return tuple(result) if _most_live(result) < _most_live(self.statements()) else None
+        return tuple(result) if most_live(result) < most_live(self.statements()) else None
 
 
-def _most_live(statements: Sequence[Statement]) -> int:
+def most_live(statements: Sequence[Statement]) -> int:
     """Return how many values but constants, at most, are computed already and needed still."""
     last = {name: number for number, statement in enumerate(statements) for name in scalar_inputs(statement)}
     most, live = 0, 0

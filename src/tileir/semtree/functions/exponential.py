@@ -135,6 +135,6 @@ EXPANSIONS: Final[Mapping[Op, Expansion]] = MappingProxyType(
         Op.COSH: Expansion(cosh),
         Op.TANH: Expansion(tanh, 6.0),
         Op.SIGMOID: Expansion(sigmoid, 3.0, 3.0),
-        Op.ERF: Expansion(erf, 1.125, 1.0, erf_narrow),
+        Op.ERF: Expansion(erf, 1.375, 1.0, erf_narrow),
     }
 )

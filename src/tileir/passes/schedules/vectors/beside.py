@@ -5,6 +5,9 @@ elements and that of the vector of 8 behind it have 9 of 17 vectors in common, w
 two lines of the cache. Loads, not sums, are then what a processor waits for; and chains of sums that do not depend on
 each other hide the time that each step takes. At the sides of pictures, where lanes lie apart, the opposite may be
 better: each element by itself (:func:`computed_apart`).
+
+A function of a vector is a chain of twenty or forty operations that wait for each other, of which a processor overlaps
+two or three. Vectors of several registers make as many chains that are written step by step, one beside the other.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import ClassVar, Final
 from tileir.core import NameScope, Op, attrs
 from tileir.passes.fusion.inline import CHEAP
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.unroll_and_jam import unroll_and_jam
+from tileir.passes.kernels.unroll_and_jam import most_live, unroll_and_jam
 from tileir.poly.affine import Affine, total
 from tileir.schedule import Nest, Refused, Segment, Use
 from tileir.schedule.rearranging import Rearrangement
@@ -27,6 +30,12 @@ from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, scalar_inputs, s
 
 _SAVED: Final = 4
 """Vectors are computed beside each other where that saves at least one of so many loads."""
+
+_CHAIN: Final = 8
+"""Operations of a function for each value that it holds while it computes others."""
+
+_ABREAST: Final = 4
+"""Chains beside each other leave no step to wait for: four of additions and products of four cycles, two a cycle."""
 
 _PLACES: Final = 512
 """Most loads of a body without loops."""
@@ -54,6 +63,22 @@ def vectors_beside(nest: Nest, vector: str, lanes: int, most: int) -> int:
         if loads <= fewest:
             best, fewest = count, loads
     return best
+
+
+def vectors_abreast(nest: Nest, registers: int) -> int:
+    """Return how many registers a vector is to fill, a power of two: 1 where no function of floats is computed.
+
+    Args:
+        nest: An elementwise kernel of one segment.
+        registers: Vector registers, which hold what is computed for all of them.
+
+    """
+    (segment,) = nest.segments
+    made = [each for each in segment.statements if isinstance(each, Intrinsic) and each.op.info.approximates]
+    if not made or any(isinstance(each, Load) and each.index is not None for each in segment.statements):
+        return 1
+    held = most_live(segment.statements) + max(each.op.info.weight_in(each.dtype) for each in made) // _CHAIN
+    return sch.power_of_two_below(max(1, min(registers // held, _ABREAST)))
 
 
 def computed_apart(nest: Nest, points: int) -> bool:

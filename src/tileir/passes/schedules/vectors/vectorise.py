@@ -18,7 +18,7 @@ from tileir.passes.kernels.forms import elementwise_nest
 from tileir.passes.kernels.unroll_and_jam import is_merge, unroll_and_jam
 from tileir.passes.regions.inside import span_inside
 from tileir.passes.regions.strips import STRIP
-from tileir.passes.schedules.vectors.beside import Vectors, computed_apart, vectors_beside
+from tileir.passes.schedules.vectors.beside import Vectors, computed_apart, vectors_abreast, vectors_beside
 from tileir.poly.affine import Affine
 from tileir.schedule import Done, Nest, Refused, Use, accepted, done, product, refused, refusing
 from tileir.schedule.rearranging import Rearrangement, in_turn
@@ -39,6 +39,8 @@ class Vectorise:
             stencils do; or so many vectors of a row, where these load many of the same vectors.
         terms: Twice as many where each element is an aggregate of at least so many terms, most of which rows share.
         statements: No more rows than have so many statements: caches of instructions do not hold longer loops.
+        registers: Vector registers. Vectors of functions have as many lanes as fill several, which are computed abreast
+            by operations that do not wait for each other; 0 for one.
     """
 
     name: ClassVar[str] = "vectorise"
@@ -48,6 +50,7 @@ class Vectorise:
     rows: int = attrs.field(default=4, validator=at_least(1))
     terms: int = attrs.field(default=20, validator=at_least(2))
     statements: int = attrs.field(default=1024, validator=at_least(1))
+    registers: int = attrs.field(default=0, validator=at_least(0))
 
     def __call__(self, program: stripe.Program) -> stripe.Program:
         """Return the program with its elementwise kernels vectorised."""
@@ -126,13 +129,15 @@ class Vectorise:
 
     def _steps(self, nest: Nest, vector: stripe.Index, rows: int) -> Iterator[Rearrangement]:
         """Yield what cuts rows into parts for the grid and vectors, and takes the elements that fill none."""
-        lanes, names, name = self._lanes(nest, vector), nest.taken_names(), vector.name
+        single, names, name = self._lanes(nest, vector), nest.taken_names(), vector.name
         row = _shared_index(nest, vector, rows) if rows > 1 else None
         cut = _crossed_index(nest, vector) if row is None else (row, rows)
         others = [index for index in nest.indices if index is not vector]
-        vectors, left = divmod(vector.range, lanes)
         sources = {r.name: r.source for r in nest.kernel.refinements}
-        beside = vectors_beside(nest, name, lanes, self._most_beside(nest)) if row is None else 1
+        beside = vectors_beside(nest, name, single, self._most_beside(nest)) if row is None else 1
+        abreast = vectors_abreast(nest, self.registers) if cut is None and beside == 1 else 1
+        lanes = sch.power_of_two_below(min(single * abreast, vector.range, self.max_lanes or vector.range))
+        vectors, left = divmod(vector.range, lanes)
         per_group, inner, shape = vectors, tuple[str, ...](), Vectors(name, lanes, names, sources, vectors=beside)
         if cut is not None:
             index, size = cut
@@ -151,7 +156,10 @@ class Vectorise:
         yield from blocks
         groups, rest = divmod(vectors, per_group)
         chunked = groups > 1 or not (rest or left)
-        ends = [(rest if chunked else vectors, lanes), *_ends(left, vectors if several else 0)]
+        ends = [(rest if chunked else vectors, lanes)]
+        if lanes > single:
+            ends.append((left // single, single))
+        ends += _ends(left % single, vectors if several else 0)
         runs = [run for run in ends if run[0]]
         parts = [(per_group * lanes, [(per_group, lanes)])] * chunked + [(vector.range, runs)] * bool(runs)
         cuts = [names.fresh(f"{name}_cut") for _ in parts] if len(parts) > 1 else [name]
