@@ -94,6 +94,7 @@ class LLVMCompiler:
         from tileir.semtree.legalise.storage import stored_as_bits
         from tileir.semtree.matrices import without_instructions
         from tileir.semtree.transform.checked_dots import checked_dots
+        from tileir.semtree.transform.compensated_dots import compensated_dots
         from tileir.semtree.transform.expansions import expand_kernel
         from tileir_llvm.emit.capabilities import stored_floats
         from tileir_llvm.emit.dots import FLUSHING, native_dots
@@ -110,7 +111,7 @@ class LLVMCompiler:
             for number in numbers:
                 verify(kernels[number])
                 plain = without_instructions(kernels[number], masks=False)  # products read values, and no bits of them
-                exact = checked_dots(plain, flushing)
+                exact = compensated_dots(checked_dots(plain, flushing), dots)
                 spelt_out = expand_kernel(exact, NATIVE, dots, own=own if whole else {})
                 yield number, stored_as_bits(spelt_out, stored)
 
