@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
@@ -106,6 +107,50 @@ def test_columns_that_a_group_takes_count_as_one_output(text: str, shape: tuple[
 
 
 @pytest.mark.parametrize(
+    ("rows", "depth", "columns", "parts"),
+    [
+        (64, 1 << 16, 64, 64),  # one tile
+        (128, 1 << 15, 128, 16),  # four tiles share 64 parts
+        (64, 1 << 12, 64, 16),  # parts of 256 terms
+        (64, 1 << 10, 64, 0),  # too short for as many parts as keep threads busy
+        (512, 1 << 14, 64, 0),  # eight tiles
+        (32, 1 << 11, 32, 8),
+    ],
+)
+def test_sums_of_products_with_few_tiles_are_cut(rows: int, depth: int, columns: int, parts: int) -> None:
+    types = {"A": TensorType(DType.F32, (rows, depth)), "B": TensorType(DType.F32, (depth, columns))}
+    step = SplitReduction(parts=64, outputs=8, points=16384, operations=262144, tile=4096)
+    assert parts_of(run((step,), lower(infer(parse(MATMUL), types)))) == ([parts] if parts else [])
+
+
+TURNED = """function (A[M, K], W[N, K]) -> (O) {
+    B[k, n : K, N] = =(W[n, k]);
+    O[i, j : M, N] = +(A[i, k] * B[k, j]);
+}"""
+
+
+def test_a_transposed_copy_is_judged_by_what_it_copies() -> None:
+    """Rows of W are contiguous along the sum, and each is a result: columns of B only seem to lie side by side."""
+    step = SplitReduction(parts=64, outputs=8, points=16384, operations=262144, beside_bytes=1024)
+    shapes = {"A": (1, 768), "W": (768, 768), "B": (768, 768)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    turned = infer(parse(TURNED), {name: types[name] for name in "AW"})
+    plain = infer(parse(MATMUL), {name: types[name] for name in "AB"})
+    assert parts_of(run((step,), lower(turned))) == []
+    assert parts_of(run((step,), lower(plain))) == [24]
+
+
+def test_sums_of_products_in_parts_keep_their_meaning() -> None:
+    types = {"A": TensorType(DType.I32, (4, 2048)), "B": TensorType(DType.I32, (2048, 3))}
+    program = lower(infer(parse(MATMUL), types))
+    after = run((SplitReduction(parts=8, outputs=8, operations=1, tile=12),), program)
+    assert parts_of(after) == [8]
+    random = np.random.default_rng(0)
+    values = {name: random.integers(-9, 9, kind.shape).astype(np.int32) for name, kind in types.items()}
+    assert_same_meaning(program, after, values)
+
+
+@pytest.mark.parametrize(
     ("text", "dtype", "depth", "parts"),
     [
         (MATMUL, DType.F32, 64, 8),  # deep
@@ -123,7 +168,7 @@ def test_deep_contractions_are_cut_for_accuracy(text: str, dtype: DType, depth: 
     assert made == ([parts] if parts else [])
 
 
-EAGER = {"_LONG": 1, "_MEETINGS": 0, "_FASTER": 100, "_AGAIN": {}, "_COPIED": 0}
+EAGER = {"LONG": 1, "_MEETINGS": 0, "_FASTER": 100, "_AGAIN": {}, "_COPIED": 0}
 """Constants by which products of any size are cut into parts."""
 
 

@@ -20,7 +20,7 @@ def product_parts(
     None where tiles keep the device busy, memory is what is waited for, or parts would not be faster. ``written`` are
     the indices of outputs, ``sizes`` the elements of tensors. There are ``least`` parts or about as many.
     """
-    if not _is_product(kernel, written):
+    if not is_product(kernel, written):
         return None
     points, outer = (product(i.range for i in kernel.indices if i.name in written or every) for every in (True, False))
     read = sum(sizes.get(view.source, points) for view in _inputs(kernel))
@@ -36,7 +36,7 @@ def product_parts(
         for number, index in enumerate(kernel.indices)
         if index.name not in written
         for parts in _divisors(index.range, max(2, least // 2), _MOST * groups)
-        if points // outer // parts >= _LONG
+        if points // outer // parts >= LONG
         and (
             lies
             or parts == index.range
@@ -56,8 +56,12 @@ def _least_row(kernel: stripe.Block, *, few: bool) -> int:
     """Return how many neighbours along a sum parts have at least; 0 where it is not cut along neighbours."""
     if any(view.shape.dtype is not DType.F32 for view in _inputs(kernel)):
         return 0
-    is_window = any(len(access.indices) > 1 for view in _inputs(kernel) for access in view.access)
-    return _ROW_OF_WINDOW if is_window else _ROW if few else 0
+    return _ROW_OF_WINDOW if is_window(kernel) else _ROW if few else 0
+
+
+def is_window(kernel: stripe.Block) -> bool:
+    """Return whether an input is read at places that are sums of indices, as those of a window are."""
+    return any(len(access.indices) > 1 for view in _inputs(kernel) for access in view.access)
 
 
 def is_whole(kernel: stripe.Block, written: Collection[str], index: stripe.Index, parts: int) -> bool:
@@ -106,7 +110,7 @@ _ROW: Final = 256
 _ROW_OF_WINDOW: Final = 128
 """The same for windows, wherever some group would have no tile: each row is read once for every place in a window."""
 
-_LONG: Final = 256
+LONG: Final = 256
 """Terms of a part of a product, at least: its sums are written, and read again."""
 
 _MOST: Final = 4
@@ -132,7 +136,7 @@ def _inputs(kernel: stripe.Block) -> tuple[stripe.Refinement, ...]:
     return tuple(view for view in kernel.refinements if view.direction is stripe.Direction.IN)
 
 
-def _is_product(kernel: stripe.Block, written: Collection[str]) -> bool:
+def is_product(kernel: stripe.Block, written: Collection[str]) -> bool:
     """Return whether a kernel multiplies two inputs, each of which some indices of outputs move, and not the other."""
     if "comb_op_mul" not in kernel.tags or len(_inputs(kernel)) != 2:
         return False

@@ -11,8 +11,9 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tileir.core import Aggregation, NameScope, attrs
-from tileir.passes.algorithms.product_parts import is_whole, product_parts
+from tileir.passes.algorithms.product_parts import LONG, is_product, is_whole, is_window, product_parts
 from tileir.passes.analysis.accesses import address, reads_neighbours
+from tileir.passes.analysis.pieces import is_copy
 from tileir.passes.base import at_least
 from tileir.passes.kernels.expansion import left
 from tileir.passes.kernels.replacement import Replacement, replaced
@@ -47,7 +48,8 @@ class SplitReduction:
         depth: Contractions of f32 and f64 with more than twice so many products for each element are cut into parts of
             about so many, whatever runs at the same time: one sum of all of them would be inaccurate. 0: never.
         tile: So many outputs of a product of matrices are what one group makes: the others of ``groups`` get parts of
-            its sums where each element that is read meets enough others, so that nobody waits for memory. 0: never.
+            its sums where each element that is read meets enough others, so that nobody waits for memory. Where
+            ``outputs`` is given, they are what a thread makes, and fewer of them than that are cut. 0: never.
     """
 
     name: ClassVar[str] = "split_reduction"
@@ -68,11 +70,16 @@ class SplitReduction:
             return left(program, refused("TR620"))
         followed = _followed(program) if self.groups else frozenset()
         sizes = {r.name: r.shape.elements for r in program.main.refinements}
-        return replaced(program, partial(self._split, followed, sizes))
+        return replaced(program, partial(self._split, followed, sizes, _turned(program)))
 
     @refusing
     def _split(
-        self, followed: frozenset[str], sizes: Mapping[str, int], kernel: stripe.Block, names: NameScope
+        self,
+        followed: frozenset[str],
+        sizes: Mapping[str, int],
+        turned: Mapping[str, Sequence[int]],
+        kernel: stripe.Block,
+        names: NameScope,
     ) -> Replacement | Refused:
         rule_out(against_contraction(kernel))
         (output,) = (r for r in kernel.refinements if r.direction.writes)
@@ -83,7 +90,7 @@ class SplitReduction:
             shared = product_parts(kernel, written, sizes, tile=self.tile, groups=self.groups, least=pieces)
             if shared is not None:
                 return _build(attrs.evolve(kernel, tags=kernel.tags.add(PARTED)), output, *shared, names)
-        wanted = max(self._parts(kernel, written, followed=output.source in followed), pieces)
+        wanted = max(self._parts(_read_through(kernel, turned), written, followed=output.source in followed), pieces)
         points = kernel.points
         free = [i for i in kernel.indices if i.name not in written | constrained]
         if wanted < 2:
@@ -113,6 +120,8 @@ class SplitReduction:
         width = min(beside, max(1, self.beside_bytes // widest(kernel))) if _own_inputs(kernel, written) else 1
         if not self.columns:
             most = kernel.points // self.points
+            if self.tile and outer >= self.outputs and is_product(kernel, written) and not is_window(kernel):
+                return self._parts_of_tiles(kernel.points, outer)
             outer = -(-outer // width)
             wanted = self.parts // max(1, outer) if self.outputs else self.parts
             return min(wanted, most) if outer < (self.outputs or self.parts) else 1
@@ -127,6 +136,12 @@ class SplitReduction:
             if few or (followed and outer // width >= self.groups):
                 return 1
         return min(wanted, reduced // _LEAST)
+
+    def _parts_of_tiles(self, points: int, outer: int) -> int:
+        """Return how many parts to make of a product of matrices that has tiles of outputs for too few threads."""
+        tiles = -(-outer // self.tile)
+        wanted = min(self.parts // tiles, points // outer // LONG, points // max(1, self.operations))
+        return wanted if tiles < self.outputs <= wanted else 1
 
     def _pieces(self, kernel: stripe.Block, output: stripe.Refinement, written: Collection[str]) -> int:
         """Return how many parts accuracy asks for: 1 unless a contraction of floats is deep."""
@@ -156,6 +171,37 @@ def _own_inputs(kernel: stripe.Block, written: Collection[str]) -> tuple[stripe.
     moving = {i.name for i in kernel.indices if i.name in written and i.range > 1}
     inputs = (r for r in kernel.refinements if r.direction is stripe.Direction.IN)
     return tuple(r for r in inputs if moving <= {name for access in r.access for name in access.indices})
+
+
+def _turned(program: stripe.Program) -> dict[str, tuple[int, ...]]:
+    """Return how far a step along each axis of a transposed copy goes in the tensor that it is a copy of.
+
+    Reductions are going to read such a copy where it comes from.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for kernel in program.main.blocks:
+        made = next((r for r in kernel.refinements if r.direction is stripe.Direction.OUT), None)
+        source = next((r for r in kernel.refinements if r.direction is stripe.Direction.IN), None)
+        if source is None or made is None or not is_copy(kernel, made.source) or kernel.constraints:
+            continue
+        names = ["".join(access.indices) for access in made.access]  # of one index, or none where an axis has size 1
+        if all(access in (Affine(), Affine.index(name)) for access, name in zip(made.access, names, strict=True)):
+            place = address(source)
+            found[made.source] = tuple(int(place.coefficient(name)) for name in names)
+    return found
+
+
+def _read_through(kernel: stripe.Block, turned: Mapping[str, Sequence[int]]) -> stripe.Block:
+    """Return a kernel with the steps of its inputs as they are where these come from, for looking at only."""
+
+    def seen(view: stripe.Refinement) -> stripe.Refinement:
+        if view.direction is not stripe.Direction.IN or view.source not in turned:
+            return view
+        pairs = zip(view.shape.dims, turned[view.source], strict=True)
+        dims = tuple(attrs.evolve(dim, stride=stride) for dim, stride in pairs)
+        return attrs.evolve(view, shape=attrs.evolve(view.shape, dims=dims))
+
+    return attrs.evolve(kernel, refinements=tuple(map(seen, kernel.refinements)))
 
 
 def _followed(program: stripe.Program) -> frozenset[str]:
