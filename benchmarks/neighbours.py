@@ -1,5 +1,5 @@
 """Sizes beside those of the suite, which nobody tuned for: few rows, odd sizes, transposed operands, tensors joined,
-attention under masks, rows of all lengths.
+attention under masks, rows of all lengths, functions of halves, products of bytes, networks of few layers.
 
     python benchmarks/neighbours.py [--threads 1] [--only REGEX] [--rounds 9]
 
@@ -45,7 +45,7 @@ def products(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
     """Yield products of two matrices, and of batches."""
     few = [(rows, 4096, 4096) for rows in (2, 8, 16, 32, 64)]
     odd = [(63, 4095, 4097), (4096, 4096, 65), (300, 2000, 1000), (1500, 300, 700), (64, 8192, 512)]
-    odd += [(510, 256, 512), (200, 200, 1000), (128, 128, 1024), (64, 64, 1024)]
+    odd += [(510, 256, 512), (200, 200, 1000), (128, 128, 1024), (64, 64, 1024), (64, 65536, 64)]
     small = [(size,) * 3 for size in (8, 16, 31, 63, 64, 65, 100, 127, 128, 129, 255, 256, 500, 1000)]
     others = [(64, 4096, 4096), (1500, 300, 700), (2000, 600, 300), (1024, 1024, 256), (4096, 512, 256)]
     others += [(size,) * 3 for size in (127, 768, 1000, 1024)]
@@ -75,6 +75,70 @@ def _turned(kind: str) -> Callable[[Any, Any, Callable[[Any], Any]], tuple[Any, 
     return lambda a, b, turn: (a if kind[0] == "N" else turn(a), b if kind[1] == "N" else turn(b))
 
 
+def bytes_of(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
+    """Yield products of i8 summed in i32, the second factor as it is or transposed."""
+    for rows, depth, columns in ((256,) * 3, (512,) * 3, (1024,) * 3, (64, 4096, 4096), (128, 768, 768)):
+        for kind in ("NN", "NT"):
+            turned = _turned(kind)
+            yield Row(
+                f"product_{kind}_{rows}x{depth}x{columns}_i8",
+                ((rows, depth), (depth, columns) if kind == "NN" else (columns, depth)),
+                lambda a, b, turned=turned: ops.matmul(
+                    *(ops.cast(each, "i32") for each in turned(a, b, ops.transpose))
+                ),
+                None,
+                torch and (lambda a, b, turned=turned: torch._int_mm(*turned(a, b, torch.t))),
+                "i1",
+            )
+
+
+def functions(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
+    """Yield activations, each in f16, bf16 and f32."""
+    functional = torch and torch.nn.functional
+    for dtype in ("f2", "bfloat16", "f4"):
+        for name in ("gelu", "silu", "sigmoid", "tanh", "softplus"):
+            peer = torch and getattr(torch if name in ("sigmoid", "tanh") else functional, name)
+            yield Row(f"{name}_{dtype}", ((1 << 20,),), getattr(ops, name), None, peer, dtype)
+
+
+def layers(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
+    """Yield a convolution with batch normalisation, layer normalisation, a network of two layers, reflected borders."""
+    functional = torch and torch.nn.functional
+    for n, c, size in ((1, 64, 56), (1, 128, 28), (1, 256, 14)):
+        yield Row(
+            f"convolution_batch_norm_{n}x{c}x{size}",
+            ((n, c, size, size), (c, c, 3, 3), (c,), (c,), (c,)),
+            lambda x, w, m, g, b: ops.batch_norm_inference(ops.conv(x, w, padding=1), m, g * g + 1, g, b),
+            None,
+            functional
+            and (lambda x, w, m, g, b: functional.batch_norm(functional.conv2d(x, w, padding=1), m, g * g + 1, g, b)),
+        )
+    for rows, size in ((1000, 1000), (4096, 256), (2048, 768), (30000, 33)):
+        yield Row(
+            f"layer_norm_{rows}x{size}",
+            ((rows, size), (size,), (size,)),
+            ops.layer_norm,
+            None,
+            functional and (lambda x, w, b: functional.layer_norm(x, w.shape, w, b)),
+        )
+    for rows, first, inner, last in ((32, 64, 64, 10), (64, 784, 128, 10), (128, 256, 256, 256)):
+        yield Row(
+            f"two_layers_{rows}x{first}x{inner}x{last}",
+            ((rows, first), (first, inner), (inner,), (inner, last), (last,)),
+            lambda x, w, c, v, d: ops.matmul(ops.relu(ops.matmul(x, w) + c), v) + d,
+            None,
+            torch and (lambda x, w, c, v, d: torch.addmm(d, torch.relu(torch.addmm(c, x, w)), v)),
+        )
+    for n, c, size in ((8, 64, 56), (2, 128, 16)):
+        yield Row(
+            f"reflected_{n}x{c}x{size}",
+            ((n, c, size, size),),
+            lambda x: ops.pad(x, ((0, 0), (0, 0), (3, 3), (3, 3)), mode="reflect"),
+            None,
+            functional and (lambda x: functional.pad(x, (3, 3, 3, 3), mode="reflect")),
+        )
+
+
 def joined(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
     """Yield concatenations."""
     for axis, parts in (
@@ -99,7 +163,8 @@ def joined(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
 def features(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
     """Yield operations on images whose channels come first."""
     functional = torch and torch.nn.functional
-    for n, c, size in ((8, 64, 56), (8, 128, 28), (4, 64, 44), (16, 64, 28), (2, 32, 112), (32, 64, 28), (4, 48, 27)):
+    shapes = ((8, 64, 56), (8, 128, 28), (4, 64, 44), (16, 64, 28), (2, 32, 112), (32, 64, 28), (4, 48, 27))
+    for n, c, size in (*shapes, (16, 512, 14)):
         x, shape = (n, c, size, size), f"{n}x{c}x{size}x{size}"
         yield Row(
             f"average_{shape}",
@@ -138,7 +203,8 @@ def features(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
 def attentions(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
     """Yield attention: whole, causal, in windows, of one sequence to another, and with heads that share keys."""
     sdpa = torch and torch.nn.functional.scaled_dot_product_attention
-    for heads, rows, features in ((8, 128, 64), (8, 512, 64), (4, 1024, 64), (2, 2048, 64), (8, 500, 80), (8, 512, 32)):
+    shapes = ((8, 128, 64), (8, 512, 64), (4, 1024, 64), (2, 2048, 64), (8, 500, 80), (8, 512, 32), (8, 512, 40))
+    for heads, rows, features in shapes:
         shape = (1, heads, rows, features)
         for causal in (False, True):
             yield Row(
@@ -176,7 +242,7 @@ def _window(ops: Any, query: Any, key: Any, window: int) -> Any:
 def lines(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
     """Yield what runs along rows: softmax, layer normalisation, running sums, sorting."""
     shapes = (((1024, 1024), 1), ((1000, 333), 1), ((1024, 1024), 0), ((64, 8192), 1), ((10000, 10), 1), ((64, 96), 1))
-    for shape, axis in shapes:
+    for shape, axis in (*shapes, ((1000, 1000), 1), ((30000, 33), 1)):
         name = "x".join(map(str, shape))
         peer = torch and (lambda x, axis=axis: torch.softmax(x, axis))
         yield Row(f"softmax_{axis}_{name}", (shape,), lambda x, axis=axis: ops.softmax(x, axis), None, peer)
@@ -238,22 +304,38 @@ def main() -> None:
     context = tileir.Context(options=tileir.Options(threads=options.threads))
     generator = np.random.default_rng(1)
     print("| workload | tileir, us | best peer, us | ratio |\n|---|---:|---:|---:|")
-    for row in (row for rows in (products, joined, features, attentions, lines) for row in rows(tileir.ops, np, torch)):
+    families = (products, bytes_of, functions, layers, joined, features, attentions, lines)
+    for row in (row for rows in families for row in rows(tileir.ops, np, torch)):
         if not re.search(options.only, row.name):
             continue
-        arrays = [generator.standard_normal(shape).astype(row.dtype) for shape in row.shapes]
+        arrays = [_array(generator, np, shape, row.dtype) for shape in row.shapes]
         executable = tileir.compile(_function(tileir, row), arrays, context=context)
         out = executable(*arrays)
         calls: dict[str, Callable[[], object]] = {"tileir": partial(executable, *arrays, out=out)}
         if row.numpy is not None:
             calls["NumPy"] = partial(row.numpy, *arrays, out=np.empty_like(out))
         if torch is not None and row.torch is not None:
-            calls["PyTorch"] = partial(row.torch, *(torch.from_numpy(array) for array in arrays))
+            calls["PyTorch"] = partial(row.torch, *(_shared(torch, array) for array in arrays))
         times = measured(calls, options.rounds, clock)
         own = times.pop("tileir")
         peer = min(times, key=lambda name: times[name], default="")
         told = f"{peer}, {times[peer] * 1e6:.1f} | {times[peer] / own:.2f}" if peer else " | "
         print(f"| {row.name} | {own * 1e6:.1f} | {told} |", flush=True)
+
+
+def _array(generator: Any, np: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """Return random numbers, integers from -10 to 9 in ``i1``."""
+    if dtype == "i1":
+        return generator.integers(-10, 10, shape).astype(dtype)
+    kind = importlib.import_module("ml_dtypes").bfloat16 if dtype == "bfloat16" else dtype
+    return generator.standard_normal(shape, np.float32).astype(kind)
+
+
+def _shared(torch: Any, array: Any) -> Any:
+    """Return a tensor of PyTorch over the memory of an array, which NumPy's bf16 is not known to."""
+    if array.dtype.name != "bfloat16":
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view("i2")).view(torch.bfloat16)
 
 
 def _function(tileir: Any, row: Row) -> Any:
