@@ -93,7 +93,7 @@ class Group:
         keep = min(plan.keep or step, step) if plan.part else count
         length = self._least(body, "length", Affine.constant(step), size - part * step)
         self._declare(body)
-        self._fill(body, length, lambda inner, place: self._take(inner, place, part * step + place))
+        self._fill(body, length, lambda _, place: part * step + place)
         body.append(sem.Barrier())
         self._sort_own(body)
         self._phases(body, keep)
@@ -115,12 +115,12 @@ class Group:
         own, total = last - first, end - start
         behind = part + left + start - first - own  # where the element of the other run comes from, less its place here
 
-        def taken(inner: Body, place: Affine) -> None:
+        def source(inner: Body, place: Affine) -> Affine:
             is_own = self._op(Op.CMP_LT, self._at(place), self._at(own))
-            source = self._op(Op.COND, is_own, self._at(part + first + place), self._at(behind + place))
-            self._take(inner, place, self._named(inner, "source", source))
+            chosen = self._op(Op.COND, is_own, self._at(part + first + place), self._at(behind + place))
+            return self._named(inner, "source", chosen)
 
-        self._fill(body, total, taken)
+        self._fill(body, total, source)
         body.append(sem.Barrier())
         diagonal = Affine.index(self.thread.name) * plan.items
         self._merge(body, diagonal, (Affine(), own), (own, total - own), Affine.constant(plan.tile.bit_length()))
@@ -139,26 +139,32 @@ class Group:
             body.append(sem.DeclareArray(self.keys[2], self.blocks.offsets.dtype, plan.threads + 2, local))
         body.append(sem.Declare(self.thread, sem.GridIndex(sem.GridLevel.LOCAL, 0, self.thread.type)))
 
-    def _take(self, body: Body, place: Affine, source: Affine) -> None:
-        """Put an element of the row where the group sees it."""
-        payload = self.views[0][1:]
-        along = self._element(payload[0], source) if payload else cast(self._at(source), self.types[1].dtype)
-        body += [sem.Assign(self._shared(0, place), self._key(source)), sem.Assign(self._shared(1, place), along)]
-
     def _key(self, place: Affine) -> sem.Expr:
         """Return the key of an element of the row."""
         key = key_of(self._element(self.views[0][0], place))
         return sem.Apply(Op.BIT_NOT, (key,)) if self.plan.descending else key
 
-    def _fill(self, body: Body, length: Affine, taken: Callable[[Body, Affine], None]) -> None:
-        """Load so many elements, neighbours by neighbouring threads; what is behind them is behind all elements."""
-        greatest = sem.Const(int(self.types[0].dtype.maximum), self.types[0]), sem.Const(0, self.types[1])
+    def _fill(self, body: Body, length: Affine, source: Callable[[Body, Affine], Affine]) -> None:
+        """Load so many elements, neighbours by neighbouring threads; what is behind them is behind all elements.
+
+        All loads are under way at the same time, as they are behind no test: threads read the last element again.
+        """
+        payload, kind = self.views[0][1:], self.types[1]
         with self._unrolled(body, self.plan.items) as (inner, number):
-            place = Affine.index(self.thread.name) + number * self.plan.threads
-            inside: Body = []
-            taken(inside, place)
-            rest = tuple(sem.Assign(self._shared(word, place), value) for word, value in enumerate(greatest))
-            inner.append(sem.If(self._op(Op.CMP_LT, self._at(place), self._at(length)), tuple(inside), rest))
+            place = self._least(inner, "place", self._place(number), length - 1)
+            there = source(inner, place)
+            along = self._element(payload[0], there) if payload else cast(self._at(there), kind.dtype)
+            inner += [sem.Assign(self._own(0, number), self._key(there)), sem.Assign(self._own(1, number), along)]
+        greatest = sem.Const(int(self.types[0].dtype.maximum), self.types[0])
+        with self._unrolled(body, self.plan.items) as (inner, number):
+            place = self._place(number)
+            inside = self._op(Op.CMP_LT, self._at(place), self._at(length))
+            key = self._op(Op.COND, inside, self._own(0, number), greatest)
+            inner += [sem.Assign(self._shared(0, place), key), sem.Assign(self._shared(1, place), self._own(1, number))]
+
+    def _place(self, number: Affine) -> Affine:
+        """Return where an element of a thread stands when neighbours are those of neighbouring threads."""
+        return Affine.index(self.thread.name) + number * self.plan.threads
 
     def _sort_own(self, body: Body) -> None:
         """Sort the elements of a thread, and put them back."""
@@ -245,11 +251,15 @@ class Group:
     def _store(self, body: Body, first: Affine, length: Affine, most: int) -> None:
         """Store so many elements, of which there are ``most`` at most, from place ``first`` on."""
         places, *values = self.views[1]
-        with self._unrolled(body, min(self.plan.items, -(-most // self.plan.threads))) as (inner, number):
-            place = Affine.index(self.thread.name) + number * self.plan.threads
-            stored: Body = [sem.Assign(self._element(places, first + place), self._shared(1, place))]
+        count = min(self.plan.items, -(-most // self.plan.threads))
+        words = range(1 + len(values))
+        with self._unrolled(body, count) as (inner, number):
+            inner += [sem.Assign(self._own(1 - w, number), self._shared(1 - w, self._place(number))) for w in words]
+        with self._unrolled(body, count) as (inner, number):
+            place = self._place(number)
+            stored: Body = [sem.Assign(self._element(places, first + place), self._own(1, number))]
             for view in values:
-                key: sem.Expr = self._shared(0, place)
+                key: sem.Expr = self._own(0, number)
                 key = self._op(Op.BIT_NOT, key) if self.plan.descending else key
                 stored.append(sem.Assign(self._element(view, first + place), value_of(key, view.shape.dtype)))
             inner.append(sem.If(self._op(Op.CMP_LT, self._at(place), self._at(length)), tuple(stored)))
