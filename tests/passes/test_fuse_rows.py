@@ -9,7 +9,7 @@ from strategies.passes import assert_same_meaning
 from tileir.core.dtype import DType
 from tileir.passes.algorithms.accumulate import Accumulate
 from tileir.passes.base import run
-from tileir.passes.fusion.fuse import Fusion
+from tileir.passes.fusion.fuse import Fuse, Fusion
 from tileir.passes.rewrites.canonicalise import Canonicalise
 from tileir.stripe.check.verifier import verify
 from tileir.stripe.ir import Program
@@ -66,3 +66,16 @@ def test_an_element_of_a_row_is_not_read_before_the_row(shape: tuple[int, int]) 
     joined = run((Fusion(),), program)
     verify(joined)
     assert_same_meaning(program, joined)
+
+
+@pytest.mark.parametrize("text", ["Y = gather(X, I) * P;", "Y = gather(X, I + P);"])
+def test_places_that_data_choose_are_no_rows_of_groups(text: str) -> None:
+    """One thread would go along each row or column, since no schedule of groups takes such rows."""
+    types = {"X": TensorType(DType.I32, (90,)), "I": TensorType(DType.I32, (6, 40)), "A": TensorType(DType.I32, (40,))}
+    program = lower(infer(parse(f"function (X[K], I[M, N], A[N]) -> (Y, P) {{ P = A * A; {text} }}"), types))
+    flat = run((Fuse(),), program)
+    fusion = Fusion(rows=True, least_row=1, least_points=1, beside_bytes=4)
+    assert run((attrs.evolve(fusion, local_bytes=40960),), flat) is flat
+    joined = run((fusion,), flat)
+    assert len(joined.main.blocks) < len(flat.main.blocks)
+    assert_same_meaning(flat, joined)

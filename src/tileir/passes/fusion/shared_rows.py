@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tileir.passes.fusion.match import Shared, lies_side_by_side, runs_along_memory, runs_in_stretches
 from tileir.passes.fusion.sink import is_direct
 from tileir.schedule.nest import product
-from tileir.stripe.ir import Block, views_read, views_written
+from tileir.stripe.ir import Block, Load, Store, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,8 @@ def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, share
     With ``shorten``, so many of them, outermost first, as do. Pixels and their channels share rows and columns, but
     beside columns only channels are left. Rows may lie side by side where options say so.
     """
+    if options.local_bytes and not first.reductions and not second.reductions and _has_chosen_places(first, second):
+        return None  # groups of threads take no such rows: one thread would go along each
     columns = _with_columns(options, first, second, shared) if options.beside_bytes else None
     while columns is None and has_points(options, first, second, shared):
         names = frozenset(index.name for index in shared.first)
@@ -70,6 +72,12 @@ def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, share
             return None
         shared = Shared(shared.pairs[:-1])
     return columns
+
+
+def _has_chosen_places(*groups: FusionGroup) -> bool:
+    """Return whether data decide which elements groups read or write."""
+    statements = (s for group in groups for block in (group.block, *group.nested) for s in block.statements)
+    return any(isinstance(s, Load | Store) and s.index is not None for s in statements)
 
 
 def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
