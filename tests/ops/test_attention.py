@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -101,3 +102,23 @@ def test_masks_of_the_heads_of_keys_are_refused() -> None:
         return run(attention, np.ones((4, 3, 2)), np.ones((2, 3, 2)), np.ones((2, 3, 3), np.bool_))
 
     assert fault_of(refused, __file__)[0] in ("TIL301", "TIL312")
+
+
+def test_turned_halves_are_rounded_once_and_positions_of_f64_stay_exact() -> None:
+    x = np.random.default_rng(0).normal(size=(6, 8))
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        narrow = x.astype(dtype)
+        wanted = _turned(narrow.astype(np.float64), np.arange(6.0))
+        found = run(ops.rotary_embedding, narrow)
+        assert found.dtype == dtype
+        unit = np.spacing(np.abs(wanted).astype(dtype)).astype(np.float64)
+        assert (np.abs(found.astype(np.float64) - wanted) <= unit / 2 * 1.01 + 1e-6).all()
+    far = np.array([2.0**24 + 1])
+    np.testing.assert_allclose(run(ops.rotary_embedding, x[:1], far), _turned(x[:1], far), atol=1e-7)
+
+
+def _turned(x: Any, positions: Any) -> Any:
+    half = x.shape[-1] // 2
+    angle = positions[:, None] * 10000.0 ** (-np.arange(half) / half)
+    pairs = (x[:, :half] + 1j * x[:, half:]) * np.exp(1j * angle)
+    return np.concatenate([pairs.real, pairs.imag], -1)

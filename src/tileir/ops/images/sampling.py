@@ -97,7 +97,7 @@ def affine_grid(matrix: Tensor, sizes: Sequence[Size], *, align_corners: bool = 
     """Return the grids for :func:`grid_sample` that move images by affine maps: ``O[n, o] = M[n] (o, 1)``.
 
     Shapes: ``matrix`` is [N, d, d + 1], ``sizes`` are the d spatial ones of the result [N, sizes…, d]; points o are
-    (x, y, …), from -1 to 1. Dtype: that of ``matrix``.
+    (x, y, …), from -1 to 1; along an axis of one point it is 0, as in PyTorch. Dtype: that of ``matrix``.
 
     Raises:
         TileError: TIL305, ``matrix`` has not three axes; TIL217, there are no sizes; TIL310 when compiling, ``matrix``
@@ -114,7 +114,9 @@ def affine_grid(matrix: Tensor, sizes: Sequence[Size], *, align_corners: bool = 
     result = columns[-1]
     for axis, size in enumerate(dim_like(matrix, size) for size in sizes):
         step = call("as_like", tf.index(full(matrix, [size], 0), 0), wide(matrix))
-        place = step * 2 / real((size - 1).max(1)) - 1 if align_corners else (step * 2 + 1) / real(size) - 1
+        place = (
+            (step * 2 - real(size - 1)) / real((size - 1).max(1)) if align_corners else (step * 2 + 1) / real(size) - 1
+        )
         result = result + tf.reshape(place, size, *[1] * (space - axis)) * columns[space - 1 - axis]
     return narrowed(result, matrix)
 

@@ -21,7 +21,6 @@ from tileir.ops.shared.foundation import (
     aggregate,
     axes_of,
     call,
-    cast_to,
     chosen,
     dim_like,
     dims_of,
@@ -176,7 +175,7 @@ def rotary_embedding(
     pair, side = index_of(x, "k"), index_of(x, "side")
     parts = ((side, pair), (dim_like(x, 2), half)) if kind == "halves" else ((pair, side), (half, dim_like(x, 2)))
     rest = [Axis((place,), (size,)) for place, size in zip(outer, leading, strict=True)]
-    whole = read(x, [*rest, Axis(*parts)])
+    whole = read(call("widen", x), [*rest, Axis(*parts)])
     first, second = (
         wide(aggregate(Aggregation.ASSIGN, whole.given(side - number < 1), (*outer, pair), (*leading, half)))
         for number in (0, 1)
@@ -191,7 +190,8 @@ def rotary_embedding(
         (*leading, features),
     )
     kept = narrowed(first * cosine - second * sine, x)
-    return aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
+    kept = aggregate(Aggregation.ASSIGN, kept[(*outer, pair)], (*outer, place), (*leading, features), default=result)
+    return call("as_like", kept, x)
 
 
 @attrs.frozen(repr=False)
@@ -316,14 +316,13 @@ def _merged(x: Tensor, weight: Tensor, vector: Tensor | None) -> Tensor:
 
 
 def _turns(x: Tensor, positions: Tensor | None, features: Dim, base: float) -> tuple[Tensor, Tensor]:
-    """Return the cosines and sines of angles for [..., S, D / 2], in the dtype of ``x``."""
+    """Return the cosines and sines of angles for [..., S, D / 2], in the dtype of ``x``, which is f32 or f64."""
     row, pair = index_of(x, "s"), index_of(x, "k")
     corner = aggregate(Aggregation.ASSIGN, x[(*(0,) * (rank_of(x) - 2), row, pair)], (row, pair), dims_of(x)[-2:])
-    zero = call("as_like", 0 * call("index", corner, 0), corner)  # adding it makes f32 of what is narrower
-    exponent = (zero + cast_to(call("index", corner, 1), "f32")) * (-2.0 * math.log(base)) / real(features)
+    exponent = call("as_like", call("index", corner, 1), corner) * (-2.0 * math.log(base)) / real(features)
     if positions is None:
-        place = zero + cast_to(call("index", corner, 0), "f32")
+        place = call("as_like", call("index", corner, 0), corner)
     else:
-        place = call("reshape", cast_to(positions, "f32"), *dims_of(positions), 1)
+        place = call("reshape", call("as_like", positions, corner), *dims_of(positions), 1)
     angle = place * call("exp", exponent)
-    return call("as_like", call("cos", angle), corner), call("as_like", call("sin", angle), corner)
+    return call("cos", angle), call("sin", angle)

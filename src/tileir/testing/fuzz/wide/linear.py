@@ -9,7 +9,7 @@ import numpy as np
 
 from tileir.testing.fuzz.wide.pointwise import real
 from tileir.testing.fuzz.wide.reductions import norm
-from tileir.testing.fuzz.wide.row import FLAVOURS, FLOATS, HALVES, Arguments, Array, Draw, Row
+from tileir.testing.fuzz.wide.row import FLOATS, HALVES, Arguments, Array, Draw, Row
 
 _EINSUMS: Final = (
     "ij,jk->ik",
@@ -165,9 +165,9 @@ def _crossed_terms(x: Array, y: Array, axis: int) -> Array:
 
 
 _SUMS: Final = (*FLOATS, "i8", "u8", "i32", "i64")
-_CALM: Final = tuple(flavour for flavour in FLAVOURS if flavour != "special")  # 0 times infinity may be left out
+_CALM: Final = ("normal", "ties", "zeros", "large", "tiny")  # 0 times infinity may be left out
 ROWS_LINEAR: Final = tuple(
-    Row(name, draw, oracle, dtypes, terms=terms or _absolute(oracle), flavours=_CALM)
+    Row(name, draw, oracle, dtypes, terms=terms or _absolute(oracle), flavours=_CALM[:-1] if name == "cdist" else _CALM)
     for name, draw, oracle, dtypes, terms in (
         ("matmul", _matmul, np.matmul, _SUMS, None),
         ("einsum", _einsum, _summed, _SUMS, None),

@@ -120,8 +120,8 @@ _OPTIMISERS: Final = (
     Row("rmsprop", _stepped(3, **_DECAY, alpha=(0.5, 0.75)), _rmsprop, **_OPTIMISING),
     Row("adam", _with_step(4, **_DECAY), _adam, **_OPTIMISING),
     Row("adamw", _with_step(4, **_DECAY), _adamw, **_OPTIMISING),
-    Row("lamb", _with_step(4, **_DECAY), _lamb, **_OPTIMISING),
-    Row("lars", _stepped(3, **_DECAY, trust=(0.5, 0.25)), _lars, **_OPTIMISING),
+    Row("lamb", _with_step(4, **_DECAY), _lamb, **{**_OPTIMISING, "flavours": CALM[:3]}),
+    Row("lars", _stepped(3, **_DECAY, trust=(0.5, 0.25)), _lars, **{**_OPTIMISING, "flavours": CALM[:3]}),
     Row(
         "clip_by_norm", lambda d: ([d.tensor(d.full()), d.pick((1, 0.25, 100))], {}), _clipped, flavours=CALM, units=32
     ),
