@@ -180,6 +180,14 @@ class Queue(Protocol):
 
 
 @runtime_checkable
+class BatchedQueue(Queue, Protocol):
+    """A queue whose launches can stand among those of :meth:`BatchingExecutor.run_batch`."""
+
+    def bound(self, addresses: Sequence[int]) -> object:
+        """Return all launches on memory at these addresses as one of those that a batch takes."""
+
+
+@runtime_checkable
 class ArrayQueue(Queue, Protocol):
     """A queue that can look at the arrays of a launch, and make those of results, at less cost than Python can."""
 
@@ -228,6 +236,20 @@ class QueueingExecutor(StreamingExecutor, Protocol):
 
 
 @runtime_checkable
+class LoopingExecutor(QueueingExecutor, Protocol):
+    """An executor whose queue takes loops.
+
+    Attributes:
+        queues_loops: Where it is true, :meth:`QueueingExecutor.queue` takes a :class:`Repetition` of a count in the
+            place of a launch as well; otherwise it is given what is repeated again and again, up to some thousand
+            launches.
+
+    """
+
+    queues_loops: bool
+
+
+@runtime_checkable
 class StagingExecutor(Protocol):
     """An executor with memory of the host that its device copies from and to faster than others, as page-locked is."""
 
@@ -262,6 +284,7 @@ EXECUTOR_OFFERS: Final = (
     SharingExecutor,
     StreamingExecutor,
     QueueingExecutor,
+    LoopingExecutor,
     StagingExecutor,
 )
 """What executors may offer."""
@@ -275,6 +298,11 @@ def is_asynchronous(executor: Executor[Any]) -> bool:
 def decides(executor: Executor[Any]) -> bool:
     """Return whether the sequences of an executor may have conditions."""
     return isinstance(executor, DecidingExecutor) and bool(executor.decides)
+
+
+def takes_loops(executor: object) -> bool:
+    """Return whether the queue of an executor takes loops."""
+    return isinstance(executor, LoopingExecutor) and bool(executor.queues_loops)
 
 
 def executor_mistakes(executor: object) -> Iterator[str]:

@@ -198,6 +198,7 @@ _ALGORITHMS: Final = {
     "TR688": Reason("two kernels that run as one would keep more in memory than they do apart"),
     "TR689": Reason("two kernels do not meet at the same elements"),
     "TR690": Reason("a reduction runs in more threads than what stores its results at places that data choose"),
+    "TR691": _beside("a thread of another kernel counts the steps of a loop, and so no loop of that kernel does"),
 }
 
 _SCRIPTS: Final = {

@@ -47,12 +47,12 @@ class Library(ctypes.Structure):
 
 
 class Entry(ctypes.Structure):
-    """What is handed over for some addresses: all arguments, and the graph that has them, if there is one.
+    """What is handed over for some addresses: all arguments, and where the graphs with them are, if there are any.
 
     ``used`` tells when it was used last, by a clock that counts calls.
     """
 
-    _fields_ = (("arguments", _POINTER), ("graph", _POINTER), ("used", _NUMBER))
+    _fields_ = (("arguments", _POINTER), ("graphs", _POINTER), ("used", _NUMBER))
 
 
 class Made(ctypes.Structure):

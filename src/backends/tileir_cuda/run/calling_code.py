@@ -174,7 +174,7 @@ finding:
   br i1 %unfound, label %raised, label %found
 found:
   %whole = field Entry.arguments of %chosen
-  %replayed = field Entry.graph of %chosen
+  %replayed = field Entry.graphs of %chosen
   br label %going
 going:
   %handed = phi ptr [ %arguments, %ready ], [ %whole, %found ]

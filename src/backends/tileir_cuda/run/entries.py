@@ -15,7 +15,7 @@ from tileir_cuda.run.graphs import Graph
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir_cuda.run.launcher import Launch, Launcher, Table
+    from tileir_cuda.run.launcher import Launcher, Run, Table
     from tileir_cuda.run.maps import Maps
 
 FROM: Final = 3
@@ -33,12 +33,16 @@ REMEMBERED: Final = 16
 
 @attrs.define(eq=False)
 class _Held:
-    """What lives as long as an entry refers to it; ``arguments`` are all, tensor maps behind the addresses."""
+    """What lives as long as an entry refers to it; ``arguments`` are all, tensor maps behind the addresses.
+
+    ``numbers`` are what the driver calls the graphs, one for each run but those of the same launches.
+    """
 
     key: bytes
     arguments: Any
     maps: object
-    graph: Graph | None = None
+    graphs: tuple[Graph, ...] = ()
+    numbers: Any = None
 
 
 @attrs.define(eq=False)
@@ -47,21 +51,23 @@ class Entries:
 
     Attributes:
         card: The driver's number of the card.
-        launches: All launches, in order.
+        runs: One run of each graph, in the order of these.
         table: What native code knows of them.
         launcher: That code.
         maps: What makes tensor maps, and which argument each of its kernel's parameters is.
-        graphs: Whether the launches are worth a graph; not any more when the driver has refused one.
+        graphs: Whether the launches are worth graphs; not any more when the driver has refused one.
+        repeats: Whether some run is repeated, so that graphs pay at once.
         made: What native code knows of them.
 
     """
 
     card: int
-    launches: tuple[Launch, ...]
+    runs: tuple[Run, ...]
     table: Table
     launcher: Launcher
     maps: tuple[tuple[Maps, tuple[int, ...]], ...]
     graphs: bool
+    repeats: bool
     made: Made = attrs.field(init=False)
     _entries: Any = attrs.field(factory=lambda: (Entry * KEPT_MAPS)(), init=False)
     _held: list[_Held] = attrs.field(factory=list, init=False)
@@ -76,14 +82,19 @@ class Entries:
     def of(
         cls,
         card: int,
-        launches: Sequence[Launch],
+        runs: Sequence[Run],
         table: Table,
         launcher: Launcher,
         maps: Sequence[tuple[Maps, tuple[int, ...]]],
     ) -> Entries | None:
         """Return the entries of a program; None where addresses are all that is handed over."""
-        graphs = len(launches) >= FROM
-        return cls(card, tuple(launches), table, launcher, tuple(maps), graphs) if graphs or maps else None
+        firsts = {run.graph: run for run in reversed(runs)}
+        launches = sum(run.count * run.times for run in runs)
+        graphs, repeats = launches >= FROM, launches > sum(run.count for run in firsts.values())
+        if not (graphs or maps):
+            return None
+        chosen = tuple(firsts[number] for number in sorted(firsts))
+        return cls(card, chosen, table, launcher, tuple(maps), graphs, repeats)
 
     def at(self, key: bytes) -> Entry:
         """Return the entry for addresses."""
@@ -108,26 +119,28 @@ class Entries:
             if len(self._seen) >= REMEMBERED:
                 del self._seen[next(iter(self._seen))]
             self._seen[key] = None
-        if self.graphs and not first:
+        if self.graphs and (self.repeats or not first):
             try:
-                return self._with_graph(wanted, again)
-            except BackendError:  # without a graph it takes longer, and fails if the card does
+                return self._with_graphs(wanted, again)
+            except BackendError:  # without graphs it takes longer, and fails if the card does
                 self._forget()
         if self.graphs or not self.maps:
             self._last, self._once = wanted, Entry(ctypes.addressof(wanted.arguments), None, 0)
             return ctypes.addressof(self._once)
         return self._keep(wanted, self._next(room=True))
 
-    def _with_graph(self, wanted: _Held, again: bool) -> int:
-        """Return an entry whose graph has these arguments: a new one, or one whose addresses are changed."""
+    def _with_graphs(self, wanted: _Held, again: bool) -> int:
+        """Return an entry whose graphs have these arguments: new ones, or some whose addresses are changed."""
         number = self._next(room=again)
         if number == len(self._held):
-            wanted.graph = Graph.of(self.card, self.launches, self.table, self.launcher, wanted.arguments)
+            made = (Graph.of(self.card, run, self.table, self.launcher, wanted.arguments) for run in self.runs)
+            wanted.graphs = tuple(made)
+            wanted.numbers = (ctypes.c_void_p * len(self.runs))(*(graph.number for graph in wanted.graphs))
         else:
             old = self._held[number]
-            assert old.graph is not None  # there are none without
-            old.graph.change(wanted.arguments, old.arguments)
-            wanted.graph = old.graph
+            for graph in old.graphs:
+                graph.change(wanted.arguments, old.arguments)
+            wanted.graphs, wanted.numbers = old.graphs, old.numbers
         return self._keep(wanted, number)
 
     def _next(self, *, room: bool) -> int:
@@ -138,8 +151,8 @@ class Entries:
         return min(range(count), key=lambda number: self._entries[number].used)
 
     def _keep(self, wanted: _Held, number: int) -> int:
-        graph = 0 if wanted.graph is None else wanted.graph.number
-        self._entries[number] = Entry(ctypes.addressof(wanted.arguments), graph, 0)
+        graphs = 0 if wanted.numbers is None else ctypes.addressof(wanted.numbers)
+        self._entries[number] = Entry(ctypes.addressof(wanted.arguments), graphs, 0)
         self._held[number : number + 1] = [wanted]
         self.made.count = len(self._held)
         self._touch(number)

@@ -22,7 +22,7 @@ from tileir_cuda.emit.ptx import made
 from tileir_cuda.run.driver import checked, enter, inherited, use_driver
 from tileir_cuda.run.kernels import BoundCudaKernel, CudaKernel
 from tileir_cuda.run.memory import AdoptedCudaBuffer, CudaBuffer, Pool, copy, enqueue, page_locked
-from tileir_cuda.run.queue import CudaQueue
+from tileir_cuda.run.queue import BoundQueue, CudaQueue
 from tileir_cuda.run.stream import CudaEvent, Stream
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tileir.semtree.ir import KernelFunction
     from tileir_cuda.library import CudaLibrary
+    from tileir_cuda.run.runs import Work
 
 
 @attrs.frozen(eq=False)
@@ -67,6 +68,7 @@ class CudaExecutor(Renewable):
     Attributes:
         asynchronous: Launches and copies only submit work.
         batches: Whole programs are cheaper than one event after the other.
+        queues_loops: The queue takes loops of any number of launches.
         part_alignment: What the offset of each part of a buffer is a multiple of.
 
     """
@@ -77,6 +79,7 @@ class CudaExecutor(Renewable):
     pool: Pool = attrs.field(repr=False)
     asynchronous: bool = attrs.field(default=True, init=False)
     batches: bool = attrs.field(default=True, init=False)
+    queues_loops: bool = attrs.field(default=True, init=False)
     part_alignment: int = attrs.field(default=ALIGNMENT, init=False)
     _scheduler: Scheduler = attrs.field(factory=lambda: Scheduler("tileir-cuda"), init=False, repr=False)
     _closed: bool = attrs.field(default=False, init=False)
@@ -219,7 +222,7 @@ class CudaExecutor(Renewable):
     def run_batch(
         self,
         inputs: Sequence[tuple[np.ndarray[Any, Any], CudaBuffer]],
-        launches: Sequence[BoundCudaKernel],
+        launches: Sequence[BoundCudaKernel | BoundQueue],
         outputs: Sequence[tuple[CudaBuffer, np.ndarray[Any, Any]]],
     ) -> None:
         """Copy arrays in, launch one kernel after the other, copy results out, and return when all is done.
@@ -258,8 +261,8 @@ class CudaExecutor(Renewable):
         """Whether programs on memory of the card are handed over without an event of their own."""
         return not self.stream.measures
 
-    def queue(self, works: Sequence[tuple[CudaKernel, Sequence[CudaBuffer | int]]], count: int) -> CudaQueue:
-        """Return launches as one call, for ``count`` arrays whose numbers stand for them.
+    def queue(self, works: Sequence[Work], count: int) -> CudaQueue:
+        """Return launches, and loops of them, as one call, for ``count`` arrays whose numbers stand for them.
 
         Raises:
             BackendError: TIL808, the driver refuses; TIL809, the process was forked.

@@ -1,4 +1,4 @@
-"""The launches of a program as graphs of the driver, whose arguments can be changed."""
+"""Launches of a program that follow each other as a graph of the driver, whose arguments can be changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tileir_cuda.run.driver import checked, enter, fail, inherited, status_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tileir_cuda.run.launcher import Launch, Launcher, Table
+    from tileir_cuda.run.launcher import Launch, Launcher, Run, Table
 
 
 @attrs.define(eq=False)
@@ -27,13 +27,14 @@ class Graph:
     """
 
     number: int
+    _run: Run
     _table: Table
     _launcher: Launcher
     _nodes: Any
 
     @classmethod
-    def of(cls, card: int, launches: Sequence[Launch], table: Table, launcher: Launcher, arguments: Any) -> Self:
-        """Make the graph of the launches of a table; the driver copies the arguments.
+    def of(cls, card: int, run: Run, table: Table, launcher: Launcher, arguments: Any) -> Self:
+        """Make the graph of a run of a table; the driver copies the arguments.
 
         Raises:
             BackendError: TIL708 or TIL808, the driver makes none.
@@ -43,11 +44,13 @@ class Graph:
         graph = checked("a graph", driver.cuGraphCreate(0))
         try:
             before: list[Any] = []
-            nodes = (c_void_p * len(launches))()
-            first = 0
-            for number, launch in enumerate(launches):
+            _, launches, places = table.held
+            nodes = (c_void_p * run.count)()
+            first = run.place
+            for number in range(run.count):
+                launch = launches[run.first + number]
                 end = first + launch.taken
-                pointers = _pointers(arguments, table.cells[first:end])
+                pointers = _pointers(arguments, places[first:end])
                 result = driver.cuGraphAddKernelNode(graph, before, len(before), _node(launch, pointers))
                 before, first = [checked("a graph", result)], end
                 nodes[number] = int(before[0])
@@ -55,7 +58,7 @@ class Graph:
         except BaseException:
             driver.cuGraphDestroy(graph)
             raise
-        made = cls(int(native), table, launcher, nodes)
+        made = cls(int(native), run, table, launcher, nodes)
         weakref.finalize(made, _destroy, native, graph, card).atexit = False
         return made
 
@@ -66,8 +69,8 @@ class Graph:
             BackendError: TIL808, the driver refuses; some launches may have the new ones then.
 
         """
-        nodes, places = addressof(self._nodes), [addressof(each) for each in (arguments, before)]
-        told = self._launcher.change(addressof(self._table), self.number, nodes, *places)
+        table, run, nodes, *places = map(addressof, (self._table, self._run, self._nodes, arguments, before))
+        told = self._launcher.change(table, run, self.number, nodes, *places)
         if told:
             fail("a graph", status_of(told))
 

@@ -38,19 +38,20 @@ _POINTER, _NUMBER, _INTEGER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
 class Table(ctypes.Structure):
     """What the code knows of a program: functions of the driver, and launches.
 
-    ``places`` has an entry for each parameter of each of the ``count`` launches, of which one has ``most`` at most.
+    It hands over ``count`` runs. ``places`` has an entry for each parameter of each launch, of which none has more than
+    ``most``.
     """
 
     _fields_ = (
         *((name, _POINTER) for name in ("enter", "launch", "record", "wait", "replay", "change", "context", "stream")),
         ("count", _NUMBER),
+        ("runs", _POINTER),
         ("launches", _POINTER),
         ("places", _POINTER),
         ("most", _NUMBER),
     )
-    entries: Any = None
-    cells: Any = None
-    """What it points to: launches, and places."""
+    held: Any = None
+    """What it points to."""
 
 
 class Launch(ctypes.Structure):
@@ -59,6 +60,21 @@ class Launch(ctypes.Structure):
     _fields_ = (
         ("function", _POINTER),
         *((name, _INTEGER) for name in ("x", "y", "z", "wide", "high", "deep", "shared", "taken")),
+    )
+
+
+class Run(ctypes.Structure):
+    """``count`` launches that follow each other, from number ``first`` on, ``times`` over; ``place`` is their first.
+
+    Runs of the same launches have the same ``graph``, which is its number among those of a program.
+    """
+
+    _fields_ = (
+        ("first", _NUMBER),
+        ("count", _NUMBER),
+        ("place", _NUMBER),
+        ("times", _NUMBER),
+        ("graph", _NUMBER),
     )
 
 
@@ -133,19 +149,21 @@ done:
   ret i1 %changed
 }
 
-define internal i64 @launched(ptr %table, ptr %stream, ptr %arguments) nounwind {
+define internal i64 @launched(ptr %table, ptr %run, ptr %stream, ptr %arguments) nounwind {
 entry:
   %launch = field Table.launch of %table
-  %count = field Table.count of %table
   %launches = field Table.launches of %table
   %places = field Table.places of %table
   %most = field Table.most of %table
+  %begin = field Run.first of %run
+  %count = field Run.count of %run
+  %place = field Run.place of %run
   %parameters = alloca ptr, i64 %most
-  %none = icmp eq i64 %count, 0
-  br i1 %none, label %done, label %next
+  %stop = add i64 %begin, %count
+  br label %next
 next:
-  %number = phi i64 [ 0, %entry ], [ %after, %going ]
-  %first = phi i64 [ 0, %entry ], [ %end, %going ]
+  %number = phi i64 [ %begin, %entry ], [ %after, %going ]
+  %first = phi i64 [ %place, %entry ], [ %end, %going ]
   %one = getelementptr %Launch, ptr %launches, i64 %number
   %function = field Launch.function of %one
   %x = field Launch.x of %one
@@ -166,7 +184,7 @@ next:
   %refused = icmp ne i32 %status, 0
   br i1 %refused, label %broken, label %going
 going:
-  %more = icmp ult i64 %after, %count
+  %more = icmp ult i64 %after, %stop
   br i1 %more, label %next, label %done
 broken:
   %status_wide = zext i32 %status to i64
@@ -177,12 +195,69 @@ done:
   ret i64 0
 }
 
-define i64 @change(ptr %table, ptr %graph, ptr %nodes, ptr %arguments, ptr %before) nounwind {
+define internal i64 @handed_on(ptr %table, ptr %run, ptr %stream, ptr %arguments, ptr %graphs) nounwind {
+; a run as often as it is wanted, launch by launch or by the graph that has it
+entry:
+  %times = field Run.times of %run
+  %which = field Run.graph of %run
+  %replay = field Table.replay of %table
+  %single = icmp eq ptr %graphs, null
+  br label %next
+next:
+  %turn = phi i64 [ 0, %entry ], [ %after, %over ]
+  %last = icmp eq i64 %turn, %times
+  br i1 %last, label %done, label %choosing
+choosing:
+  %after = add i64 %turn, 1
+  br i1 %single, label %launching, label %replaying
+launching:
+  %launched = call i64 @launched(ptr %table, ptr %run, ptr %stream, ptr %arguments)
+  br label %over
+replaying:
+  %graph_at = getelementptr ptr, ptr %graphs, i64 %which
+  %graph = load ptr, ptr %graph_at
+  %replayed = call i32 %replay(ptr %graph, ptr %stream)
+  %replayed_wide = zext i32 %replayed to i64
+  br label %over
+over:
+  %told = phi i64 [ %launched, %launching ], [ %replayed_wide, %replaying ]
+  %right = icmp eq i64 %told, 0
+  br i1 %right, label %next, label %broken
+broken:
+  ret i64 %told
+done:
+  ret i64 0
+}
+
+define internal i64 @all_handed_on(ptr %table, ptr %stream, ptr %arguments, ptr %graphs) nounwind {
+entry:
+  %count = field Table.count of %table
+  %runs = field Table.runs of %table
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %after, %going ]
+  %over = icmp eq i64 %number, %count
+  br i1 %over, label %done, label %going
+going:
+  %run = getelementptr %Run, ptr %runs, i64 %number
+  %after = add i64 %number, 1
+  %told = call i64 @handed_on(ptr %table, ptr %run, ptr %stream, ptr %arguments, ptr %graphs)
+  %right = icmp eq i64 %told, 0
+  br i1 %right, label %next, label %broken
+broken:
+  ret i64 %told
+done:
+  ret i64 0
+}
+
+define i64 @change(ptr %table, ptr %run, ptr %graph, ptr %nodes, ptr %arguments, ptr %before) nounwind {
 entry:
   %enter = field Table.enter of %table
   %context = field Table.context of %table
   %change = field Table.change of %table
-  %count = field Table.count of %table
+  %begin = field Run.first of %run
+  %count = field Run.count of %run
+  %place = field Run.place of %run
   %launches = field Table.launches of %table
   %places = field Table.places of %table
   %most = field Table.most of %table
@@ -194,11 +269,12 @@ entry:
   br i1 %outside, label %broken, label %next
 next:
   %number = phi i64 [ 0, %entry ], [ %after, %going ]
-  %first = phi i64 [ 0, %entry ], [ %end, %going ]
+  %first = phi i64 [ %place, %entry ], [ %end, %going ]
   %over = icmp eq i64 %number, %count
   br i1 %over, label %done, label %looking
 looking:
-  %one = getelementptr %Launch, ptr %launches, i64 %number
+  %which = add i64 %begin, %number
+  %one = getelementptr %Launch, ptr %launches, i64 %which
   %taken = field Launch.taken of %one
   %taken_wide = zext i32 %taken to i64
   %end = add i64 %first, %taken_wide
@@ -226,7 +302,7 @@ done:
   ret i64 0
 }
 
-define i64 @hand_over(ptr %table, ptr %arguments, ptr %other, ptr %mark, ptr %graph) nounwind {
+define i64 @hand_over(ptr %table, ptr %arguments, ptr %other, ptr %mark, ptr %graphs) nounwind {
 entry:
   %enter = field Table.enter of %table
   %context = field Table.context of %table
@@ -242,18 +318,7 @@ following:
   %lost = icmp ne i32 %follows, 0
   br i1 %lost, label %broken, label %ordered
 ordered:
-  %single = icmp eq ptr %graph, null
-  br i1 %single, label %launching, label %replaying
-launching:
-  %launched = call i64 @launched(ptr %table, ptr %stream, ptr %arguments)
-  br label %over
-replaying:
-  %replay = field Table.replay of %table
-  %replayed = call i32 %replay(ptr %graph, ptr %stream)
-  %replayed_wide = zext i32 %replayed to i64
-  br label %over
-over:
-  %told = phi i64 [ %launched, %launching ], [ %replayed_wide, %replaying ]
+  %told = call i64 @all_handed_on(ptr %table, ptr %stream, ptr %arguments, ptr %graphs)
   %right = icmp eq i64 %told, 0
   %apart = xor i1 %alone, true
   %leads = and i1 %right, %apart
@@ -270,9 +335,9 @@ broken:
   ret i64 %early_wide
 }
 """
-"""``hand_over`` hands over all launches, or the graph that has them; 0, or the status of what failed and, 32 bits up,
+"""``hand_over`` hands over all runs, or the graphs that have them; 0, or the status of what failed and, 32 bits up,
 which launch it was, from 1 on. With a mark, an event, they follow what is in another stream, which then follows them.
-``change`` gives those nodes of a graph other arguments that have some; 0, or the status of what failed."""
+``change`` gives those nodes of the graph of a run other arguments that have some; 0, or the status of what failed."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -280,26 +345,29 @@ class Launcher:
     """The code, and the functions of the driver that it calls.
 
     Attributes:
-        hand_over: Takes the address of a table, that of arguments, another stream, an event, and a graph; 0 for each of
-            the last three that there is none of.
-        change: Takes the address of a table, a graph, its nodes, arguments, and those that it had.
+        hand_over: Takes the address of a table, that of arguments, another stream, an event, and the address of graphs;
+            0 for each of the last three that there is none of.
+        change: Takes the address of a table, a run, its graph, the nodes of that, arguments, and those that it had.
         address: Where ``hand_over`` starts.
 
     """
 
     functions: tuple[int, ...]
     hand_over: Callable[[int, int, int, int, int], int]
-    change: Callable[[int, int, int, int, int], int]
+    change: Callable[[int, int, int, int, int, int], int]
     address: int
     _held: object
 
-    def table(self, context: int, stream: int, launches: Sequence[Launch], places: Sequence[int]) -> Table:
+    def table(
+        self, context: int, stream: int, runs: Sequence[Run], launches: Sequence[Launch], places: Sequence[int]
+    ) -> Table:
         """Return the table of a program; ``places`` has an entry for each parameter of each launch."""
-        entries, cells = (Launch * max(1, len(launches)))(*launches), (ctypes.c_int32 * max(1, len(places)))(*places)
-        first, second = ctypes.addressof(entries), ctypes.addressof(cells)
+        cells = (ctypes.c_int32 * max(1, len(places)))(*places)
+        held = (Run * max(1, len(runs)))(*runs), (Launch * max(1, len(launches)))(*launches), cells
         most = max((launch.taken for launch in launches), default=0)
-        table = Table(*self.functions, context, stream, len(launches), first, second, max(most, 1))
-        table.entries, table.cells = entries, cells
+        addresses = [ctypes.addressof(each) for each in held]
+        table = Table(*self.functions, context, stream, len(runs), *addresses, max(most, 1))
+        table.held = held
         return table
 
 
@@ -312,12 +380,12 @@ def launcher() -> Launcher:
 
     """
     features, names = device().features, ("hand_over", "change")
-    text = spelt(_CODE, (Table, Launch, Node))
+    text = spelt(_CODE, (Table, Run, Launch, Node))
     code = load_code((object_code(text, features, optimise=False),), names, features)
-    kind = ctypes.CFUNCTYPE(_NUMBER, *[_POINTER] * 5)
     hand_over, change = code.addresses
     functions = tuple(_address(name) for name in _FUNCTIONS)
-    return Launcher(functions, kind(hand_over), kind(change), hand_over, code)
+    first, second = (ctypes.CFUNCTYPE(_NUMBER, *[_POINTER] * taken) for taken in (5, 6))
+    return Launcher(functions, first(hand_over), second(change), hand_over, code)
 
 
 def _address(name: str) -> int:

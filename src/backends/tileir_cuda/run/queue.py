@@ -10,7 +10,8 @@ from tileir.core.nodes import attrs
 from tileir_cuda.run.array_calls import Program, array_call
 from tileir_cuda.run.driver import context_of, fail, status_of
 from tileir_cuda.run.entries import Entries
-from tileir_cuda.run.launcher import Launch, Launcher, Table, launcher
+from tileir_cuda.run.launcher import Launch, Launcher, Run, Table, launcher
+from tileir_cuda.run.runs import Runs, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ class _Records:
     Attributes:
         count: How many arrays come later; they are the first arguments.
         fixed: Addresses of the other arguments.
+        runs: Launches that follow each other, and how often.
         launches: What the native code reads of each launch, and the names of their kernels.
         places: Which argument each parameter is; from -1 down, which one points to it.
         maps: What makes tensor maps, and which argument each of its kernel's parameters is.
@@ -41,6 +43,7 @@ class _Records:
 
     count: int
     fixed: list[int] = attrs.field(factory=list, init=False)
+    runs: list[Run] = attrs.field(factory=list, init=False)
     launches: list[Launch] = attrs.field(factory=list, init=False)
     names: list[str] = attrs.field(factory=list, init=False)
     places: list[int] = attrs.field(factory=list, init=False)
@@ -48,7 +51,22 @@ class _Records:
     _numbers: dict[int, int] = attrs.field(factory=dict, init=False)
     _pointed: int = attrs.field(default=0, init=False)
 
-    def add(self, kernel: CudaKernel, arguments: Sequence[CudaBuffer | int]) -> None:
+    def add_runs(self, runs: Runs) -> None:
+        """Add all launches, and what is run of them."""
+        bodies: list[Run] = []
+        graph = 0
+        for launched in runs.bodies:
+            first, place = len(self.launches), len(self.places)
+            for kernel, arguments in launched:
+                self._add(kernel, arguments)
+            bodies.append(Run(first, len(self.launches) - first, place, 0, graph))
+            graph += len(self.launches) > first
+        for number, times in runs.order:
+            body = bodies[number]
+            if body.count:
+                self.runs.append(Run(body.first, body.count, body.place, times, body.graph))
+
+    def _add(self, kernel: CudaKernel, arguments: Sequence[CudaBuffer | int]) -> None:
         """Add a launch; a grid without groups is none."""
         if not all(kernel.shape[:-1]):
             return
@@ -92,30 +110,28 @@ class CudaQueue:
     _held: object
 
     @classmethod
-    def of(
-        cls, executor: CudaExecutor, works: Sequence[tuple[CudaKernel, Sequence[CudaBuffer | int]]], count: int
-    ) -> CudaQueue:
-        """Ready launches: kernels with their arguments, buffers or the numbers of ``count`` arrays that come later.
+    def of(cls, executor: CudaExecutor, works: Sequence[Work], count: int) -> CudaQueue:
+        """Ready works: kernels with their arguments, buffers or the numbers of ``count`` arrays that come later.
 
         Raises:
             BackendError: TIL808, the driver refuses; TIL809, the process was forked.
 
         """
-        records = _Records(count)
-        for kernel, arguments in works:
-            records.add(kernel, arguments)
-        stream, native, launches = executor.stream, launcher(), records.launches
-        table = native.table(context_of(stream.card), int(stream.native), launches, records.settled_places())
+        records, runs = _Records(count), Runs.of(works)
+        records.add_runs(runs)
+        stream, native = executor.stream, launcher()
+        context, handle = context_of(stream.card), int(stream.native)
+        table = native.table(context, handle, records.runs, records.launches, records.settled_places())
         return cls(
             executor,
             stream,
             tuple(records.names),
             Struct(f"{count}Q").pack,
             Struct(f"{len(records.fixed)}Q").pack(*records.fixed),
-            Entries.of(stream.card, launches, table, native, records.maps),
+            Entries.of(stream.card, records.runs, table, native, records.maps),
             table,
             native,
-            tuple(works),
+            runs,
         )
 
     def launch(self, addresses: Sequence[int], stream: int | None = None) -> CudaEvent:
@@ -136,15 +152,19 @@ class CudaQueue:
         key = self._pack(*addresses) + self._fixed
         room = create_string_buffer(key, len(key))
         with own.lock:
-            arguments, graph = addressof(room), 0
+            arguments, graphs = addressof(room), 0
             if self._entries is not None:
                 entry = self._entries.at(key)
-                arguments, graph = entry.arguments, entry.graph or 0
+                arguments, graphs = entry.arguments, entry.graphs or 0
             mark = 0 if stream is None else own.crossing()
-            told = self._launcher.hand_over(addressof(self._table), arguments, stream or 0, mark, graph)
+            told = self._launcher.hand_over(addressof(self._table), arguments, stream or 0, mark, graphs)
             if not told:
                 return own.tail or own.new_tail()
         return self._fail(told)
+
+    def bound(self, addresses: Sequence[int]) -> BoundQueue:
+        """Return the launches on arrays at these addresses as one of those of :meth:`CudaExecutor.run_batch`."""
+        return BoundQueue(self, addresses)
 
     def array_call(self, operands: Sequence[QueuedOperand], read: int, home: Home) -> Callable[..., Any] | None:
         """Return the launches as a function of arrays, as :class:`tileir.runtime.offers.ArrayQueue` says.
@@ -161,3 +181,15 @@ class CudaQueue:
         self._stream.drain()
         number, status = told >> STATUS_BITS, told & (1 << STATUS_BITS) - 1
         fail(f"kernel {self._names[number - 1]}" if number else "a run", status_of(status))
+
+
+@attrs.frozen(eq=False)
+class BoundQueue:
+    """All launches of a queue on some arrays."""
+
+    queue: CudaQueue
+    addresses: Sequence[int]
+
+    def enqueue(self) -> None:
+        """Put them into the stream; the errors are those of :meth:`CudaQueue.launch`."""
+        self.queue.launch(self.addresses)

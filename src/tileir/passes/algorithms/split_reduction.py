@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from tileir.core import Aggregation, NameScope, attrs
 from tileir.passes.algorithms.product_parts import LONG, is_product, is_whole, is_window, product_parts
-from tileir.passes.analysis.accesses import address, reads_neighbours
+from tileir.passes.analysis.accesses import address, reads_neighbours, views_in_one_place
 from tileir.passes.analysis.pieces import is_copy
 from tileir.passes.base import at_least
 from tileir.passes.kernels.expansion import left
@@ -20,6 +20,7 @@ from tileir.passes.kernels.replacement import Replacement, replaced
 from tileir.passes.kernels.schedule import divisor_at_least
 from tileir.poly.affine import Affine
 from tileir.schedule import Refused, product, refused, refusing, rule_out, with_values
+from tileir.schedule.nest import chosen_by_data
 from tileir.stripe import ir as stripe
 
 PARTED: Final = "parted"
@@ -81,7 +82,7 @@ class SplitReduction:
         kernel: stripe.Block,
         names: NameScope,
     ) -> Replacement | Refused:
-        rule_out(against_contraction(kernel))
+        rule_out(against_contraction(kernel, placed=True))
         (output,) = (r for r in kernel.refinements if r.direction.writes)
         written = {i for access in output.access for i in access.indices}
         constrained = {i for constraint in kernel.constraints for i in constraint.indices}
@@ -270,8 +271,11 @@ _LEAST = 64
 """Points that a part reduces at least where parts are counted: fewer are not worth a second kernel."""
 
 
-def against_contraction(kernel: stripe.Block) -> Refused | None:
-    """Return what keeps a kernel from being a flat contraction to one output, each axis of which one index moves."""
+def against_contraction(kernel: stripe.Block, *, placed: bool = False) -> Refused | None:
+    """Return what keeps a kernel from being a flat contraction to one output, each axis of which one index moves.
+
+    Where it may be ``placed``, scalars that are the same for all points may choose elements that it reads.
+    """
     outputs = [r for r in kernel.refinements if r.direction.writes]
     if kernel.blocks:
         return refused("TR114")
@@ -283,14 +287,15 @@ def against_contraction(kernel: stripe.Block) -> Refused | None:
     for index in kernel.indices:
         if not index.is_plain:
             return refused("TR101" if index.affine is None else "TR102", index=index.name)
-    if output.shape.elements != 1 or _is_indirect(kernel):
+    if output.shape.elements != 1 or _is_indirect(kernel, placed=placed):
         return refused("TR202", view=output.name)
     joined = any(len(access.terms) > 1 for access in output.access)
     return refused("TR627", output=output.name) if joined else None
 
 
-def _is_indirect(kernel: stripe.Block) -> bool:
-    return any(isinstance(s, stripe.Load | stripe.Store) and s.index is not None for s in kernel.statements)
+def _is_indirect(kernel: stripe.Block, *, placed: bool) -> bool:
+    known = views_in_one_place(kernel.refinements, kernel.statements) if placed else frozenset()
+    return not chosen_by_data(kernel.statements) <= known
 
 
 def _reach(kernel: stripe.Block, index: str) -> int:

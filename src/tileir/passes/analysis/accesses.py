@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Final
 
 from tileir.poly.affine import Affine, Rational
 from tileir.poly.bounds import Domain
 from tileir.poly.coverage import always_hit
-from tileir.stripe.ir import Block, Direction, LoadIndex, Refinement
+from tileir.stripe.ir import (
+    Block,
+    Constant,
+    Convert,
+    Direction,
+    Intrinsic,
+    Load,
+    LoadIndex,
+    Refinement,
+    Statement,
+    Store,
+    scalar_inputs,
+    scalar_output,
+)
 
 PAGE_BYTES: Final = 4096
 """Bytes that neighbours in memory have one translation for, and within which hardware fetches ahead."""
@@ -29,6 +42,27 @@ def address(refinement: Refinement) -> Affine:
 def is_element(refinement: Refinement) -> bool:
     """Return whether one point touches one element only."""
     return refinement.shape.elements == 1
+
+
+def views_in_one_place(views: Iterable[Refinement], statements: Iterable[Statement]) -> frozenset[str]:
+    """Return the views of which data decide the element, the same one for all points: no index moves what decides.
+
+    Such is a slice of a sequence, which the step of a loop chooses.
+    """
+    moved = {view.name for view in views if any(access.terms for access in view.access)}
+    varying: set[str] = set()
+    chosen: set[str] = set()
+    others: set[str] = set()
+    for statement in statements:
+        into = scalar_output(statement)
+        moves = isinstance(statement, Load) and statement.source in moved
+        moves |= not isinstance(statement, Load | Store | Constant | Intrinsic | Convert)
+        if into is not None and (moves or not varying.isdisjoint(scalar_inputs(statement))):
+            varying.add(into)
+        if isinstance(statement, Load | Store):
+            view = statement.source if isinstance(statement, Load) else statement.into
+            (others if statement.index is None or statement.index in varying else chosen).add(view)
+    return frozenset(chosen - others)
 
 
 def bytes_of_a_row(kernel: Block, view: Refinement, least: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from math import prod
 from typing import ClassVar, Final
 
@@ -63,6 +64,8 @@ class Inline:
             given a copy in another order.
         row_bytes: What one result takes of a temporary is computed again, exponentials too, where it has more bytes:
             nothing could keep it near. Of terms that lie apart each counts ``beside_bytes``. 0: never.
+        slices: Whether reductions other than products read slices that a scalar chooses, as the step of a loop does,
+            where they lie: nothing is computed for them.
 
     """
 
@@ -75,6 +78,7 @@ class Inline:
     fragments: tuple[str, ...] = ()
     row_bytes: int = 0
     beside_bytes: int = 0
+    slices: bool = False
 
     def __call__(self, program: Program) -> Program:
         """Return the program with elementwise kernels put into reductions."""
@@ -236,6 +240,8 @@ class _Scan:
         if producer.from_nothing is not None and self._is_cheap(producer.from_nothing):
             return None
         points, elements = prod(kernel.ranges.values()), prod(producer.block.ranges.values())
+        if self.options.slices and producer.copies_a_slice() and not _is_crossed(kernel):
+            return None
         if points > elements and _is_flat_reduction(kernel) and not producer.widens_integers():
             better = self.options.turned and producer.only_copies() and self._is_better_in_place(kernel, view, producer)
             turned = better or (producer.only_copies() and self._takes_either_order(kernel, view, producer))
@@ -311,6 +317,16 @@ def _is_flat_reduction(kernel: Block) -> bool:
     scoped = [r for r in kernel.refinements if r.merges]
     moved = {name for r in scoped for access in r.access for name in access.indices}
     return len(scoped) == 1 and any(i.range > 1 and i.name not in moved for i in kernel.indices)
+
+
+def _is_crossed(kernel: Block) -> bool:
+    """Return whether two inputs each have an index that leaves the other in place: tiles of a product are copied."""
+    moved = {
+        frozenset(name for access in r.access for name in access.indices if kernel.ranges[name] > 1)
+        for r in kernel.refinements
+        if r.direction is Direction.IN
+    }
+    return any(one - other and other - one for one, other in combinations(moved, 2))
 
 
 def _loads_plainly(kernel: Block, view: str) -> bool:

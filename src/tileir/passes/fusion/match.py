@@ -13,7 +13,7 @@ from math import gcd, prod
 from typing import TypeAlias
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.accesses import is_element
+from tileir.passes.analysis.accesses import is_element, views_in_one_place
 from tileir.passes.analysis.correspondence import Correspondence, correspond
 from tileir.passes.fusion.group import Element, FusionGroup
 from tileir.passes.fusion.sink import owns, part_over
@@ -309,14 +309,15 @@ def lies_side_by_side(group: FusionGroup, shared: Iterable[str]) -> bool:
 def _all_steps(group: FusionGroup, shared: Iterable[str]) -> Iterator[tuple[list[int], list[int]]]:
     """Yield what :func:`_steps` tells of each view."""
     names = frozenset(shared)
-    return (_steps(group, view, names) for view in group.views.values())
+    placed = views_in_one_place(group.views.values(), group.statements)
+    return (_steps(group, view, names, 1 if view.name in placed else 0) for view in group.views.values())
 
 
-def _steps(group: FusionGroup, view: Refinement, shared: Container[str]) -> tuple[list[int], list[int]]:
-    """Return by how many elements shared indices move a view, and by how many all that is inside."""
+def _steps(group: FusionGroup, view: Refinement, shared: Container[str], first: int) -> tuple[list[int], list[int]]:
+    """Return by how many elements shared indices move a view, and by how many all that is inside, from an axis on."""
     outer: list[int] = []
     inner: list[int] = []
-    for access, dim in zip(view.access, view.shape.dims, strict=True):
+    for access, dim in zip(view.access[first:], view.shape.dims[first:], strict=True):
         for name, c in access.terms:
             if group.block.ranges[name] > 1:
                 (outer if name in shared else inner).append(abs(int(c) * dim.stride))

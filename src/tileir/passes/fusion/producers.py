@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tileir.core import Op, attrs
-from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.accesses import address, is_element, views_in_one_place
 from tileir.poly.affine import Affine
 from tileir.stripe.ir import Block, Convert, Direction, Intrinsic, Load, Refinement, Special, Store
 
@@ -45,6 +45,18 @@ class Producer:
         """Return whether the kernel copies one element to each of the result."""
         first, *rest = self.block.statements
         return isinstance(first, Load) and first.index is None and len(rest) == 1
+
+    def copies_a_slice(self) -> bool:
+        """Return whether the kernel copies what lies side by side where one scalar says, in the same order."""
+        block = self.block
+        if not all(isinstance(s, Load | Store) for s in block.statements):
+            return False
+        found = views_in_one_place(block.refinements, block.statements)
+        views = [r for r in block.refinements if r.name in found]
+        if len(views) != 1 or not any(isinstance(s, Load) and s.into == self.scalar for s in block.statements):
+            return False
+        first = attrs.evolve(views[0], access=(Affine(), *views[0].access[1:]))
+        return address(first) == address(self.result)
 
     def only_widens(self) -> bool:
         """Return whether the kernel only converts elements to a wider dtype."""

@@ -24,7 +24,7 @@ from tileir.passes.fusion.match import (
 from tileir.passes.fusion.shared_rows import are_one_row, has_points, loops_of, with_long_rows
 from tileir.schedule.remarks import Refused, refused, refusing, rule_out, strongest
 from tileir.stripe.aliases import byte_size
-from tileir.stripe.ir import Block, Index, Statement, views_read, views_written
+from tileir.stripe.ir import ADVANCE, Block, Index, Statement, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -271,6 +271,8 @@ class FusionScan:
         options, reductions = self.options, first.reductions + second.reductions
         if not (first.is_movable and second.is_movable):
             return refused("TR682")
+        if ADVANCE in first.block.tags or ADVANCE in second.block.tags:  # lowering has a thread of another kernel count
+            return refused("TR691")
         excluded = any(tag in group.block.tags for tag in options.exclude for group in (first, second))
         if excluded or not (selected(first.block, options.a_reqs) and selected(second.block, options.b_reqs)):
             return NOT_MEANT

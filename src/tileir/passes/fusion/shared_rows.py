@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 def are_one_row(first: FusionGroup, second: FusionGroup) -> bool:
-    """Return whether all loops of both go along a single row."""
+    """Return whether all loops of both go along a single row, which one group of threads is meant to take.
+
+    Where nothing aggregates the row, that is for short ones alone: of a long one each group takes a part, in less time.
+    """
+    aggregated = first.reductions + second.reductions > 0
+    if not aggregated and any(_bytes_inside(group, frozenset()) > _SHORT for group in (first, second)):
+        return False
     loops = [list(_lengths(group.block, block)) for group in (first, second) for block in (None, *group.nested)]
     return all(len(lengths) < 2 for lengths in loops) and len({length for lengths in loops for length in lengths}) == 1
 
@@ -113,3 +119,6 @@ def _is_row(options: Fuse, group: FusionGroup, shared: frozenset[str]) -> bool:
 
 _STRETCH: Final = 2048
 """Bytes that keep a group of threads busy for a while."""
+
+_SHORT: Final = 16_384
+"""Bytes that a group of threads takes in less time than a launch."""

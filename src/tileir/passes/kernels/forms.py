@@ -46,6 +46,27 @@ def against_plain_places(nest: Nest) -> Refused | None:
     return None
 
 
+def against_varying_places(nest: Nest) -> Refused | None:
+    """Return which view data decide the element of, where that may differ from point to point; None where none does.
+
+    All points may use the place that a scalar of the caller gives, as those of a step use the step of their loop. Where
+    the view's memory is touched elsewhere too, nobody knows whether these are the same elements.
+    """
+    own = {r.name for r in nest.allocations}
+    chosen = {segment.use(name).root for segment in nest.segments for name in sch.indirect_names(segment)}
+    for segment in nest.segments:
+        names = sch.indirect_names(segment)
+        found = [use.name for use in segment.uses if use.root in chosen and use.name not in names]
+        for index in (*nest.indices, *segment.loops) if names else ():
+            moved = {use.name for use in segment.uses if use.root in own or use.stride(index.name)}
+            varying = sch.varying_scalars(segment.statements, moved, index.name)
+            placed = (s for s in segment.statements if isinstance(s, stripe.Load | stripe.Store) and s.index in varying)
+            found += [s.source if isinstance(s, stripe.Load) else s.into for s in placed]
+        if found:
+            return refused("TR202", view=min(found))
+    return None
+
+
 def against_scalars(nest: Nest) -> Refused | None:
     """Return which memory of a nest's own has more than one element; None where none has."""
     wide = next((r for r in nest.allocations if r.shape.elements != 1), None)
@@ -70,12 +91,17 @@ def against_flat(kernel: stripe.Block) -> Refused | None:
     return None
 
 
-def against_plain(nest: Nest) -> Refused | None:
-    """Return what keeps a nest from having one reduction, into scalar accumulators, with independent points."""
+def against_plain(nest: Nest, *, placed: bool = False) -> Refused | None:
+    """Return what keeps a nest from having one reduction, into scalar accumulators, with independent points.
+
+    Unless ``placed``, the reduction reads no view of which data decide the element, not even one for all points.
+    """
     reductions = [segment for segment in nest.segments if segment.loops]
     if len(reductions) != 1:
         return refused("TR205", loops=len(reductions))
-    checks = (against_parallel, against_plain_places, against_scalars)
+    if not placed and (names := sch.indirect_names(reductions[0])):
+        return refused("TR202", view=min(names))
+    checks = (against_parallel, against_varying_places, against_scalars)
     found = next((why for check in checks if (why := check(nest)) is not None), None)
     return _against_accumulators(nest, reductions[0]) if found is None else found
 

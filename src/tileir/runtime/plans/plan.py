@@ -193,6 +193,8 @@ class Plan:
             outputs: The same for the outputs; none of them shares memory with another array.
 
         """
+        if self.queued is not None and self.queued.run(inputs, outputs):
+            return
         shared = self._shared
         if shared:
             shared[0].run(inputs, outputs)
@@ -218,9 +220,12 @@ class Plan:
             if self._is_short and all(event.done for event in after):
                 return _run_now(partial(self.run, inputs, outputs), after)
             return resources.scheduler.submit(partial(self.run, inputs, outputs), after)
+        ends = [end for event in after for end in ends_of(event)]
+        if self.queued is not None and (queued := self.queued.submit(inputs, outputs, ends)) is not None:
+            return queued
         workspace = self._take()
         assert isinstance(workspace, SubmittingWorkspace)
-        submission = workspace.submit(inputs, outputs, [end for event in after for end in ends_of(event)])
+        submission = workspace.submit(inputs, outputs, ends)
         if resources.streams and not any(isinstance(end, PendingEvent) for end in submission.ends):
             return RunningEvent.of(submission, partial(self._keep, workspace))
         ended = resources.scheduler.submit(partial(self._keep, workspace), submission.ends)

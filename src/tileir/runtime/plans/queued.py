@@ -5,22 +5,28 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import numpy as np
+
 from tileir.core.nodes import attrs
-from tileir.runtime.offers import ArrayQueue, Queue, QueueingExecutor
-from tileir.runtime.plans.workspace import Layout, unrolled
+from tileir.runtime.events import all_ended, failure_of
+from tileir.runtime.offers import ArrayQueue, BatchedQueue, Queue, QueueingExecutor, takes_loops
+from tileir.runtime.plans.running import RunningEvent
+from tileir.runtime.plans.submission import Submission
+from tileir.runtime.plans.workspace import Layout, bound, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-
+    from tileir.runtime.arrays import Array
     from tileir.runtime.devices.exchange import Format
     from tileir.runtime.devices.home import Home
+    from tileir.runtime.interface import Event
     from tileir.runtime.offers import KnownEvent
     from tileir.runtime.plans.resources import Resources
+    from tileir.runtime.plans.workspace import Operand
 
 MOST_LAUNCHES: Final = 4096
-"""Programs of more launches, loops unrolled, are handed over in pieces, as others are."""
+"""Programs of more launches, loops unrolled, are handed over in pieces where the queue takes no loops."""
 
 
 @attrs.frozen(eq=False)
@@ -65,7 +71,8 @@ class _QueuedWorkspace:
         slots = (*layout.inputs, *layout.outputs)
         for position, slot in enumerate(slots):
             arguments[slot.number] = position
-        works = [(step.kernel, [arguments[each] for each in step.arguments]) for step in unrolled(layout.steps)]
+        steps = layout.steps if takes_loops(executor) else unrolled(layout.steps)
+        works: list[Any] = [bound(step, arguments) for step in steps]
         return cls(layout.nbytes, executor.queue(works, len(slots)))
 
 
@@ -92,7 +99,8 @@ class QueuedRuns:
         executor: Any = layout.executor
         if layout.decides or not isinstance(executor, QueueingExecutor) or not executor.queues:
             return None
-        if len(list(islice(unrolled(layout.steps), MOST_LAUNCHES + 1))) > MOST_LAUNCHES:
+        launches = () if takes_loops(executor) else islice(unrolled(layout.steps), MOST_LAUNCHES + 1)
+        if sum(1 for _ in launches) > MOST_LAUNCHES:
             return None
         return cls(executor, tuple(slot.alignment for slot in (*layout.inputs, *layout.outputs)), layout, resources)
 
@@ -133,12 +141,78 @@ class QueuedRuns:
             stream: One of others in which some of this memory is used; None for none.
 
         """
-        if not self._layout.nbytes:
-            return self._without_temporaries().queue.launch(addresses, stream)
-        workspace = self._resources.take(self._spare) or self._workspace()
+        workspace = self._taken()
         event = workspace.queue.launch(addresses, stream)
-        self._resources.keep(workspace, self._spare)
+        self._give_back(workspace)
         return event
+
+    def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> bool:
+        """Do what :meth:`tileir.runtime.plans.plan.Plan.run` does, as one batch of the device.
+
+        False, with nothing done, where it takes none, or some memory cannot be used as it is.
+        """
+        memory: list[Any] = []
+        arriving, leaving = self._moved(inputs, outputs, memory)
+        workspace = self._taken()
+        queue = workspace.queue
+        if len(memory) < len(inputs) + len(outputs) or not isinstance(queue, BatchedQueue):
+            self._give_back(workspace)
+            return False
+        launches = [queue.bound([buffer.address for buffer in memory])]
+        self.executor.run_batch(arriving, launches, leaving)
+        self._give_back(workspace)  # what fails is not used again, as the device may not be done with it
+        return True
+
+    def submit(
+        self, inputs: Sequence[Operand], outputs: Sequence[Operand], after: Sequence[Event]
+    ) -> RunningEvent | None:
+        """Do the same without waiting, behind events that the queue follows; None, with nothing done, for others."""
+        executor, memory = self.executor, list[Any]()
+        if not all(executor.follows(event) or (event.done and failure_of(event) is None) for event in after):
+            return None
+        arriving, leaving = self._moved(inputs, outputs, memory)
+        if len(memory) < len(inputs) + len(outputs):
+            return None
+        commands: list[Event] = []
+        try:
+            commands += [executor.copy(array, buffer) for array, buffer in arriving]
+            commands.append(self.launch([buffer.address for buffer in memory]))
+            commands += [executor.copy(buffer, array) for buffer, array in leaving]
+        except BaseException:
+            all_ended(commands).wait()  # the device may still use the memory
+            raise
+        ends = [*reversed(commands[len(arriving) :])]  # whoever waits for the last has waited for the others
+        return RunningEvent.of(Submission(commands, ends, (memory, inputs, outputs)), _nothing)
+
+    def _moved(
+        self, inputs: Sequence[Operand], outputs: Sequence[Operand], memory: list[Any]
+    ) -> tuple[list[tuple[Array, Any]], list[tuple[Any, Array]]]:
+        """Return what has to be copied in and out, and add memory of the device for all; less where some has none."""
+        arriving: list[tuple[Array, Any]] = []
+        leaving: list[tuple[Any, Array]] = []
+        layout = self._layout
+        for number, (slot, operand) in enumerate(
+            zip((*layout.inputs, *layout.outputs), (*inputs, *outputs), strict=True)
+        ):
+            placed: Any = layout.in_place(slot, operand)
+            if placed is None and isinstance(operand, np.ndarray):
+                placed = self.executor.allocate(operand.nbytes)
+                if number < len(inputs):
+                    arriving.append((operand, placed))
+                else:
+                    leaving.append((placed, operand))
+            if placed is not None:
+                memory.append(placed)
+        return arriving, leaving
+
+    def _taken(self) -> _QueuedWorkspace:
+        if not self._layout.nbytes:
+            return self._without_temporaries()
+        return self._resources.take(self._spare) or self._workspace()
+
+    def _give_back(self, workspace: _QueuedWorkspace) -> None:
+        if self._layout.nbytes:
+            self._resources.keep(workspace, self._spare)
 
     def _workspace(self) -> _QueuedWorkspace:
         self._resources.make_room(self._layout.nbytes)
@@ -149,3 +223,7 @@ class QueuedRuns:
         if not self._only:
             self._only.append(self._workspace())
         return self._only[0]
+
+
+def _nothing() -> None:
+    """Keep nothing for the next run: memory that is used in a queue is free for what comes later in it."""

@@ -203,7 +203,7 @@ class SequencedWorkspace:
             arguments[slot.number] = position
         repeats = isinstance(executor, RepeatingExecutor) and bool(executor.repeats)
         steps = layout.steps if repeats else tuple(unrolled(layout.steps))
-        works: list[Any] = [_bound(step, arguments) for step in steps]
+        works: list[Any] = [bound(step, arguments) for step in steps]
         return cls(layout, executor.sequence(works), formats)
 
     @property
@@ -315,19 +315,21 @@ class ClosableWorkspace:
             raise BackendError.of("TIL807", message) from None
 
 
-def _bound(step: AnyStep, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition | Choice:
+def bound(step: AnyStep, arguments: Sequence[Any]) -> tuple[Kernel, list[Any]] | Repetition | Choice:
     """Return a step with its arguments, as :meth:`tileir.runtime.interface.SequencingExecutor.sequence` takes it."""
 
-    def bound(steps: tuple[AnyStep, ...]) -> tuple[tuple[Kernel, list[Any]] | Repetition | Choice, ...]:
-        return tuple(_bound(inner, arguments) for inner in steps)
+    def all_bound(steps: tuple[AnyStep, ...]) -> tuple[tuple[Kernel, list[Any]] | Repetition | Choice, ...]:
+        return tuple(bound(inner, arguments) for inner in steps)
 
     match step:
         case Step():
             return step.kernel, [arguments[number] for number in step.arguments]
         case LoopStep(times=times, steps=inner):
-            return Repetition(times if isinstance(times, int) else Condition(arguments[times.argument]), bound(inner))
+            return Repetition(
+                times if isinstance(times, int) else Condition(arguments[times.argument]), all_bound(inner)
+            )
         case BranchStep(condition=condition, then=then, otherwise=otherwise):
-            return Choice(Condition(arguments[condition.argument]), bound(then), bound(otherwise))
+            return Choice(Condition(arguments[condition.argument]), all_bound(then), all_bound(otherwise))
         case _:
             assert_never(step)
 

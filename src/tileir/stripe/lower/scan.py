@@ -92,14 +92,21 @@ class _Loop:
         """The inputs of the body that are carries."""
         return self.scan.body.inputs[: len(self.scan.carries)]
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether a step reads or writes what only its number tells: slices of sequences, or of stacked results."""
+        stacked = any(result.part is not ScanPart.FINAL for result in self.results)
+        return self.scan.count > 0 and (stacked or bool(self.scan.sequences))
+
     def start(self) -> None:
         """Add kernels that give the step and the carries their first values, and view these and the constants."""
         scan, storage = self.scan, self.outer.storage
-        kernel = KernelBuilder()
-        first = kernel.constant("first", self.step.dtype, scan.count - 1 if scan.reverse and scan.count else 0)
-        kernel.store("step", first, self.step, (ZERO,))
-        self.outer.add(kernel, scan, Tags.of("eltwise", "fill"))
-        self.views[self.counter.buffer] = (self.step, Direction.INOUT)
+        if self.is_counted:
+            kernel = KernelBuilder()
+            first = kernel.constant("first", self.step.dtype, scan.count - 1 if scan.reverse else 0)
+            kernel.store("step", first, self.step, (ZERO,))
+            self.outer.add(kernel, scan, Tags.of("eltwise", "fill"))
+            self.views[self.counter.buffer] = (self.step, Direction.INOUT)
         for number, (value, name) in enumerate(zip(self.carries, scan.carries, strict=True)):
             if 0 in value.shape:
                 continue
@@ -167,7 +174,9 @@ class _Loop:
         return kernel.load("step", self.counter, (ZERO,))
 
     def advance(self) -> None:
-        """Add the kernel that computes the next step."""
+        """Add the kernel that computes the next step, if steps are counted."""
+        if not self.is_counted:
+            return
         kernel = KernelBuilder()
         by = kernel.constant("by", self.step.dtype, -1 if self.scan.reverse else 1)
         kernel.store("next_step", kernel.compute("next_step", Op.ADD, self._now(kernel), by), self.advanced, (ZERO,))
@@ -178,7 +187,7 @@ class _Loop:
         storage = self.inner.storage
         used = self.inner.used()
         writes = {local for local, (_, direction) in self.views.items() if direction is Direction.OUT}
-        new = {self.counter.buffer: self.advanced.buffer}
+        new = {self.counter.buffer: self.advanced.buffer} if self.is_counted else {}
         new.update(
             (value.name, name)
             for value, name in zip(self.carries, self.scan.body.outputs, strict=False)

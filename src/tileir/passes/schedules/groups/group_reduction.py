@@ -60,7 +60,7 @@ class GroupReduction:
     @refusing
     def _kernel(self, kernel: stripe.Block, sizes: Mapping[str, int]) -> Done | Refused:
         nest = accepted(unscheduled_reduction(kernel))
-        rule_out(against_plain(nest))
+        rule_out(against_plain(nest, placed=True))
         if is_product_of_panels(nest):
             return refused("TR401")
         elements = {r.name: sizes[r.source] for r in kernel.refinements if r.source in sizes}
@@ -82,6 +82,8 @@ class GroupReduction:
         reads = sch.reads_of(nest, segment)
         streamed, written = _streamed(nest, reads), sch.written_uses(nest)
         uses = (*streamed, *written)
+        if sch.indirect_names(segment):
+            return None
         columns = [i for i in nest.indices if i.range > 1 and all(u.stride(i.name) == 1 for u in uses)]
         if len(streamed) != 1 or not columns or len(written) != 1:
             return None
@@ -198,10 +200,13 @@ class GroupReduction:
     ) -> tuple[Use, ...]:
         """Return the inputs of a reduction that only columns move, and crosswise, as far as copies of them fit."""
         left, staged = self.local_bytes // _STAGED, []
-        for use in sch.reads_of(nest, sch.the_reduction(nest)):
+        segment = sch.the_reduction(nest)
+        chosen = sch.indirect_names(segment)
+        for use in sch.reads_of(nest, segment):
             moving = [i for i in nest.indices if use.stride(i.name)]
             size = shape.local_bytes(use)
-            if use.root in elements and moving == [column] and use.stride(moving[0].name) != 1 and size <= left:
+            plain = use.root in elements and use.name not in chosen
+            if plain and moving == [column] and use.stride(moving[0].name) != 1 and size <= left:
                 staged.append(use)
                 left -= size
         return tuple(staged)

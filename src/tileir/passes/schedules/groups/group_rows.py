@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
 from tileir.passes.kernels import schedule as sch
-from tileir.passes.kernels.forms import against_parallel, against_plain_places, unscheduled_reduction
+from tileir.passes.kernels.forms import against_parallel, against_varying_places, unscheduled_reduction
 from tileir.passes.schedules.groups.group_reduction import power_of_two_from
 from tileir.passes.schedules.groups.row_plan import ELEMENT, Kept, Plan, Row, row_of
 from tileir.passes.schedules.groups.rows import build
@@ -231,10 +231,11 @@ def _across_threads(nest: Nest) -> Refused | None:
     back = {use.root for use in sch.written_uses(nest)} & again
     rows: dict[str, set[Row | None]] = {}
     for segment in nest.segments:
-        alone = len(segment.loops) == 1 and not segment.constraints
+        alone, chosen = len(segment.loops) == 1 and not segment.constraints, sch.indirect_names(segment)
         for use in segment.uses:
             if use.root in back:
-                rows.setdefault(use.root, set()).add(row_of(use, segment.loops[0]) if alone else None)
+                known = alone and use.name not in chosen
+                rows.setdefault(use.root, set()).add(row_of(use, segment.loops[0]) if known else None)
     found = next((root for root, seen in rows.items() if None in seen or len(seen) > 1), None)
     return None if found is None else refused("TR411", memory=found)
 
@@ -269,7 +270,8 @@ def _rows_read_again(nest: Nest, loops: Mapping[int, stripe.Index]) -> Iterator[
     for number, loop in loops.items():
         segment = nest.segments[number]
         if len(segment.loops) == 1 and not segment.constraints:
-            reads = (u for u in segment.uses if u.root not in local | written and u.stride(loop.name))
+            others = local | written | {segment.use(name).root for name in sch.indirect_names(segment)}
+            reads = (u for u in segment.uses if u.root not in others and u.stride(loop.name))
             times.update(dict.fromkeys(row_of(use, loop) for use in reads).keys())
     return (row for row, count in times.items() if count > 1)
 
@@ -313,7 +315,7 @@ def _against_rows(nest: Nest) -> Refused | None:
     storing = any(u.direction.writes and not u.merges for s in loops for u in s.uses)
     if len(loops) < 2 and not storing:
         return refused("TR407")
-    rule_out(against_plain_places(nest))
+    rule_out(against_varying_places(nest))
     scalars = frozenset(r.name for r in nest.allocations if r.shape.elements == 1)
     found = (_against_sharing(segment, scalars) for segment in nest.segments)
     return next((why for why in found if why is not None), None)
