@@ -30,7 +30,7 @@ with _collection_paused(lasting=True):  # all of it stays, so to walk it again a
     from tileir.driver.forms import parse, to_text, verify
     from tileir.driver.jit import Jit, evaluate, jit
     from tileir.runtime.caches.disk_cache import DiskCache
-    from tileir.runtime.context import Context, default_context
+    from tileir.runtime.context import Context, default_context, trim
     from tileir.runtime.interface import Backend, DeviceInfo, Options
     from tileir.tile.builder import FunctionBuilder
     from tileir.tile.ir import Function
@@ -99,6 +99,7 @@ __all__ = [
     "to_device",
     "to_json",
     "to_text",
+    "trim",
     "tune",
     "verify",
     "vjp",

@@ -11,6 +11,7 @@ import pytest
 
 import tileir
 from strategies.card_driver import Result, without_a_card
+from tileir.runtime.offers import TrimmingExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,3 +98,38 @@ def test_what_others_keep_is_given_back_where_there_is_no_more(card: Card) -> No
     one.stream.drain = elsewhere.stream.drain = None  # their threads may wait for this pool, with their streams locked
     assert other.take(SIZE).nbytes == SIZE
     assert (one.spare_bytes, elsewhere.spare_bytes) == (0, SIZE)
+
+def products(count: int) -> str:
+    """Return products of which none is fused with another."""
+    lines = "".join(f"T{n + 1}[i, j : N, N] = +(T{n}[i, k] * W[k, j]); " for n in range(count))
+    return f"function (T0[N, N], W[N, N]) -> (T{count}) {{ {lines} }}"
+
+
+def test_temporaries_go_with_their_executable() -> None:
+    with without_a_card() as (driver, context):
+        a = tileir.to_device(np.eye(64, dtype=np.float32), context=context)
+        many = tileir.compile(products(4), [a, a], context=context)
+        assert many.memory.peak > 0
+        for _ in range(3):
+            many(a, a).numpy()
+        context.trim()
+        many(a, a).numpy()
+        del many
+        executor = a.home.executor
+        assert isinstance(executor, TrimmingExecutor)
+        assert executor.trim() > 0  # of pieces that nobody uses any more
+        assert len(driver.memory) == 1  # the array
+
+
+def test_memory_is_given_back_when_somebody_asks() -> None:
+    with without_a_card() as (driver, context):
+        a = tileir.to_device(np.eye(64, dtype=np.float32), context=context)
+        many = tileir.jit(products(4), context=context)
+        for _ in range(3):
+            many(a, a).numpy()
+        used = len(driver.memory)
+        assert tileir.trim() >= a.numpy().nbytes
+        assert len(driver.memory) == 1  # the array
+        assert context.trim() == 0
+        np.testing.assert_array_equal(many(a, a).numpy(), np.eye(64))
+        assert 1 < len(driver.memory) <= used

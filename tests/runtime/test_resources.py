@@ -12,7 +12,7 @@ import pytest
 from strategies.devices import executor
 from strategies.processes import in_forked_child
 from tileir.core.errors import BackendError
-from tileir.runtime.plans.resources import Resources
+from tileir.runtime.plans.resources import Resources, Spare
 
 
 @attrs.define(eq=False)
@@ -21,7 +21,7 @@ class Piece:
 
 
 def test_what_is_kept_is_taken_once() -> None:
-    resources, home = Resources(executor()), list[Piece]()
+    resources, home = Resources(executor()), Spare[Piece]()
     piece = Piece(10)
     resources.keep(piece, home)
     assert resources.kept_bytes == 10
@@ -32,7 +32,7 @@ def test_what_is_kept_is_taken_once() -> None:
 
 def test_the_least_recently_used_goes_first() -> None:
     resources = Resources(executor(), spare_bytes=100)
-    homes: list[list[Piece]] = [[] for _ in range(4)]
+    homes = [Spare[Piece]() for _ in range(4)]
     for home in homes:
         resources.keep(Piece(40), home)
     assert [len(home) for home in homes] == [0, 0, 1, 1]
@@ -40,14 +40,14 @@ def test_the_least_recently_used_goes_first() -> None:
 
 
 def test_the_latest_stays_though_it_is_larger_than_the_limit() -> None:
-    resources, home = Resources(executor(), spare_bytes=100), list[Piece]()
+    resources, home = Resources(executor(), spare_bytes=100), Spare[Piece]()
     resources.keep(Piece(10), home)
     resources.keep(Piece(1000), home)
     assert [piece.nbytes for piece in home] == [1000]
 
 
 def test_room_is_made_before_more_is_allocated() -> None:
-    resources, home = Resources(executor(), spare_bytes=100), list[Piece]()
+    resources, home = Resources(executor(), spare_bytes=100), Spare[Piece]()
     resources.keep(Piece(40), home)
     resources.keep(Piece(50), home)
     resources.make_room(50)
@@ -58,18 +58,18 @@ def test_room_is_made_before_more_is_allocated() -> None:
 
 def test_what_dies_with_its_plan_counts_no_longer_than_needed() -> None:
     resources = Resources(executor(), spare_bytes=100)
-    home: list[Piece] = []
+    home = Spare[Piece]()
     resources.keep(Piece(60), home)
     del home
     gc.collect()
-    other: list[Piece] = []
+    other = Spare[Piece]()
     resources.keep(Piece(60), other)
     assert (resources.kept_bytes, len(other)) == (60, 1)
 
 
 def test_what_is_borrowed_counts_and_was_used_when_it_comes_back() -> None:
     resources = Resources(executor(), spare_bytes=100)
-    homes: list[list[Piece]] = [[] for _ in range(3)]
+    homes = [Spare[Piece]() for _ in range(3)]
     for home in homes[:2]:
         resources.keep(Piece(40), home)
     piece = resources.borrow(homes[0])
@@ -83,7 +83,7 @@ def test_what_is_borrowed_counts_and_was_used_when_it_comes_back() -> None:
 
 
 def test_what_was_dropped_while_it_was_borrowed_is_kept_anew() -> None:
-    resources, home = Resources(executor(), spare_bytes=100), list[Piece]()
+    resources, home = Resources(executor(), spare_bytes=100), Spare[Piece]()
     resources.keep(Piece(40), home)
     piece = resources.borrow(home)
     assert piece is not None
@@ -100,7 +100,7 @@ def test_what_was_dropped_while_it_was_borrowed_is_kept_anew() -> None:
 def test_others_borrow_while_room_is_made() -> None:
     """Between any two calls, as threads do that need no lock."""
     resources = Resources(executor(), spare_bytes=100)
-    homes: list[list[Piece]] = [[] for _ in range(5)]
+    homes = [Spare[Piece]() for _ in range(5)]
     for home in homes:
         resources.keep(Piece(20), home)
     borrowed: list[Piece] = []
@@ -122,7 +122,7 @@ def test_others_borrow_while_room_is_made() -> None:
 
 
 def test_closing_gives_all_back() -> None:
-    resources, home = Resources(executor()), list[Piece]()
+    resources, home = Resources(executor()), Spare[Piece]()
     resources.keep(Piece(10), home)
     resources.close()
     assert home == []
@@ -166,7 +166,7 @@ def test_memory_is_parted_where_the_device_can(device: Any, parts: bool) -> None
 
 
 def test_a_forked_child_can_use_them() -> None:
-    resources, home = Resources(executor()), list[Piece]()
+    resources, home = Resources(executor()), Spare[Piece]()
     resources._lock.acquire()
 
     def child() -> bool:

@@ -156,6 +156,7 @@ _BACKENDS: Final = {
     "TIL807": "an executor that was closed",
     "TIL808": "a device that failed while it worked",
     "TIL809": "a device that a forked child cannot use",
+    "TIL810": "a device on which work of another library failed",
     "TIL811": "an extension of another distribution that cannot be loaded",
     "TIL812": "two distributions provide an extension of one kind and name",
 }

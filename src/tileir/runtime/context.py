@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
@@ -14,7 +15,7 @@ from tileir.runtime.caches.disk_cache import DiskCache, default_disk_cache
 from tileir.runtime.devices.home import Home
 from tileir.runtime.discovery import Registry
 from tileir.runtime.interface import Backend, Compiler, DeviceInfo, Executor, Options
-from tileir.runtime.offers import executor_mistakes
+from tileir.runtime.offers import TrimmingExecutor, executor_mistakes
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.resources import Resources
 
@@ -56,6 +57,10 @@ class Context(Renewable):
         if value is not None and not isinstance(value, DiskCache):
             message = f"disk_cache is a tileir.DiskCache or None, not a value of type {type(value).__name__}"
             raise ArgumentError.of("TIL707", message)
+
+    def __attrs_post_init__(self) -> None:
+        _contexts[id(self)] = self
+        super().__attrs_post_init__()
 
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""
@@ -181,6 +186,18 @@ class Context(Renewable):
                 self._resources[key] = Resources(executor, min(chosen.threads or processors, processors), self._calls)
             return self._resources[key]
 
+    def trim(self) -> int:
+        """Give back memory that is kept for later, and return how many bytes that was; the next calls take longer.
+
+        Such is what executables keep for their temporaries, also those that only the cache of :func:`tileir.jit` holds,
+        and what back ends keep of buffers that died. Work is waited for; arrays stay.
+        """
+        with self._lock:
+            resources, executors = tuple(self._resources.values()), tuple(self._executors.values())
+        for each in resources:
+            each.trim()
+        return sum(executor.trim() for executor in executors if isinstance(executor, TrimmingExecutor))
+
     def close(self) -> None:
         """Close all executors, which waits for their work; the context can be used again afterwards.
 
@@ -218,6 +235,16 @@ class Context(Renewable):
         return BackendError.of("TIL801", message, None, *notes)
 
 
+def trim() -> int:
+    """Give back what :meth:`Context.trim` says, of all contexts of this process, and return how many bytes that was.
+
+    Other libraries that share a device have more memory then, as PyTorch after :class:`torch.OutOfMemoryError`.
+    """
+    found = [reference() for reference in _contexts.valuerefs()]
+    return sum(context.trim() for context in found if context is not None)
+
+
+_contexts: Final[weakref.WeakValueDictionary[int, Context]] = weakref.WeakValueDictionary()
 _default: list[Context] = []
 _default_lock: Final = threading.Lock()
 if hasattr(os, "register_at_fork"):

@@ -263,6 +263,14 @@ class StagingExecutor(Protocol):
 
 
 @runtime_checkable
+class TrimmingExecutor(Protocol):
+    """An executor that keeps memory which nobody uses for the next who ask."""
+
+    def trim(self) -> int:
+        """Give such memory back, and return how many bytes that was."""
+
+
+@runtime_checkable
 class AlignedBuffer(Buffer, Protocol):
     """A buffer that is less aligned than those of :meth:`Executor.allocate`, as memory of others may be.
 
@@ -286,6 +294,7 @@ EXECUTOR_OFFERS: Final = (
     QueueingExecutor,
     LoopingExecutor,
     StagingExecutor,
+    TrimmingExecutor,
 )
 """What executors may offer."""
 

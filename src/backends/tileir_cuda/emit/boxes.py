@@ -27,6 +27,7 @@ from tileir.semtree.ir import (
     DeclareArray,
     GridLevel,
     KernelFunction,
+    MatrixMultiply,
     Scope,
     Stmt,
 )
@@ -124,6 +125,17 @@ def tensor_maps(kernel: KernelFunction) -> tuple[TensorMap, ...]:
     """Return the maps that a kernel takes behind its parameters, where it copies boxes."""
     maps = (TensorMap.of(stmt) for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore))
     return tuple(dict.fromkeys(each for each in maps if each is not None))
+
+
+def rounding_maps(kernel: KernelFunction) -> frozenset[TensorMap]:
+    """Return the maps by which nothing but factors of products in TF32 is copied: copies may round them to that."""
+    found = [stmt for stmt in statements(kernel.body) if isinstance(stmt, BulkCopy | BulkStore | MatrixMultiply)]
+    factors = [each for stmt in found if isinstance(stmt, MatrixMultiply) for each in (stmt.left, stmt.right)]
+    rounded = {each.start.array for each in factors if each.start.type.dtype is DType.F32}
+    boxes = [(TensorMap.of(stmt), stmt) for stmt in found if not isinstance(stmt, MatrixMultiply)]
+    factor = {made for made, stmt in boxes if isinstance(stmt, BulkCopy) and stmt.local.array in rounded}
+    others = {made for made, stmt in boxes if isinstance(stmt, BulkStore) or stmt.local.array not in rounded}
+    return frozenset(made for made in factor - others if made is not None)
 
 
 def operands_of_boxes(kernel: KernelFunction) -> frozenset[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
@@ -52,11 +53,16 @@ class Card:
 
 @attrs.define(eq=False, repr=False)
 class _Process:
-    """Whether this process, or the one that it was forked from, has used the driver; and the contexts."""
+    """Whether this process, or the one that it was forked from, has used the driver; contexts, and our streams.
+
+    ``alien`` says of a card that has failed whether that was in work of another library.
+    """
 
     used: bool = False
     forked: bool = False
     contexts: dict[int, Any] = attrs.field(factory=dict)
+    alien: bool | None = None
+    streams: weakref.WeakValueDictionary[int, Any] = attrs.field(factory=weakref.WeakValueDictionary)
     lock: threading.Lock = attrs.field(factory=threading.Lock)
 
 
@@ -111,13 +117,27 @@ def fault(what: str, status: Any) -> BackendError:
         ):
             return BackendError((Diagnostic("TIL805", f"{what}: the driver refused the code ({name})"),))
         case _ if status in _STICKY:
-            message = (
-                f"{what}: the device failed while it worked ({name}); what this process had on it is lost. Start the"
-                " process again; if it happens again, it is a defect of tileir"
-            )
-            return BackendError((Diagnostic("TIL808", message),))
+            return _lost(what, name, alien=status is _RESULT.CUDA_ERROR_ASSERT)
         case _:
             return BackendError((Diagnostic("TIL808", f"{what}: the driver refused it ({name})"),))
+
+
+def _lost(what: str, name: str, *, alien: bool) -> BackendError:
+    """Return the error of a card that failed: that of another library if it has to be, as where none of ours worked."""
+    if PROCESS.alien is None:  # what comes later finds nothing at work
+        streams = [reference() for reference in PROCESS.streams.valuerefs()]
+        PROCESS.alien = alien or not any(stream is not None and stream.in_use for stream in streams)
+    if PROCESS.alien:
+        message = (
+            f"{what}: the device failed before ({name}), in work of another library of this process; what the process"
+            " had on it is lost. Mend what failed there, and start the process again"
+        )
+        return BackendError((Diagnostic("TIL810", message),))
+    message = (
+        f"{what}: the device failed while it worked ({name}), and what the process had on it is lost. Start the process"
+        " again; if it happens again where no other library uses the device, it is a defect of tileir"
+    )
+    return BackendError((Diagnostic("TIL808", message),))
 
 
 def use_driver() -> None:

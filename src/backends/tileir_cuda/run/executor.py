@@ -282,6 +282,10 @@ class CudaExecutor(Renewable):
         """Return whether what is handed over from now on follows an event in any case, which did not fail."""
         return isinstance(event, CudaEvent) and event.stream is self.stream and not event.failed
 
+    def trim(self) -> int:
+        """Wait for the stream, give memory that nobody uses back to the card, and return how many bytes that was."""
+        return 0 if self.closed else self.pool.trim()
+
     def close(self) -> None:
         """Wait for all work and give memory back; in a forked child both are the parent's affair."""
         if self._closed:

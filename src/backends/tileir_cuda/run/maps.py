@@ -12,7 +12,7 @@ from cuda.bindings import driver
 
 from tileir.core.process.forking import Renewable
 from tileir.semtree.ir import KernelFunction
-from tileir_cuda.emit.boxes import MAP_BYTES, TensorMap, tensor_maps
+from tileir_cuda.emit.boxes import MAP_BYTES, TensorMap, rounding_maps, tensor_maps
 from tileir_cuda.run.driver import checked
 
 KEPT: Final = 64
@@ -25,7 +25,10 @@ _TYPES: Final = {
     4: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT32,
     8: _KINDS.CU_TENSOR_MAP_DATA_TYPE_UINT64,
 }
-"""What is copied has no arithmetic: its bytes count, and those of zero are zeros in all dtypes."""
+"""What is copied has no arithmetic: its bytes count, and those of zero are zeros in all dtypes.
+
+Only factors of products in TF32 are rounded to that on the way: the instructions would cut them.
+"""
 
 _SWIZZLE: Final = driver.CUtensorMapSwizzle
 _SWIZZLES: Final = {
@@ -42,11 +45,13 @@ class Maps(Renewable):
 
     kernel: KernelFunction
     wanted: tuple[TensorMap, ...]
+    _rounding: frozenset[TensorMap] = attrs.field(init=False, repr=False)
     _places: dict[str, int] = attrs.field(init=False)
     _made: dict[tuple[int, int], Any] = attrs.field(factory=dict, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        self._rounding = rounding_maps(self.kernel)
         self._places = {param.name: number for number, param in enumerate(self.kernel.params)}
         super().__attrs_post_init__()
 
@@ -83,7 +88,7 @@ class Maps(Renewable):
         wide, narrow = driver.cuuint64_t, driver.cuuint32_t
         axes = len(wanted.extents)
         result = driver.cuTensorMapEncodeTiled(
-            _TYPES[wanted.itemsize],
+            _KINDS.CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 if wanted in self._rounding else _TYPES[wanted.itemsize],
             axes,
             address + wanted.first * wanted.itemsize,
             [wide(extent) for extent in wanted.extents],

@@ -226,6 +226,12 @@ class Pool:
         self.stream.drain()
         self._release_spare()
 
+    def trim(self) -> int:
+        """Do the same, and return how many bytes that was."""
+        before = self.spare_bytes + self._returned_bytes
+        self.release()
+        return before - self.spare_bytes
+
     def _release_spare(self) -> None:
         """Give it back without the lock of the stream; freeing waits for what still uses it."""
         self._settle()

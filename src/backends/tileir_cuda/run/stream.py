@@ -17,7 +17,7 @@ from cuda.bindings import driver
 from tileir.core import BackendError, Diagnostic, Renewable
 from tileir.runtime import Event, Failure, failure_of
 from tileir.runtime.postponed import Postponed, Watchers, failed
-from tileir_cuda.run.driver import NOT_READY, SUCCESS, checked, enter, fault
+from tileir_cuda.run.driver import NOT_READY, PROCESS, SUCCESS, checked, enter, fault
 
 MILLISECOND: Final = 1e-3
 PATIENCE: Final = 8
@@ -159,7 +159,9 @@ class Stream(Renewable):
         """
         enter(card)
         flag = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-        return cls(card, checked("a stream", driver.cuStreamCreate(flag)), measures)
+        stream = cls(card, checked("a stream", driver.cuStreamCreate(flag)), measures)
+        PROCESS.streams[id(stream)] = stream
+        return stream
 
     def submit(self, work: Callable[[], object], held: object, after: Sequence[Event], what: str) -> Event:
         """Put work into the stream, now or when all of ``after`` that are not of this stream have completed.
@@ -210,16 +212,21 @@ class Stream(Renewable):
         enter(self.card)
         with self.lock:
             if self.tail is event:
-                self.tail = None
                 try:
                     event.mark(self._marked())
                 except BackendError as error:  # the card has failed, and with it all that is in the stream
                     event.lose(error)
                 else:
                     self._in_flight.append(event)
+                self.tail = None
         if len(self._in_flight) > PATIENCE:
             self.collect()
         return event.is_marked
+
+    @property
+    def in_use(self) -> bool:
+        """Whether there is work of which nobody has seen so far that it is done."""
+        return self.tail is not None or bool(self._in_flight)
 
     def unfinished(self) -> tuple[CudaEvent, ...]:
         """Return the event behind all work so far; none where all of it has completed."""

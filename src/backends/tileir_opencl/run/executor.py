@@ -212,6 +212,10 @@ class OpenCLExecutor:
         self.check_open()
         run_batch(self.commands.native, inputs, launches, outputs)
 
+    def trim(self) -> int:
+        """Wait for the device, give memory that nobody uses back to it, and return how many bytes that was."""
+        return self.pool.trim()
+
     def close(self) -> None:
         """Wait for all work and give memory back; in a forked child both are the parent's affair."""
         if self._closed:

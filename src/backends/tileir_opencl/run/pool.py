@@ -90,6 +90,15 @@ class Pool(Renewable):
             self._spare.clear()
             self.spare_bytes = 0
 
+    def trim(self) -> int:
+        """Do the same, and return how many bytes that was."""
+        self.settle()
+        with self._lock:
+            self._sort_in()
+            before = self.spare_bytes
+        self.release()
+        return before
+
     def renew(self) -> None:
         """Start with a lock that no thread of the parent holds."""
         self._lock = threading.Lock()

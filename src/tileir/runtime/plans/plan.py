@@ -19,7 +19,7 @@ from tileir.runtime.offers import decides
 from tileir.runtime.plans.dependencies import GRAPH_LAUNCHES, ancestors, chain, dependencies, merged_accesses
 from tileir.runtime.plans.placement import Placement, place
 from tileir.runtime.plans.queued import QueuedRuns
-from tileir.runtime.plans.resources import Resources
+from tileir.runtime.plans.resources import Resources, Spare
 from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import Submission, SubmittingWorkspace
 from tileir.runtime.plans.workspace import (
@@ -90,7 +90,7 @@ class Plan:
     output_formats: tuple[Format, ...] = attrs.field(init=False, repr=False)
     queued: QueuedRuns | None = attrs.field(init=False, repr=False)
     _is_short: bool = attrs.field(init=False, repr=False)
-    _spare: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
+    _spare: Spare[Workspace] = attrs.field(factory=Spare, init=False, repr=False)
     _shared: list[Workspace] = attrs.field(factory=list, init=False, repr=False)
 
     @input_formats.default

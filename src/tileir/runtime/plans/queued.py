@@ -10,6 +10,7 @@ import numpy as np
 from tileir.core.nodes import attrs
 from tileir.runtime.events import all_ended, failure_of
 from tileir.runtime.offers import ArrayQueue, BatchedQueue, Queue, QueueingExecutor, takes_loops
+from tileir.runtime.plans.resources import Spare
 from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import Submission
 from tileir.runtime.plans.workspace import Layout, bound, unrolled
@@ -90,7 +91,7 @@ class QueuedRuns:
     alignments: tuple[int, ...]
     _layout: Layout = attrs.field(repr=False)
     _resources: Resources = attrs.field(repr=False)
-    _spare: list[_QueuedWorkspace] = attrs.field(factory=list, init=False, repr=False)
+    _spare: Spare[_QueuedWorkspace] = attrs.field(factory=Spare, init=False, repr=False)
     _only: list[_QueuedWorkspace] = attrs.field(factory=list, init=False, repr=False)
 
     @classmethod

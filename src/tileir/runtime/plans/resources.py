@@ -34,12 +34,19 @@ class Keepable(Protocol):
 W = TypeVar("W", bound=Keepable)
 
 
+class Spare(list[W]):
+    """What a plan has left for its next run; it dies with the plan."""
+
+    __slots__ = ("__weakref__",)
+
+
 @attrs.define(eq=False)
 class Resources(Renewable):
     """Owner of the memory that plans keep from run to run. Thread safe, also in forked children.
 
-    Each plan has a list of its own, which only methods of this class change. The least recently used memory is given
-    back first; the most recently used one stays even where it is larger than the limit.
+    Each plan has a list of its own, which only methods of this class change, and whose memory goes with the plan. The
+    least recently used memory is given back first; the most recently used one stays even where it is larger than the
+    limit.
 
     Attributes:
         executor: What allocates and runs.
@@ -62,7 +69,7 @@ class Resources(Renewable):
     streams: bool = attrs.field(init=False)
     closed: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
-    _kept: OrderedDict[weakref.ref[Any], tuple[int, list[Any]]] = attrs.field(
+    _kept: OrderedDict[weakref.ref[Any], tuple[int, weakref.ref[Spare[Any]]]] = attrs.field(
         factory=OrderedDict, init=False, repr=False
     )
     _kept_bytes: int = attrs.field(default=0, init=False)
@@ -95,7 +102,7 @@ class Resources(Renewable):
         """How much memory is kept for the next runs at most; plans that died may still count."""
         return self._kept_bytes
 
-    def take(self, home: list[W]) -> W | None:
+    def take(self, home: Spare[W]) -> W | None:
         """Return something that :meth:`keep` put into ``home``, None where there is nothing left."""
         with self._lock:
             found = self.borrow(home)
@@ -103,25 +110,25 @@ class Resources(Renewable):
                 self._forget(weakref.ref(found))
             return found
 
-    def keep(self, item: W, home: list[W]) -> None:
+    def keep(self, item: W, home: Spare[W]) -> None:
         """Put something into ``home`` for the next run, and drop what exceeds the limit."""
         with self._lock:
             if self.closed:
                 return
             nbytes = item.nbytes
-            self._kept[weakref.ref(item)] = (nbytes, home)
+            self._kept[weakref.ref(item)] = (nbytes, weakref.ref(home))
             home.append(item)
             self._kept_bytes += nbytes
             self._shrink(self.spare_bytes, 1)
 
-    def borrow(self, home: list[W]) -> W | None:
+    def borrow(self, home: Spare[W]) -> W | None:
         """Do what :meth:`take` does for a short time, at less cost: what is borrowed still counts as kept."""
         try:
             return home.pop()
         except IndexError:
             return None
 
-    def give_back(self, item: W, home: list[W]) -> None:
+    def give_back(self, item: W, home: Spare[W]) -> None:
         """Put back what was borrowed."""
         try:
             self._kept.move_to_end(weakref.ref(item))
@@ -134,6 +141,11 @@ class Resources(Renewable):
         """Drop what would exceed the limit once ``nbytes`` more are in use."""
         with self._lock:
             self._shrink(self.spare_bytes - nbytes, 0)
+
+    def trim(self) -> None:
+        """Drop all that is kept for the next runs."""
+        with self._lock:
+            self._shrink(-1, 0)
 
     def stop(self) -> None:
         """Let programs whose loops go by conditions, and so might never end, fail before their next turn."""
@@ -161,18 +173,19 @@ class Resources(Renewable):
         """Stop what might never end, wait for all other asynchronous calls, and give all memory back."""
         self.stop()
         self.scheduler.close()
-        with self._lock:
-            self._shrink(-1, 0)
+        self.trim()
 
     def _shrink(self, limit: int, stay: int) -> None:
         """Drop the oldest. Others give back meanwhile, without the lock: so nothing iterates over what is kept."""
         if self._kept_bytes > limit:  # an interrupt may have kept it from being counted right
             self._kept_bytes = sum(nbytes for nbytes, _ in list(self._kept.values()))
         while self._kept_bytes > limit and len(self._kept) > stay:
-            oldest, (nbytes, home) = self._kept.popitem(last=False)
+            oldest, (nbytes, place) = self._kept.popitem(last=False)
             self._kept_bytes -= nbytes
-            with suppress(ValueError):  # it died with its plan, is borrowed, or was interrupted on its way
-                home.remove(oldest())
+            home = place()
+            with suppress(ValueError):  # it is borrowed, or was interrupted on its way
+                if home is not None:
+                    home.remove(oldest())
 
     def _forget(self, reference: weakref.ref[Any]) -> None:
         nbytes, _ = self._kept.pop(reference, (0, None))
