@@ -32,6 +32,11 @@ class Workload:
     fast_math: bool = False
 
     @property
+    def is_loop(self) -> bool:
+        """Whether there are so many launches that a clock for each would slow them; a peer's become a graph."""
+        return self.group == "scans"
+
+    @property
     def title(self) -> str:
         return f"{self.name} {'tf32' if self.fast_math and self.dtype is DType.F32 else self.dtype.value} " + " ".join(
             "x".join(map(str, shape)) for shape in self.shapes[:2]

@@ -14,6 +14,7 @@ import numpy as np
 from card_attention import HALVES, attention
 from card_convolutions import bottlenecks, gradients
 from card_orders import orders
+from card_scans import scans
 from card_workload import Size, Workload, full
 from tileir import DType, ops
 from tileir.tile.builder_functions import gradient
@@ -31,6 +32,7 @@ def workloads(size: Size = full) -> Iterator[Workload]:
     yield from _copies(size)
     yield from _networks(size)
     yield from bottlenecks(size)
+    yield from scans(size)
 
 
 def _product(

@@ -53,7 +53,8 @@ def compiled(workload: Workload, device: str | None) -> Any:
     results = results if isinstance(results, tuple) else (results,)
     function = builder.build(**{f"R{number}": result for number, result in enumerate(results)})
     types = [TensorType(workload.dtype, shape) for shape in workload.shapes]
-    context = tileir.Context(options=tileir.Options(fast_math=workload.fast_math, profile=device is not None))
+    profile = device is not None and not workload.is_loop
+    context = tileir.Context(options=tileir.Options(fast_math=workload.fast_math, profile=profile))
     return tileir.compile(function, types, device=device, context=context)
 
 
@@ -112,6 +113,15 @@ def copy_time(torch: Any, moved: int, runs: int) -> float:
     return device_time(torch, lambda: target.copy_(source), runs)
 
 
+def graph_of(torch: Any, call: Callable[[], Any]) -> Callable[[], None]:
+    """Return a graph of the card that has all launches of a call."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
 def measure(torch: Any, workload: Workload, runs: int, *, compiler: bool) -> dict[str, Any]:
     """Return the times of both sides in seconds, and the error of ours."""
     tensors = inputs_of(torch, workload, "cuda")
@@ -127,6 +137,8 @@ def measure(torch: Any, workload: Workload, runs: int, *, compiler: bool) -> dic
         fused = torch.compile(peer)
         fused(*tensors)
         theirs.append(device_time(torch, lambda: fused(*tensors), runs))
+    if workload.is_loop:
+        theirs.append(device_time(torch, graph_of(torch, lambda: peer(*tensors)), runs))
     row: dict[str, Any] = {"workload": workload.title, "group": workload.group, "torch": min(theirs)}
     begin = time.perf_counter()
     try:
@@ -140,7 +152,7 @@ def measure(torch: Any, workload: Workload, runs: int, *, compiler: bool) -> dic
     row["moved"] = sum(tensor.nbytes for tensor in (*tensors, *found))
     del found, expected
 
-    row["tileir"] = device_time(torch, lambda: executable.submit(*tensors), runs)
+    row["tileir"] = device_time(torch, lambda: (executable if workload.is_loop else executable.submit)(*tensors), runs)
     if workload.group == "memory":
         row["copy"] = copy_time(torch, row["moved"], runs)
     row["kernels"] = len(executable.sem.works)

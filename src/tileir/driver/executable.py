@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-import numpy as np
-
 from tileir.core import Diagnostic, Target, TileError, attrs, call_of, collection_paused
 from tileir.core.process.tracebacks import at_the_call, shortened
 from tileir.driver.calls.arguments import (
@@ -30,6 +28,7 @@ from tileir.runtime import Backend, Context, DeviceInfo, Event, Library, Options
 from tileir.runtime.arrays import Array, check_inputs
 from tileir.runtime.devices.home import Home
 from tileir.runtime.plans.plan import MemoryUse, Plan
+from tileir.runtime.results import ROOMS
 from tileir.semtree import ir as sem
 from tileir.stripe.ir import Program as StripeProgram
 from tileir.tile import ir as tile
@@ -267,7 +266,7 @@ class Executable(Generic[R_co]):
 
                 return run_on_device(plan, self.home, given, named, stays=stays)
             values = given if plan.accepts(given) else check_inputs(plan.inputs, given)
-            results: list[Any] = [np.empty(t.shape, t.dtype.numpy) if array is None else array for array, t in named]
+            results: list[Any] = [ROOMS.empty(t.shape, t.dtype.numpy) if a is None else a for a, t in named]
             plan.run(values, results)
         return [result for result, (array, _) in zip(results, named, strict=True) if array is None]
 

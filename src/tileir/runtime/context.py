@@ -18,6 +18,7 @@ from tileir.runtime.interface import Backend, Compiler, DeviceInfo, Executor, Op
 from tileir.runtime.offers import TrimmingExecutor, executor_mistakes
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.resources import Resources
+from tileir.runtime.results import ROOMS
 
 DEVICE_VARIABLE: Final = "TILEIR_DEVICE"
 """Environment variable with the id of the device to use where neither the caller nor the context names one."""
@@ -190,13 +191,15 @@ class Context(Renewable):
         """Give back memory that is kept for later, and return how many bytes that was; the next calls take longer.
 
         Such is what executables keep for their temporaries, also those that only the cache of :func:`tileir.jit` holds,
-        and what back ends keep of buffers that died. Work is waited for; arrays stay.
+        what back ends keep of buffers that died, and memory of results on the host, which all contexts of a process
+        share. Work is waited for; arrays stay.
         """
         with self._lock:
             resources, executors = tuple(self._resources.values()), tuple(self._executors.values())
         for each in resources:
             each.trim()
-        return sum(executor.trim() for executor in executors if isinstance(executor, TrimmingExecutor))
+        found = sum(executor.trim() for executor in executors if isinstance(executor, TrimmingExecutor))
+        return found + ROOMS.trim()
 
     def close(self) -> None:
         """Close all executors, which waits for their work; the context can be used again afterwards.

@@ -82,17 +82,17 @@ class CudaEvent:
         else:
             _watchers.call(self, callback)
 
-    def hold_back(self, other: int) -> None:
-        """Make another stream wait for it, unless it has ended; the lock of its own stream is held."""
-        if not self._settled and self.stream.end_tail(self):
-            checked("waiting for a stream", driver.cuStreamWaitEvent(driver.CUstream(other), self._end, 0))
-
     def abandon(self) -> None:
         """Mark it as failed in a forked child, where the driver could not tell any more."""
         if not self._settled:
             message = "the process forked before the device was done; do it again in the child, on another device"
             self._failure = Failure.of(BackendError((Diagnostic("TIL809", message),)))
             self._settled = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether somebody has found out how it ended."""
+        return self._settled
 
     @property
     def failed(self) -> bool:
@@ -257,18 +257,21 @@ class Stream(Renewable):
     def precede(self, other: int, events: Sequence[Event]) -> None:
         """Make another stream wait for events of this one, without waiting here; for those of others it is done here.
 
+        It waits for all that is in this stream by now, so that one event of the driver does for any number of them.
+
         Raises:
             BackendError: TIL808, the driver refuses.
 
         """
         for event in events:
-            if not isinstance(event, CudaEvent) or event.stream is not self or event.done:
+            if not isinstance(event, CudaEvent) or event.stream is not self or event.settled:
                 event.wait()
-        enter(self.card)
-        with self.lock:
-            for event in events:
-                if isinstance(event, CudaEvent) and event.stream is self:
-                    event.hold_back(other)
+        if any(isinstance(event, CudaEvent) and event.stream is self and not event.settled for event in events):
+            enter(self.card)
+            with self.lock:
+                self.crossing()
+                checked("an event", driver.cuEventRecord(self._crossing, self.native))
+                checked("waiting for a stream", driver.cuStreamWaitEvent(driver.CUstream(other), self._crossing, 0))
 
     def give_back(self, *events: Any) -> None:
         """Keep events of the driver for the next work."""

@@ -27,6 +27,7 @@ from tileir.runtime.devices.transfer import adopted, described, is_foreign, resi
 from tileir.runtime.events import ended_in_queue
 from tileir.runtime.offers import StreamingExecutor
 from tileir.runtime.plans.plan import Plan
+from tileir.runtime.results import ROOMS
 
 
 @attrs.frozen(eq=False)
@@ -240,7 +241,7 @@ def run_on_device(
     """
 
     def fresh(tensor: Tensor) -> Array | DeviceArray:
-        return _fresh(tensor, home) if stays else np.empty(tensor.shape, tensor.dtype.numpy)
+        return _fresh(tensor, home) if stays else ROOMS.empty(tensor.shape, tensor.dtype.numpy)
 
     results = [fresh(tensor) if array is None else array for array, tensor in into]
     call = operands_of(plan, home, given, results)

@@ -14,6 +14,7 @@ from tileir.driver.calls.pending import PendingCall, called
 from tileir.runtime.devices.home import Home
 from tileir.runtime.plans.calls import Calls
 from tileir.runtime.plans.plan import Plan
+from tileir.runtime.results import ROOMS
 
 if TYPE_CHECKING:
     from tileir.driver.calls.queued_calls import QueuedCalls
@@ -82,7 +83,7 @@ class UsualCalls:
             if not all(array is None or type(array) is np.ndarray for array in into):
                 return None
             fresh = zip(into, plan.output_formats, strict=True)
-            results = [np.empty(shape, dtype) if array is None else array for array, (dtype, shape) in fresh]
+            results = [ROOMS.empty(shape, dtype) if array is None else array for array, (dtype, shape) in fresh]
             plan.run(arrays, results)
         else:
             results = None if self.queued is None else self.queued.run(arrays, into)

@@ -64,7 +64,7 @@ class Inline:
             given a copy in another order.
         row_bytes: What one result takes of a temporary is computed again, exponentials too, where it has more bytes:
             nothing could keep it near. Of terms that lie apart each counts ``beside_bytes``. 0: never.
-        slices: Whether reductions other than products read slices that a scalar chooses, as the step of a loop does,
+        slices: Whether all but products of matrices read slices that a scalar chooses, as the step of a loop does,
             where they lie: nothing is computed for them.
 
     """
@@ -155,7 +155,7 @@ class _Scan:
             return kernel
         if not _is_flat_reduction(kernel):
             remark(called_block(kernel), refused("TR626"), number=number)
-            kernel = self._with_narrow_reads(number, kernel)
+            kernel = self._with_plain_reads(number, kernel)
         elif not selected_kernel(kernel, self.options.reqs):
             remark(called_block(kernel), refused("TR003"), number=number)
         else:
@@ -207,13 +207,14 @@ class _Scan:
             pending.extend(r for r in kernel.refinements if r.name not in before)
         return kernel
 
-    def _with_narrow_reads(self, number: int, kernel: Block) -> Block:
-        """Have an elementwise kernel widen what it reads itself, if the narrower tensor is in memory anyway."""
+    def _with_plain_reads(self, number: int, kernel: Block) -> Block:
+        """Have an elementwise kernel read narrower tensors, and slices, where they lie, if they are in memory anyway."""
         if Producer.of(number, kernel) is None:
             return kernel
         for view in [r for r in kernel.refinements if r.direction is Direction.IN]:
             producer = self._producers.get(self._roots[view.source])
-            if producer is None or not producer.only_widens():
+            slices = self.options.slices and producer is not None and producer.copies_a_slice()
+            if producer is None or not (slices or producer.only_widens()):
                 continue
             stored = self._stored.issuperset(self._roots[name] for name in _read(producer.block))
             if stored and self._against(number, kernel, view, producer) is None:

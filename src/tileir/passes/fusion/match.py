@@ -329,8 +329,10 @@ def _steps(group: FusionGroup, view: Refinement, shared: Container[str], first: 
 def has_outer_product(group: FusionGroup) -> bool:
     """Return whether loops inside go over two inputs each of which some index moves that leaves the other in place.
 
-    Such are products of matrices, tiles of whose results share what they read.
+    Such are products of matrices, tiles of whose results share what they read. Loops that sum nothing are none.
     """
+    if not any(view.merges for block in group.nested for view in block.refinements):
+        return False
     moved = {
         frozenset(name for access in view.access for name in access.indices if group.block.ranges[name] > 1)
         for view in group.views.values()

@@ -47,7 +47,7 @@ class Producer:
         return isinstance(first, Load) and first.index is None and len(rest) == 1
 
     def copies_a_slice(self) -> bool:
-        """Return whether the kernel copies what lies side by side where one scalar says, in the same order."""
+        """Return whether the kernel copies elements from where one scalar says, with the same neighbours."""
         block = self.block
         if not all(isinstance(s, Load | Store) for s in block.statements):
             return False
@@ -55,8 +55,9 @@ class Producer:
         views = [r for r in block.refinements if r.name in found]
         if len(views) != 1 or not any(isinstance(s, Load) and s.into == self.scalar for s in block.statements):
             return False
-        first = attrs.evolve(views[0], access=(Affine(), *views[0].access[1:]))
-        return address(first) == address(self.result)
+        source, result = address(views[0]), address(self.result)
+        near = [name for name, step in result.terms if step == 1]
+        return all(source.coefficient(name) == 1 for name in near)
 
     def only_widens(self) -> bool:
         """Return whether the kernel only converts elements to a wider dtype."""

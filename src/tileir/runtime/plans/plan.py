@@ -36,6 +36,7 @@ from tileir.runtime.plans.workspace import (
     Workspace,
     copied,
 )
+from tileir.runtime.results import ROOMS
 from tileir.semtree.ir import Branch, Buffer, BufferRole, Launch, Loop, ParamAccess, Program, Work
 from tileir.semtree.launches import has_conditions, launches, used_buffers
 
@@ -183,7 +184,7 @@ class Plan:
 
     def fresh_outputs(self) -> list[Array]:
         """Return arrays for the outputs, with undefined content."""
-        return [np.empty(shape, dtype) for dtype, shape in self.output_formats]
+        return [ROOMS.empty(shape, dtype) for dtype, shape in self.output_formats]
 
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> None:
         """Run all launches, and return when the outputs are written.
@@ -195,9 +196,8 @@ class Plan:
         """
         if self.queued is not None and self.queued.run(inputs, outputs):
             return
-        shared = self._shared
-        if shared:
-            shared[0].run(inputs, outputs)
+        if self._shared:
+            self._shared[0].run(inputs, outputs)
             return
         workspace = self._take()
         workspace.run(inputs, outputs)  # what fails is not used again, as the device may not be done with it
