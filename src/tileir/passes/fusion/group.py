@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from tileir.core import NameScope, attrs
-from tileir.passes.analysis.accesses import address, is_element
+from tileir.passes.analysis.accesses import address, is_element, views_in_one_place
 from tileir.passes.fusion.sink import covered, is_direct, merged_inside, sunk
 from tileir.passes.kernels.schedule import is_scheduled
 from tileir.poly.affine import Affine
@@ -138,8 +138,12 @@ class FusionGroup:
 
     @property
     def chosen_by_data(self) -> bool:
-        """Whether data decide where something is stored: such points run in fewer threads than those of a reduction."""
-        return any(isinstance(s, Store) and s.index is not None for s in self.statements)
+        """Whether data decide where something is stored: such points run in fewer threads than those of a reduction.
+
+        Not where that is one place for all points, as the step of a loop is.
+        """
+        stored = {s.into for s in self.statements if isinstance(s, Store) and s.index is not None}
+        return bool(stored) and not stored <= views_in_one_place(self.views.values(), self.statements)
 
     def places(self, root: str) -> list[Element | None]:
         """Return what each view of the tensor ``root`` shows; None where that is not one element to overwrite."""
