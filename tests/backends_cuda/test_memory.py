@@ -99,6 +99,7 @@ def test_what_others_keep_is_given_back_where_there_is_no_more(card: Card) -> No
     assert other.take(SIZE).nbytes == SIZE
     assert (one.spare_bytes, elsewhere.spare_bytes) == (0, SIZE)
 
+
 def products(count: int) -> str:
     """Return products of which none is fused with another."""
     lines = "".join(f"T{n + 1}[i, j : N, N] = +(T{n}[i, k] * W[k, j]); " for n in range(count))

@@ -151,8 +151,10 @@ def _arrays(case: Case, count: int, sizes: dict[str, int], dtype: DType) -> dict
     return {name: random.uniform(-1, 1, shape).astype(dtype.numpy) for name, shape in shapes.items()}
 
 
-def _program(case: Case, count: int, arrays: dict[str, Array], target: Target, *, reverse: bool) -> Program:
-    types = {name: typed.TensorType(DType.of(value.dtype), value.shape) for name, value in arrays.items()}
+def _program(
+    case: Case, count: int, arrays: dict[str, Array], target: Target, dtype: DType, *, reverse: bool
+) -> Program:
+    types = {name: typed.TensorType(dtype, value.shape) for name, value in arrays.items()}
     function = infer(parse(case.text(count, reverse=reverse)), types)
     return lower(run(gpu(target), lower_to_stripe(function)), target)
 
@@ -176,7 +178,7 @@ def test_values_are_those_of_numpy(name: str, count: int, reverse: bool) -> None
     case = CASES[name]
     for sizes in ({"B": 3, "N": 7, "D": 4}, {"B": 4, "N": 32, "D": 8}):
         arrays = _arrays(case, count, sizes, DType.F32)
-        program = _program(case, count, arrays, SMALL, reverse=reverse)
+        program = _program(case, count, arrays, SMALL, DType.F32, reverse=reverse)
         verify_program(program)
         found = run_program(program, arrays, ALL_CHECKS)
         for number, expected in enumerate(_expected(case, count, arrays, reverse=reverse)):
@@ -194,7 +196,7 @@ def test_a_step_is_a_kernel_or_two_of_many_threads(name: str, dtype: DType) -> N
     arrays = _arrays(case, 4, {"B": 64, "N": 4096 if case.slices == "N" else 1024, "D": 16}, dtype)
     if case.constants == "N, N":
         arrays = _arrays(case, 4, {"B": 64, "N": 512}, dtype)
-    program = _program(case, 4, arrays, CARD, reverse=False)
+    program = _program(case, 4, arrays, CARD, dtype, reverse=False)
     (loop,) = _steps(program.works)
     assert loop.times == 2
     assert len(loop.works) <= 2 * case.most

@@ -43,7 +43,7 @@ def test_memory_comes_back_with_the_last_view(shape: tuple[int, ...], dtype: str
 def test_who_shares_memory_keeps_it() -> None:
     rooms = Rooms()
     capsule = rooms.empty((LEAST,), F32).__dlpack__()
-    buffer = memoryview(rooms.empty((LEAST,), F32))
+    buffer = rooms.empty((LEAST,), F32).data
     shared = np.from_dlpack(rooms.empty((LEAST,), F32))
     assert rooms.kept_bytes == 0
     del buffer, shared

@@ -95,6 +95,7 @@ class CardDriver:
     streams: dict[int, Work] = attrs.field(factory=lambda: {1: Work()})
     events: dict[int, Mark | None] = attrs.field(factory=dict)
     memory: dict[int, Any] = attrs.field(factory=dict)
+    locked: dict[int, Any] = attrs.field(factory=dict)
     libraries: dict[bytes, Sequence[KernelFunction]] = attrs.field(factory=dict)
     functions: dict[int, KernelFunction] = attrs.field(factory=dict)
     links: dict[int, Any] = attrs.field(factory=dict)
@@ -171,9 +172,8 @@ class CardDriver:
         return (Result.CUDA_ERROR_NOT_READY if status is OK and mark.stream.done < mark.pieces else status,)
 
     def cuEventSynchronize(self, event: int) -> tuple[Result]:
-        mark = self.events[event]
-        assert mark is not None
-        reach(mark)
+        if (mark := self.events[event]) is not None:  # one that was never recorded is over
+            reach(mark)
         return (self._answer("cuEventSynchronize"),)
 
     def cuCtxSynchronize(self) -> tuple[Result]:
@@ -194,8 +194,18 @@ class CardDriver:
         del self.memory[address]
         return (self._answer("cuMemFree"),)
 
+    def cuMemAllocHost(self, size: int) -> tuple[Result, int]:
+        room = (ctypes.c_uint8 * size)()
+        self.locked[ctypes.addressof(room)] = room
+        return self._answer("cuMemAllocHost"), ctypes.addressof(room)
+
+    def cuMemFreeHost(self, address: int) -> tuple[Result]:
+        del self.locked[address]
+        return (self._answer("cuMemFreeHost"),)
+
     def cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> tuple[Result]:
-        content = ctypes.string_at(source, size)
+        late = any(address <= source < address + len(room) for address, room in self.locked.items())
+        content: Any = source if late else ctypes.string_at(source, size)
         self.streams[stream].add(lambda: void(ctypes.memmove(to, content, size)))
         return (self._answer("cuMemcpyHtoDAsync"),)
 

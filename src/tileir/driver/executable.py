@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, cast
 
+import numpy as np
+
 from tileir.core import Diagnostic, Target, TileError, attrs, call_of, collection_paused
 from tileir.core.process.tracebacks import at_the_call, shortened
 from tileir.driver.calls.arguments import (
@@ -59,6 +61,7 @@ class Executable(Generic[R_co]):
     _origin: Origin = attrs.field(repr=False)
     _takes_numbers: bool = attrs.field(init=False, repr=False)
     home: Home = attrs.field(init=False, repr=False)
+    _told: list[str] = attrs.field(factory=list, init=False, repr=False)
 
     @_takes_numbers.default
     def _converts_numbers(self) -> bool:
@@ -176,6 +179,7 @@ class Executable(Generic[R_co]):
         plan = self._plan
         with memory_checked():
             call = self._operands(given, out)
+            self._tell_of_copies(call)
             for event in call.after:
                 event.wait()
             plan.resources.calls.settle(call.reads, call.writes)
@@ -222,6 +226,19 @@ class Executable(Generic[R_co]):
             event = calls.add(call.reads, call.writes, [*after, *call.after], start)
             call.note(event)
         return PendingCall(event, call.results)
+
+    def _tell_of_copies(self, call: Operands) -> None:
+        """Log, once, which inputs are copied to the device at each call while others are there."""
+        if self.home.works_in_place or self._told:
+            return
+        pairs = zip(self.inputs, call.inputs, strict=True)
+        names = [name for name, array in pairs if isinstance(array, np.ndarray)]
+        if 0 < len(names) < len(call.inputs):
+            import logging  # few programs need it
+
+            self._told.extend(names)
+            message = "%s: inputs %s are copied to the device at each call; pass what tileir.to_device makes of them"
+            logging.getLogger("tileir").info(message, self, ", ".join(names))
 
     def takes(self, arrays: Sequence[Any]) -> bool:
         """Return whether arrays of the host can be used as they are."""

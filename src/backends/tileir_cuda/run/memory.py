@@ -329,6 +329,8 @@ def enqueue(stream: Stream, read: Any, write: Any, count: int) -> None:
     """Put a copy into a stream."""
     native = stream.native
     if isinstance(read, np.ndarray):
+        if stream.staging.copy(stream.card, native, read, write.address, count):
+            return
         result = driver.cuMemcpyHtoDAsync(write.address, address_of(read), count, native)
     elif isinstance(write, np.ndarray):
         result = driver.cuMemcpyDtoHAsync(address_of(write), read.address, count, native)

@@ -18,6 +18,7 @@ from tileir.core import BackendError, Diagnostic, Renewable
 from tileir.runtime import Event, Failure, failure_of
 from tileir.runtime.postponed import Postponed, Watchers, failed
 from tileir_cuda.run.driver import NOT_READY, PROCESS, SUCCESS, checked, enter, fault
+from tileir_cuda.run.staging import Staging
 
 MILLISECOND: Final = 1e-3
 PATIENCE: Final = 8
@@ -135,6 +136,7 @@ class Stream(Renewable):
         native: The driver's stream.
         measures: Whether events tell how long the work took.
         lock: Held while work enters the stream, so that the event behind it is its own.
+        staging: Through what arrays of the host go into it.
         tail: The event of all work so far whose end is not marked yet; None where nothing has come since.
 
     """
@@ -144,6 +146,7 @@ class Stream(Renewable):
     measures: bool
     lock: threading.RLock = attrs.field(factory=threading.RLock, init=False)
     tail: CudaEvent | None = attrs.field(default=None, init=False)
+    staging: Staging = attrs.field(factory=Staging, init=False, repr=False)
     _crossing: Any = attrs.field(default=None, init=False)
     _in_flight: deque[CudaEvent] = attrs.field(factory=deque, init=False)
     _spare: list[Any] = attrs.field(factory=list, init=False)
@@ -302,6 +305,7 @@ class Stream(Renewable):
         _parents.extend((self.native, self._crossing, *self._in_flight, *self._spare))
         self._in_flight, self._spare, self.tail, self._crossing = deque(), [], None, None
         self._postponed.forget()
+        self.staging.forget()
         self.lock = threading.RLock()
 
     def _marked(self, stream: Any = None) -> Any:

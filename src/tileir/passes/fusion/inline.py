@@ -208,7 +208,7 @@ class _Scan:
         return kernel
 
     def _with_plain_reads(self, number: int, kernel: Block) -> Block:
-        """Have an elementwise kernel read narrower tensors, and slices, where they lie, if they are in memory anyway."""
+        """Have an elementwise kernel read narrower tensors, and slices, where they lie, if that is in memory anyway."""
         if Producer.of(number, kernel) is None:
             return kernel
         for view in [r for r in kernel.refinements if r.direction is Direction.IN]:

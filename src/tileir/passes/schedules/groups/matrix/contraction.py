@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
+from tileir.core.dtype import DType
 from tileir.core.fragments import Fragment, Where, usable
 from tileir.core.nodes import attrs
 from tileir.passes.base import at_least, map_kernels
@@ -280,7 +281,8 @@ class MatrixContraction:
     def _boxes(self, nest: Nest, plan: MatrixTiling) -> tuple[stripe.Copy, stripe.Copy] | str:
         """Return how inputs are copied as boxes, or a word for why they are not."""
         is_window = plan.constraints or plan.repeats > 1
-        least = -(-self.boxes // _OF_WINDOWS) if is_window else self.boxes
+        rounds = plan.fragment.a.dtype is DType.F32  # boxes are rounded to TF32 on the way, where words are cut
+        least = -(-self.boxes // _OF_WINDOWS) if is_window or rounds else self.boxes
         if not least or plan.rows * plan.columns < least or plan.stages == 1:
             return "tile"
         return boxes(plan, {i.name: i.range for i in (*nest.indices, *sch.the_reduction(nest).loops)})
