@@ -275,3 +275,8 @@ def test_the_length_of_what_is_infinite_is_infinite(dtype: type[np.floating]) ->
     wanted = np.hypot(x, y).astype(dtype)
     for found in (tileir.evaluate(program, [x, y]), tileir.jit(program, "llvm")(x, y)):
         np.testing.assert_allclose(found, wanted, rtol=2 * float(np.finfo(dtype).eps))
+
+
+@given(x=st.floats(), low=st.floats(-3, 3), high=st.floats(-3, 3))
+def test_a_high_bound_below_the_low_one_wins(x: float, low: float, high: float) -> None:
+    np.testing.assert_array_equal(run(lambda x: ops.clip(x, low, high), np.array(x)), np.clip(x, low, high))

@@ -35,7 +35,6 @@ FRACTION: Any = 1.5  # where an integer belongs
         ),
         (lambda x, _: ops.tensordot(x, x, ([2], [0])), "TIL314", "the axis is 2"),
         (lambda x, s: ops.gemm(x, s), "TIL305", "gemm multiplies matrices; this tensor has rank 0"),
-        (lambda x, s: ops.kron(x, s), "TIL305", "a Kronecker product needs equal ranks, not 2 and 0"),
         (lambda x, _: ops.diagonal(x, first=1), "TIL217", "an axis stands twice among (1, 1)"),
         (lambda x, _: ops.diagonal(x, offset=FRACTION), "TIL217", "offset has to be an integer, not 1.5"),
         (lambda x, _: ops.trace(x, first=2), "TIL314", "the axis is 2"),
@@ -70,7 +69,7 @@ def test_mistakes(attempt: Callable[[Tensor, Tensor], object], code: str, messag
         (ops.matmul, [(2, 3), (4, 5)], "TIL312", "'X1_0' is 4 and 'X0_1' is 3, but both must match"),
         (ops.matmul, [(2, 2, 3), (4, 3, 5)], "TIL301", "they must be equal, or one of them 1"),
         (ops.inner, [(2, 3), (4, 5)], "TIL312", "both must match"),
-        (lambda x, y: ops.einsum("ij,ij", x, y), [(2, 3), (2, 4)], "TIL312", "both must match"),
+        (lambda x, y: ops.einsum("ij,ij", x, y), [(2, 3), (2, 4)], "TIL301", "they must be equal, or one of them 1"),
         (lambda x: ops.einsum("ii", x), [(2, 3)], "TIL312", "both must match"),
     ],
 )
@@ -158,3 +157,38 @@ def test_triangles_of_bools_are_bools() -> None:
     x = np.ones((2, 2), bool)
     np.testing.assert_array_equal(run(ops.tril, x), np.tril(x), strict=True)
     np.testing.assert_array_equal(run(ops.triu, x), np.triu(x), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("ij,jk->ik", [(2, 1), (3, 4)]),
+        ("ij,jk->ik", [(2, 3), (1, 4)]),
+        ("ij,jk->ik", [(2, 1), (1, 4)]),
+        ("ij,jk->ik", [(2, 0), (1, 4)]),
+        ("ij,jk,kl->il", [(2, 1), (1, 4), (4, 5)]),
+        ("ij,jk,jl->ikl", [(2, 1), (1, 4), (3, 5)]),
+        ("ij,ij->ij", [(2, 1), (1, 3)]),
+        ("i,i->", [(1,), (4,)]),
+        ("ij,jk->i", [(2, 1), (3, 4)]),
+        ("ii,i->i", [(3, 3), (1,)]),
+        ("ii,i->i", [(1, 1), (3,)]),
+        ("a...,a...->...", [(1, 3), (4, 1)]),
+        ("ij,kj->", [(1, 1), (2, 3)]),
+    ],
+)
+def test_axes_of_size_1_are_broadcast(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
+    tensors = [sample(*shape, seed=place) for place, shape in enumerate(shapes)]
+    found = run(lambda *tensors: ops.einsum(subscripts, *tensors), *tensors)
+    np.testing.assert_allclose(found, np.einsum(subscripts, *tensors), rtol=1e-12, atol=1e-12)
+
+
+def test_diagonals_are_not_broadcast() -> None:
+    found = fault_of(lambda: run(lambda x: ops.einsum("ii->i", x), sample(1, 3)), __file__)
+    assert found[0] == "TIL312"
+
+
+@pytest.mark.parametrize("shapes", [((2, 3), ()), ((2,), (3, 4)), ((2, 3, 2), (2,)), ((), ()), ((0,), (2, 3))])
+def test_kronecker_products_of_other_ranks(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    x, y = sample(*shapes[0]), sample(*shapes[1], seed=1)
+    np.testing.assert_allclose(run(ops.kron, x, y), np.kron(x, y), rtol=1e-12)

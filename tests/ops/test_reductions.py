@@ -33,7 +33,6 @@ TEXT: Any = "1"  # where an integer belongs
         ),
         (lambda x: ops.argmax(x, -3), "TIL314", "the axis is -3, but the tensor has axes 0 to 1"),
         (lambda x: ops.argmax(x, 0, ties="any"), "TIL217", "ties is one of 'first', 'last', not 'any'"),
-        (lambda x: ops.argmin(x, keepdims=True), "TIL217", "keepdims needs an axis"),
         (lambda x: ops.norm(x, order=float("nan")), "TIL217", "the order of a norm is a number, not NaN"),
     ],
 )
@@ -98,3 +97,12 @@ def test_scalars_are_reduced_too() -> None:
     assert run(ops.sum, np.array(2.5)) == 2.5
     assert run(ops.argmax, np.array(2.5)) == 0
     assert run(ops.variance, np.array(2.5)) == 0
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("axis", [None, 0, -1])
+@pytest.mark.parametrize("shape", [(3, 4, 2), (5,), (1, 1)])
+def test_positions_keep_axes(name: str, axis: int | None, shape: tuple[int, ...]) -> None:
+    x = sample(*shape)
+    found = run(lambda x: getattr(ops, name)(x, axis, keepdims=True), x)
+    np.testing.assert_array_equal(found, getattr(np, name)(x, axis, keepdims=True))

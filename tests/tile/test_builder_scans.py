@@ -99,3 +99,21 @@ def test_mistakes_are_told_at_the_users_line(wrong: Callable[..., object], code:
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.span is not None
     assert diagnostic.span.source.name == __file__
+
+
+def test_large_sizes_of_what_a_step_puts_out_are_known() -> None:
+    f = tileir.FunctionBuilder()
+    x, state = f.input("X", "T", "G"), f.input("H", "N")
+    others = [f.input(f"P{number}", f"N{number}") for number in range(20)]
+
+    def step(state: Tensor, _: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
+        for other in others:
+            state = state + other
+        return state, state
+
+    _, outputs = tf.scan(step, [state], [x], others)
+    steps, width = outputs.dims
+    function = f.build(Y=tf.reshape(outputs, width, steps))
+    arrays = [np.zeros((3, 5)), np.ones(4), *[np.full(1 if number % 2 else 4, 2.0) for number in range(20)]]
+    expected = np.repeat([41.0, 81.0, 121.0], 4).reshape(4, 3)
+    np.testing.assert_array_equal(tileir.evaluate(function, arrays), expected)

@@ -95,3 +95,12 @@ def test_no_indices_give_one_point() -> None:
     assert (out.tolist(), read.tolist()) == ([0], [2])
     (nothing,) = valid_points([[], [Affine.constant(4)]], [[], [4]])
     assert [column.tolist() for column in nothing] == [[], []]
+
+
+@pytest.mark.parametrize("rank", [16, 17, 33, 64])
+def test_any_number_of_indices(rank: int) -> None:
+    """Two tensors of so many axes and two elements have twice as many indices, and four points."""
+    accesses = [[Affine.of({f"{stem}{axis}": 1}, 0) for axis in range(rank)] for stem in "ij"]
+    shape = [2, *[1] * (rank - 1)]
+    (found,) = valid_points(accesses, [shape, shape])
+    assert sorted(zip(*(column.tolist() for column in found), strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]

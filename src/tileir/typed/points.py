@@ -80,10 +80,11 @@ def _deviations(forms: Sequence[_Form], dtype: np.dtype[Any]) -> Iterator[tuple[
     """Yield all candidates in chunks, as what the values of the forms are without their offsets.
 
     Of the last forms each has an axis of its own, so that what depends on few of them is computed for few numbers;
-    those before, whose candidates are too many for one chunk, share the first axis.
+    those before, which have one value each, or too many candidates together for one chunk, share the first axis. So
+    there are never more axes than NumPy allows.
     """
     inner, points = len(forms), 1
-    while inner and points * forms[inner - 1].count <= _CHUNK:
+    while inner and forms[inner - 1].count > 1 and points * forms[inner - 1].count <= _CHUNK:
         inner -= 1
         points *= forms[inner].count
     axes = len(forms) - inner

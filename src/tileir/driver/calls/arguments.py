@@ -36,12 +36,12 @@ def bind(names: Sequence[str], positional: Sequence[object], named: Mapping[str,
     if not named and len(positional) == len(names):
         return list(positional)
     faults: list[str] = []
-    listed = ", ".join(names) or "none"
+    known, listed = frozenset(names), ", ".join(names) or "none"
     if len(positional) > len(names):
         faults.append(f"{len(positional)} values were passed by position; the inputs are {listed}")
     values: dict[str, object] = dict(zip(names, positional, strict=False))
     for name, value in named.items():
-        if name not in names:
+        if name not in known:
             near = meant(name, names)
             faults.append(
                 f"there is no input {name!r}; " + (f"did you mean {near!r}?" if near else f"they are {listed}")

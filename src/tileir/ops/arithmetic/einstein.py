@@ -36,7 +36,8 @@ def einsum(subscripts: str, *tensors: Tensor) -> Tensor:
 
     ``"ij,jk->ik"`` names each axis of each tensor, then those of the result; all others are summed over. Without
     ``->`` the result has the letters that stand there once, in alphabetical order. ``...`` stands for axes without
-    letters, which are broadcast. A letter that comes twice for one tensor means its diagonal. Blanks do not count.
+    letters. A letter that comes twice for one tensor means its diagonal. Axes of size 1 are broadcast. Blanks do not
+    count.
 
     Three tensors and more are multiplied in pairs; the next pair is always the one whose product has the fewest
     elements more than its factors had. Every pair is one contraction.
@@ -44,15 +45,15 @@ def einsum(subscripts: str, *tensors: Tensor) -> Tensor:
     Dtypes: the promoted one; sums of bool are i32. The product of each pair is rounded to it.
 
     Raises:
-        TileError: TIL217, the subscripts do not describe these tensors; TIL310, a letter has two sizes (TIL312 or
-            TIL301 where that is known only when compiling).
+        TileError: TIL217, the subscripts do not describe these tensors; TIL310, a letter has two sizes, none of which
+            is 1 (TIL301 where that is known only when compiling, and TIL312 for a diagonal).
 
     Source: NumPy's ``einsum``; Smith and Gray 2018, "opt_einsum", for greedy orders.
 
     """
     terms, output = _parsed(subscripts, tensors)
-    anonymous = {label for labels in terms for label in labels if label.startswith(".")}
-    return promoted(contract(list(zip(tensors, terms, strict=True)), output, anonymous), *tensors, 1)
+    broadcast = {label for labels in terms for label in labels}
+    return promoted(contract(list(zip(tensors, terms, strict=True)), output, broadcast), *tensors, 1)
 
 
 def contract(operands: Sequence[Labelled], output: Sequence[str], broadcast: set[str]) -> Tensor:
@@ -80,9 +81,12 @@ def _product(
     for tensor, labels in operands:
         indices: list[Polynomial | int] = []
         checks: list[Constraint] = []
+        own = _own_sizes(tensor, labels)
         for label, dim in zip(labels, dims_of(tensor), strict=True):
             if label in broadcast:
-                index, constraints = broadcast_index(names[label], dim, sizes[label])
+                index, constraints = broadcast_index(names[label], own[label], sizes[label])
+                if own[label] != dim and isinstance(index, Polynomial):
+                    constraints += (index < own[label],)  # which says that the sizes along a diagonal match
             else:
                 index, constraints = names[label], equal_sizes(names[label], dim, sizes[label])
             indices.append(index)
@@ -104,7 +108,7 @@ def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[L
         others = [part for other, part in enumerate(operands) if other != place]
         kept = _kept([(tensor, labels)], others, output)
         whole = len(operands) == 1 or len(kept) == len(set(labels))
-        own = dict(zip(labels, dims_of(tensor), strict=True))
+        own = _own_sizes(tensor, labels)
         wide = call("widen", tensor)
         result.append((tensor, labels) if whole else (_product([(wide, labels)], kept, own, set()), kept))
     return result
@@ -144,13 +148,22 @@ def _sizes(operands: Sequence[Labelled], broadcast: set[str]) -> dict[str, Dim]:
     """Return the size of each label: the greater one where it is broadcast, else one that is known, or the first."""
     sizes: dict[str, Dim] = {}
     for tensor, labels in operands:
-        for label, dim in zip(labels, dims_of(tensor), strict=True):
+        for label, dim in _own_sizes(tensor, labels).items():
             before = sizes.get(label, dim)
             if label in broadcast:
                 sizes[label] = wider(before, dim)
             else:
                 sizes[label] = dim if before.value is None and dim.value is not None else before
     return sizes
+
+
+def _own_sizes(tensor: Tensor, labels: Sequence[str]) -> dict[str, Dim]:
+    """Return the size of each label in one tensor: what runs along a diagonal has one."""
+    own: dict[str, Dim] = {}
+    for label, dim in zip(labels, dims_of(tensor), strict=True):
+        before = own.setdefault(label, dim)
+        own[label] = before if before == dim else before.call("match", dim)
+    return own
 
 
 def _parsed(subscripts: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:

@@ -140,9 +140,10 @@ def minimum(x: Operand, y: Operand) -> Tensor:
 
 
 def clip(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> Tensor:
-    """Return ``x``, at least ``low`` and at most ``high``, where they are given; ``low`` must not be above ``high``.
+    """Return ``x``, at least ``low`` and at most ``high``, where they are given.
 
-    NaN stays, and so does the gradient of elements that are equal to a bound.
+    Where ``low`` is above ``high``, ``high`` wins. NaN stays, and so does the gradient of elements that are equal to a
+    bound.
 
     Raises:
         TileError: TIL217, there is neither bound.
@@ -151,7 +152,7 @@ def clip(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> 
     if low is None and high is None:
         raise mistaken("clip needs a bound: low, high or both")
     result = x if low is None else call("cond", x < low, low, x)
-    return result if high is None else call("cond", x > high, high, result)
+    return result if high is None else call("cond", result > high, high, result)
 
 
 @rounded_once

@@ -46,12 +46,12 @@ def prod(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
 
 
 def max(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the greatest element over ``axes``; NaN where one is NaN."""
+    """Return the greatest element over ``axes``; NaN where one is NaN, and 0 where there are no elements."""
     return _reduced(Aggregation.MAX, x, axes, keepdims)
 
 
 def min(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return the least element over ``axes``; NaN where one is NaN."""
+    """Return the least element over ``axes``; NaN where one is NaN, and 0 where there are no elements."""
     return _reduced(Aggregation.MIN, x, axes, keepdims)
 
 
@@ -101,7 +101,7 @@ def argmax(x: Tensor, axis: int | None = None, *, keepdims: bool = False, ties: 
     Args:
         x: A tensor.
         axis: The axis; without one, the position is that in row-major order.
-        keepdims: Whether the axis stays, with size 1; only with an axis.
+        keepdims: Whether the axis stays, with size 1; without one, all axes do.
         ties: Of several greatest elements the ``"first"``, as NumPy and PyTorch, or the ``"last"``, as PlaidML.
             NaN counts as the greatest.
 
@@ -225,12 +225,9 @@ def _count(x: Tensor, axes: Axes) -> Size:
 
 def _position(combine: str, x: Tensor, axis: int | None, keepdims: bool, ties: str) -> Tensor:
     chosen(ties, ("first", "last"), "ties")
+    gone = axes_of(x, axis)
+    kept = [1 if place in gone else dim for place, dim in enumerate(dims_of(x))]
     if axis is None:
-        if keepdims:
-            raise mistaken("keepdims needs an axis")
         x, axis = call("reshape", x, _count(x, None)), 0
-    place = axis_of(x, axis)
-    _, position = reduce(combine if ties == "first" else f"last_{combine}", x, place)
-    if not keepdims:
-        return position
-    return call("reshape", position, *(1 if axis == place else dim for axis, dim in enumerate(dims_of(x))))
+    _, position = reduce(combine if ties == "first" else f"last_{combine}", x, axis_of(x, axis))
+    return call("reshape", position, *kept) if keepdims else position

@@ -23,7 +23,15 @@ from tileir.ops.shared.foundation import (
     promoted,
     rank_of,
 )
-from tileir.ops.shared.positions import coordinates_of, element_numbers, is_inside, row_numbers, widened, within
+from tileir.ops.shared.positions import (
+    coordinates_of,
+    element_numbers,
+    is_inside,
+    row_numbers,
+    widened,
+    within,
+    without_gaps,
+)
 from tileir.tile import builder_functions as tf
 
 MODES: Final = ("clamp", "fill", "wrap")
@@ -48,15 +56,16 @@ def take(
     chosen(mode, MODES, "mode")
     if place == 0 and mode == "clamp":
         return call("gather", x, indices)
-    dims = dims_of(x)
-    rows = tf.reshape(x, product(x, dims[: place + 1]), *dims[place + 1 :])
+    source = without_gaps(x, [place]) if mode == "fill" else x
+    dims, size = dims_of(source), dims_of(x)[place]
+    rows = tf.reshape(source, product(x, dims[: place + 1]), *dims[place + 1 :])
     sizes = dims_of(indices)
     aligned = tf.reshape(indices, *sizes[:batch], *[1] * (place - batch), *sizes[batch:])
     number = within(aligned, dims[place], rows, mode)
     if place > 0:
         number = row_numbers(rows, dims[:place], len(sizes) - batch) * dims[place] + number
     taken = call("gather", rows, number)
-    return _filled(taken, aligned, dims[place], fill, rank_of(x) - place - 1) if mode == "fill" else taken
+    return _filled(taken, aligned, size, fill, rank_of(x) - place - 1) if mode == "fill" else taken
 
 
 def take_along_axis(x: Tensor, indices: Tensor, axis: int, *, mode: str = "clamp", fill: Operand = 0) -> Tensor:
@@ -72,10 +81,11 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int, *, mode: str = "clamp
     """
     place = axis_of(x, axis)
     chosen(mode, MODES, "mode")
-    dims = dims_of(x)
-    flat = tf.reshape(x, product(x, dims))
+    source = without_gaps(x, [place]) if mode == "fill" else x
+    dims = dims_of(source)
+    flat = tf.reshape(source, product(x, dims))
     taken = call("gather", flat, element_numbers(flat, dims, indices, place, mode))
-    return _filled(taken, indices, dims[place], fill, 0) if mode == "fill" else taken
+    return _filled(taken, indices, dims_of(x)[place], fill, 0) if mode == "fill" else taken
 
 
 def gather_nd(
@@ -100,10 +110,11 @@ def gather_nd(
     """
     batch = _batch_dims(indices, batch_dims, rank_of(x))
     chosen(mode, MODES, "mode")
-    dims = dims_of(x)
     parts = coordinates_of(indices, depth, rank_of(x) - batch)
     end = batch + len(parts)
-    rows = tf.reshape(x, product(x, dims[:end]), *dims[end:])
+    source = without_gaps(x, range(batch, end)) if mode == "fill" else x
+    dims = dims_of(source)
+    rows = tf.reshape(source, product(x, dims[:end]), *dims[end:])
     number = row_numbers(rows, dims[:batch], rank_of(indices) - 1 - batch) if batch > 0 else None
     for part, size in zip(parts, dims[batch:end], strict=True):
         position = within(part, size, rows, mode)
@@ -111,7 +122,7 @@ def gather_nd(
     assert number is not None  # there is one coordinate at least
     taken = call("gather", rows, number)
     if mode == "fill":
-        for part, size in zip(parts, dims[batch:end], strict=True):
+        for part, size in zip(parts, dims_of(x)[batch:end], strict=True):
             taken = _filled(taken, part, size, fill, len(dims) - end)
     return taken
 

@@ -33,7 +33,16 @@ from tileir.ops.shared.foundation import (
     indices_of,
     rank_of,
 )
-from tileir.ops.shared.positions import coordinates_of, element_numbers, is_inside, next_number, row_numbers, within
+from tileir.ops.shared.positions import (
+    coordinates_of,
+    element_numbers,
+    is_inside,
+    next_number,
+    resized,
+    row_numbers,
+    within,
+    without_gaps,
+)
 from tileir.tile import builder_functions as tf
 
 MODES: Final = ("add", "mul", "max", "min", "set")
@@ -74,16 +83,17 @@ def scatter(
     ``"set"`` its mode ``update_slice``.
     """
     options = _Options.of(mode, bounds, unique)
-    place, dims = axis_of(x, axis), dims_of(x)
-    count = product(x, dims_of(indices))
-    rows = tf.reshape(x, product(x, dims[: place + 1]), *dims[place + 1 :])
+    place = axis_of(x, axis)
+    source = _with_places(x, [place], options)
+    dims, count = dims_of(source), product(x, dims_of(indices))
+    rows = tf.reshape(source, product(x, dims[: place + 1]), *dims[place + 1 :])
     aligned = tf.reshape(indices, *[1] * place, count)
     number = position = within(aligned, dims[place], rows, bounds)
     if place > 0:
         number = row_numbers(rows, dims[:place], 1) * dims[place] + position
     given = _given(x, updates, [*dims[:place], count, *dims[place + 1 :]])
-    update = _Update(position, _kept(aligned, dims[place], options), given, place, options)
-    return tf.reshape(update.put(rows, number), *dims)
+    update = _Update(position, _kept(aligned, dims_of(x)[place], options), given, place, options)
+    return resized(tf.reshape(update.put(rows, number), *dims), dims_of(x))
 
 
 def scatter_along_axis(
@@ -107,13 +117,15 @@ def scatter_along_axis(
     Source: PyTorch's ``scatter`` and ``scatter_reduce``; NumPy's ``put_along_axis``; PlaidML's mode ``update_elt``.
     """
     options = _Options.of(mode, bounds, unique)
-    place, dims = axis_of(x, axis), dims_of(x)
-    flat = tf.reshape(x, product(x, dims))
+    place = axis_of(x, axis)
+    source = _with_places(x, [place], options)
+    dims = dims_of(source)
+    flat = tf.reshape(source, product(x, dims))
     number = element_numbers(flat, dims, indices, place, bounds)
     position = within(indices, dims[place], flat, bounds)
     given = _given(x, updates, dims_of(number))
-    update = _Update(position, _kept(indices, dims[place], options), given, place, options)
-    return tf.reshape(update.put(flat, number), *dims)
+    update = _Update(position, _kept(indices, dims_of(x)[place], options), given, place, options)
+    return resized(tf.reshape(update.put(flat, number), *dims), dims_of(x))
 
 
 def scatter_nd(
@@ -137,21 +149,22 @@ def scatter_nd(
     Source: TensorFlow's ``tensor_scatter_nd_update``; PlaidML's mode ``update_nd``.
     """
     options = _Options.of(mode, bounds, unique)
-    dims = dims_of(x)
-    parts = coordinates_of(indices, depth, len(dims))
-    rows = tf.reshape(x, product(x, dims[: len(parts)]), *dims[len(parts) :])
+    parts = coordinates_of(indices, depth, rank_of(x))
+    source = _with_places(x, range(len(parts)), options)
+    dims = dims_of(source)
+    rows = tf.reshape(source, product(x, dims[: len(parts)]), *dims[len(parts) :])
     count = product(x, dims_of(indices)[:-1])
     number, kept = None, None
-    for part, size in zip(parts, dims, strict=False):
+    for part, size, own in zip(parts, dims, dims_of(x), strict=False):
         number = next_number(number, size, within(part, size, rows, bounds))
-        inside = _kept(part, size, options)
+        inside = _kept(part, own, options)
         if inside is not None:
             kept = inside if kept is None else tf.logical_and(kept, inside)
     assert number is not None  # there is a coordinate
     flat = tf.reshape(number, count)
     given = _given(x, updates, [count, *dims[len(parts) :]])
     update = _Update(flat, None if kept is None else tf.reshape(kept, count), given, 0, options)
-    return tf.reshape(update.put(rows, flat), *dims)
+    return resized(tf.reshape(update.put(rows, flat), *dims), dims_of(x))
 
 
 @attrs.frozen(repr=False)
@@ -234,6 +247,11 @@ class _Update:
 
 
 _AGGREGATIONS: Final = {"mul": Aggregation.PROD, "max": Aggregation.MAX, "min": Aggregation.MIN}
+
+
+def _with_places(x: Tensor, axes: Sequence[int], options: _Options) -> Tensor:
+    """Return ``x``, with a place for updates that are dropped along axes without elements."""
+    return without_gaps(x, axes) if options.bounds == "drop" else x
 
 
 def _kept(indices: Tensor, size: Dim, options: _Options) -> Tensor | None:

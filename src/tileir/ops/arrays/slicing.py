@@ -99,14 +99,13 @@ def narrow(x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
 
 
 def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
-    """Return ``x[i + 1] - x[i]`` along an axis, which becomes shorter by one; ``order`` times.
+    """Return ``x[i + 1] - x[i]`` along an axis, which becomes shorter by one, unless it is empty; ``order`` times.
 
     Dtype: that of ``x``; differences of integers wrap around, those of f16 and bf16 are rounded once.
     Source: NumPy's ``diff``.
 
     Raises:
-        TileError: TIL314, there is no such axis; TIL217, the order is below 0; TIL312 when compiling, the axis is
-            shorter than the order.
+        TileError: TIL314, there is no such axis; TIL217, the order is below 0.
 
     """
     place, count = axis_of(x, axis), integer_of(order, "an order")
@@ -114,8 +113,13 @@ def diff(x: Tensor, order: int = 1, axis: int = -1) -> Tensor:
         raise mistaken(f"an order is 0 or above, not {count}")
     found = call("widen", x) if count > 1 else x
     for _ in range(count):
-        length = dims_of(found)[place] - 1
-        found = narrow(found, place, 1, length) - narrow(found, place, 0, length)
+        variables, sizes = indices_of(found), [*dims_of(found)]
+        following = [i + 1 if axis == place else i for axis, i in enumerate(variables)]
+        sizes[place] = (sizes[place] - 1).max(0)
+        later, earlier = (
+            aggregate(Aggregation.ASSIGN, found[tuple(at)], variables, sizes) for at in (following, variables)
+        )
+        found = later - earlier
     return promoted(found, x, 1) if count > 1 else found
 
 

@@ -21,6 +21,7 @@ from tileir.ops.shared.foundation import (
     rank_of,
     wide,
 )
+from tileir.ops.shared.positions import without_gaps
 from tileir.tile import builder_functions as tf
 
 
@@ -112,6 +113,7 @@ def nms(
         gone = tf.logical_or(take(drops, best), place == best)
         return tf.where(tf.logical_and(found, gone), 0, alive), tf.where(found, best, -1)
 
+    alive, scores, drops = without_gaps(alive, [0]), without_gaps(scores, [0]), without_gaps(drops, [0, 1])
     _, kept = tf.scan(step, [alive], constants=[scores, drops], count=count)
     (i,) = indices_of(kept)
     stays = tf.where(kept >= 0, 1, 0)

@@ -211,15 +211,13 @@ def _is_one(value: Operand) -> bool:
 
 
 def kron(x: Tensor, y: Tensor) -> Tensor:
-    """Return the Kronecker product: each element of ``x`` times all of ``y``, in blocks; equal ranks.
+    """Return the Kronecker product: each element of ``x`` times all of ``y``, in blocks.
 
-    Raises:
-        TileError: TIL305, the ranks differ.
-
+    The one of lower rank gets axes of size 1 in front. Source: NumPy's ``kron``.
     """
-    if rank_of(x) != rank_of(y):
-        raise mistake("TIL305", f"a Kronecker product needs equal ranks, not {rank_of(x)} and {rank_of(y)}")
-    left, right = ([f"{stem}{axis}" for axis in range(rank_of(x))] for stem in "ij")
+    rank = max(rank_of(x), rank_of(y))
+    x, y = (call("reshape", each, *[1] * (rank - rank_of(each)), *dims_of(each)) for each in (x, y))
+    left, right = ([f"{stem}{axis}" for axis in range(rank)] for stem in "ij")
     blocks = contract(
         [(x, left), (y, right)], [label for pair in zip(left, right, strict=True) for label in pair], set()
     )

@@ -281,7 +281,7 @@ def broadcast_index(index: Index, dim: Dim, size: Dim) -> tuple[Polynomial | int
     if dim.value is not None and size.value is not None:
         raise mistake("TIL310", f"an axis of size {dim.value} cannot be broadcast to {size.value}")
     checked = dim.call("broadcast", size).call("match", size)
-    return index * (dim - 1).min(1), (index < checked,)
+    return index * (dim.max(1) / size.max(1)), (index < checked,)
 
 
 def equal_sizes(index: Polynomial, left: Dim, right: Dim) -> tuple[Constraint, ...]:

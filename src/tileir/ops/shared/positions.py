@@ -24,6 +24,20 @@ from tileir.ops.shared.foundation import (
 from tileir.tile import builder_functions as tf
 
 
+def without_gaps(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Return ``x`` with an element of 0 along those ``axes`` that have none, which positions outside can point to."""
+    sizes = [size.max(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
+    return resized(x, sizes)
+
+
+def resized(x: Tensor, sizes: Sequence[Dim]) -> Tensor:
+    """Return the first elements along each axis, so many as ``sizes`` say, and 0 where there are none."""
+    if list(sizes) == list(dims_of(x)):
+        return x
+    indices = indices_of(x)
+    return aggregate(Aggregation.ASSIGN, x[tuple(indices)], indices, sizes)
+
+
 def element_numbers(flat: Tensor, dims: Sequence[Dim], indices: Tensor, axis: int, mode: str = "clamp") -> Tensor:
     """Return row-major numbers of the elements of a tensor of ``dims`` that ``indices`` name along ``axis``.
 

@@ -118,17 +118,32 @@ class _Passed:
             expr = value_of(inner, output)
             fresh = output.reference in references or output.reference in names
             references.append(inner.record(expr) if fresh else output.reference)
-        made = [self._outside(sizes_of(inner, reference), dims) for reference in references]
+        made = [self._outside(inner, sizes_of(inner, reference), dims) for reference in references]
         function = assemble(inner, references, call_site())
         inner.finished = True
         return function, made
 
-    def _outside(self, sizes: Sizes | None, dims: dict[str, Expr]) -> Sizes | None:
-        """Return sizes inside the step as those around it; None where they are made of something else than inputs."""
+    def _outside(self, inner: Recorder, sizes: Sizes | None, dims: dict[str, Expr]) -> Sizes | None:
+        """Return sizes inside the step as those around it; None where they are made of something else than inputs.
+
+        ``dims`` says what sizes inside are outside. Large ones are statements inside, and become some outside.
+        """
         if sizes is None:
             return None
-        known = all(not isinstance(node, ir.Name) or node.name in dims for dim in sizes for node in walk(dim.expr))
-        return tuple(Dim(substitute(dim.expr, dims), self.recorder) for dim in sizes) if known else None
+        pending = [dim.expr for dim in sizes]
+        large: dict[str, Expr] = {}
+        while pending:
+            for node in walk(pending.pop()):
+                if isinstance(node, ir.Name) and node.name not in dims and node.name not in large:
+                    step = inner.steps.get(node.name)
+                    if step is None or isinstance(step.body, ir.Contraction | ir.Scan | ir.Constant):
+                        return None
+                    large[node.name] = step.body
+                    pending.append(step.body)
+        for name in inner.steps:
+            if name in large:
+                dims[name] = ir.Name(self.recorder.record(substitute(large[name], dims)), span=call_site())
+        return tuple(Dim(substitute(dim.expr, dims), self.recorder) for dim in sizes)
 
 
 def _named(recorder: Recorder, operand: Operand) -> ir.Name:
