@@ -53,7 +53,7 @@ def einsum(subscripts: str, *tensors: Tensor) -> Tensor:
     """
     terms, output = _parsed(subscripts, tensors)
     broadcast = {label for labels in terms for label in labels}
-    return promoted(contract(list(zip(tensors, terms, strict=True)), output, broadcast), *tensors, 1)
+    return contract(list(zip(tensors, terms, strict=True)), output, broadcast)
 
 
 def contract(operands: Sequence[Labelled], output: Sequence[str], broadcast: set[str]) -> Tensor:
@@ -63,12 +63,14 @@ def contract(operands: Sequence[Labelled], output: Sequence[str], broadcast: set
     """
     sizes = _sizes(operands, broadcast)
     left = _summed_alone(operands, output)
+    is_wide = any(part is not operand for part, operand in zip(left, operands, strict=True))
     while len(left) > 2:
         first, second = _next_pair(left, output, sizes)
         others = [part for place, part in enumerate(left) if place not in (first, second)]
         kept = _kept([left[first], left[second]], others, output)
         left = [*others, (_product([left[first], left[second]], kept, sizes, broadcast), kept)]
-    return _product(left, output, sizes, broadcast)
+    result = _product(left, output, sizes, broadcast)
+    return promoted(result, *(tensor for tensor, _ in operands), 1) if is_wide else result
 
 
 def _product(
@@ -109,8 +111,8 @@ def _summed_alone(operands: Sequence[Labelled], output: Sequence[str]) -> list[L
         kept = _kept([(tensor, labels)], others, output)
         whole = len(operands) == 1 or len(kept) == len(set(labels))
         own = _own_sizes(tensor, labels)
-        wide = call("widen", tensor)
-        result.append((tensor, labels) if whole else (_product([(wide, labels)], kept, own, set()), kept))
+        wide = [(call("widen", tensor), labels)]
+        result.append(operands[place] if whole else (_product(wide, kept, own, set()), kept))
     return result
 
 
