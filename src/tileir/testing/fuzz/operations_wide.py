@@ -263,6 +263,7 @@ def _compare_slopes(
         return
     wanted_weights = [wide(weight) for weight in weights.values()]
     arriving = max(np.max(np.abs(weight), initial=0) for weight in wanted_weights)
+    arriving = arriving * _amplified(row, case, arrays, oracle(inputs))
     for name, found in zip(names, ours, strict=True):
         place = list(arrays).index(name)
         right = slope(oracle, inputs, place, wanted_weights, pointwise=row.pointwise)
@@ -272,6 +273,16 @@ def _compare_slopes(
         # Derivatives are sums of terms of their own, of about what arrives.
         terms = np.maximum(right.terms, np.abs(right.value)) + arriving
         compare(f"{told} by {name}", found, close, units=2 * row.units, terms=4 * terms, exact=False)
+
+
+def _amplified(row: Row, case: Case, arrays: Mapping[str, Array], results: Sequence[Array]) -> Any:
+    """Return by how much terms are greater than results, at least 1: derivatives lose as many digits."""
+    largest = max(np.max(np.abs(result), initial=0) for result in results)
+    if row.terms is None or not largest:
+        return 1
+    with np.errstate(all="ignore"):
+        named = {name: wide(array) for name, array in arrays.items()}
+        return max(1, np.max(results_of(_called(row.terms, case, named))[0], initial=0) / largest)
 
 
 AREA: Final = Area("operations-wide", make, check)
