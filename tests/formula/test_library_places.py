@@ -193,22 +193,25 @@ def test_histograms() -> None:
 def local(image: Picture, tiles: int, limit: float, bins: int) -> Picture:
     height, width, _ = image.shape
     rows, columns = np.arange(height), np.arange(width)
+    high, wide = min(tiles, height), min(tiles, width)
     bin_of = np.minimum(np.floor(np.clip(image, 0, 1) * np.float32(bins)), bins - 1).astype(int)
-    shares = np.zeros((tiles, tiles, bins))
-    for y in range(tiles):
-        for x in range(tiles):
-            part = bin_of[rows * tiles // height == y][:, columns * tiles // width == x]
+    shares = np.zeros((high, wide, bins))
+    for y in range(high):
+        for x in range(wide):
+            part = bin_of[rows * high // height == y][:, columns * wide // width == x]
             count = np.bincount(part.ravel(), minlength=bins).astype(float)
             most = limit * count.sum() / bins
             clipped = np.minimum(count, most) + np.maximum(count - most, 0).sum() / bins
             shares[y, x] = clipped.cumsum() / max(count.sum(), 1)
-    down, across = (np.clip((each + 0.5) * tiles / len(each) - 0.5, 0, tiles - 1) for each in (rows, columns))
+    down, across = (
+        np.clip((each + 0.5) * parts / len(each) - 0.5, 0, parts - 1) for each, parts in ((rows, high), (columns, wide))
+    )
     top, left = np.floor(down).astype(int), np.floor(across).astype(int)
     total = np.zeros(image.shape)
     for row in range(2):
         for column in range(2):
             weight = np.outer(np.abs(1 - row - (down - top)), np.abs(1 - column - (across - left)))
-            at = np.ix_(np.minimum(top + row, tiles - 1), np.minimum(left + column, tiles - 1))
+            at = np.ix_(np.minimum(top + row, high - 1), np.minimum(left + column, wide - 1))
             total += weight[..., None] * np.take_along_axis(shares[at], bin_of, 2)
     return total
 
@@ -287,3 +290,11 @@ def test_guided() -> None:
     slope = spread / (spread + 0.1**2)
     expected = box(slope) * picture + box(box(picture) - slope * box(picture))
     np.testing.assert_allclose(filtered("guided(size=5, edge=0.1)", photograph(3)), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", [(16, 16), (7, 7), (3, 100), (1, 1), (31, 9)])
+@pytest.mark.parametrize("tiles", [8, 32])
+def test_pictures_smaller_than_tiles_are_equalised(size: tuple[int, int], tiles: int) -> None:
+    result = filtered(f"equalise_local(tiles={tiles})", np.full((*size, 1), 0.3, np.float32))
+    spread = 3 / 256  # of the limit; what is above it goes to all bins alike, and 76 of them are below that of 0.3
+    np.testing.assert_allclose(result, (1 - spread) * 77 / 256 + spread, rtol=1e-5)

@@ -87,6 +87,13 @@ def morph(image: Picture, mode: str, names: str, footprint: Picture | None = Non
     return image
 
 
+def zero_sum_laplace(image: Picture, sigma: float, mode: str) -> Picture:
+    """Return SciPy's filter less what it makes of flat pictures."""
+    flat = ndimage.gaussian_laplace(np.ones((1, 1)), sigma, mode="nearest")[0, 0]
+    blurred = ndimage.gaussian_filter(image, (sigma, sigma, 0), mode=mode)
+    return ndimage.gaussian_laplace(image, sigma, mode=mode, axes=(0, 1)) - flat * blurred
+
+
 CASES: dict[str, Callable[[Picture, str], Picture]] = {
     "convolve(weights=[0.5 -1 2; 0.25 3 -0.75])": lambda p, m: ndimage.correlate(p, np.array(ANY)[..., None], mode=m),
     "selective(weights=[0.5 -1 2; 0.25 3 -0.75])": lambda p, m: selective(p, m, False, False),
@@ -99,7 +106,7 @@ CASES: dict[str, Callable[[Picture, str], Picture]] = {
     "sharpen(amount=0.7)": lambda p, m: p - 0.7 * ndimage.laplace(p, mode=m, axes=(0, 1)),
     "laplacian": lambda p, m: ndimage.laplace(p, mode=m, axes=(0, 1)),
     "laplacian(neighbours=eight)": lambda p, m: ndimage.correlate(p, np.ones((3, 3, 1)), mode=m) - 9 * p,
-    "laplacian_of_gaussian(sigma=1.3)": lambda p, m: ndimage.gaussian_laplace(p, 1.3, mode=m, axes=(0, 1)),
+    "laplacian_of_gaussian(sigma=1.3)": lambda p, m: zero_sum_laplace(p, 1.3, m),
     "emboss(angle=30, depth=2, base=0.25)": emboss,
     "corners(sigma=1.5, k=0.06)": corners,
     "sobel": lambda p, m: length(p, m, [1, 2, 1]),
@@ -189,3 +196,9 @@ def test_thin_edges_are_those_of_canny() -> None:
     line[:, 4:] = 0.1
     assert np.flatnonzero(filtered("thin_edges", line)[4]).size == 1
     assert set(np.unique(filtered("thin_edges", line * 1.7))) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.5, 1.3, 7])
+def test_a_flat_picture_has_no_second_derivative(sigma: float) -> None:
+    flat = np.full((40, 40, 1), 0.7, np.float32)
+    np.testing.assert_allclose(filtered(f"laplacian_of_gaussian(sigma={sigma})", flat), 0, atol=1e-5)

@@ -8,6 +8,7 @@ products of bool are i32.
 from __future__ import annotations
 
 from tileir.ops.arithmetic.comparisons import isfinite
+from tileir.ops.arithmetic.reductions import log_of_sum
 from tileir.ops.shared.foundation import (
     Aggregation,
     Polynomial,
@@ -99,7 +100,7 @@ def logcumsumexp(x: Tensor, axis: int = -1) -> Tensor:
     indices, k = list(indices_of(x)), index_of(x, "k")
     place = indices[position]
     terms = powers[(*indices[:position], place, place - k, *indices[position + 1 :])]
-    return narrowed(tf.log(aggregate(Aggregation.SUM, terms.given(k < size), indices, sizes)) + greatest, given)
+    return narrowed(log_of_sum(aggregate(Aggregation.SUM, terms.given(k < size), indices, sizes)) + greatest, given)
 
 
 def _running(

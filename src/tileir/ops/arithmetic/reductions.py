@@ -135,13 +135,21 @@ def hardmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def logsumexp(x: Tensor, axes: Axes = None, *, keepdims: bool = False) -> Tensor:
-    """Return ``log(sum(exp(x)))`` over ``axes``, less the greatest element before, so that nothing overflows."""
+    """Return ``log(sum(exp(x)))`` over ``axes``, less the greatest element before, so that nothing overflows.
+
+    Of minus infinities alone it is minus infinity, with a gradient of 0.
+    """
     wider = wide(x)
     greatest = max(wider, axes, keepdims=True)
     shift = call("stop_gradient", call("cond", isfinite(greatest), greatest, 0))
-    result = narrowed(call("log", sum(call("exp", wider - shift), axes, keepdims=True)) + shift, x)
+    result = narrowed(log_of_sum(sum(call("exp", wider - shift), axes, keepdims=True)) + shift, x)
     gone = axes_of(x, axes)
     return result if keepdims else call("reshape", result, *(d for a, d in enumerate(dims_of(x)) if a not in gone))
+
+
+def log_of_sum(total: Tensor) -> Tensor:
+    """Return the logarithm of sums of powers; no gradient goes to one of 0, to which no element contributes."""
+    return call("cond", total == 0, -math.inf, call("log", call("cond", total == 0, 1, total)))
 
 
 def norm(x: Tensor, axes: Axes = None, *, order: float = 2, keepdims: bool = False) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tileir.core.dtype import DType
+from tileir.ops.arithmetic.comparisons import isnan
 from tileir.ops.shared.foundation import (
     Aggregation,
     Dim,
@@ -165,8 +166,9 @@ def searchsorted(sequence: Tensor, values: Tensor, *, right: bool = False) -> Te
     """Return where values belong in ascending sequences, which the last axis of ``sequence`` holds.
 
     The result counts the elements that are less than the value, or with ``right`` not greater; i32, in the shape of
-    ``values``. All axes of both but the last are the same; a sequence of one axis is for all values. Each value meets
-    each element, which needs no order among memory accesses.
+    ``values``. NaN is greater than all numbers, as for :func:`tileir.ops.sort`. All axes of both but the last are the
+    same; a sequence of one axis is for all values. Each value meets each element, which needs no order among memory
+    accesses.
 
     Raises:
         TileError: TIL217, a sequence without axes, or one of several that are not as many as those of the values.
@@ -180,7 +182,9 @@ def searchsorted(sequence: Tensor, values: Tensor, *, right: bool = False) -> Te
     dims = dims_of(sequence)
     wide = tf.reshape(values, *dims_of(values), 1)
     rows = sequence if len(dims) == 1 else tf.reshape(sequence, *dims[:-1], 1, dims[-1])
-    before = cast_to(rows <= wide if right else rows < wide, "i32")
+    less = rows <= wide if right else rows < wide
+    last = isnan(wide) if right else tf.logical_and(isnan(wide), rows == rows)
+    before = cast_to(tf.logical_or(less, last), "i32")
     indices = indices_of(before)
     return aggregate(Aggregation.SUM, before[indices], indices[:-1], dims_of(before)[:-1])
 

@@ -130,8 +130,8 @@ def _position(coordinate: Tensor, size: Dim, align_corners: bool) -> Tensor:
 
 def _within(place: Tensor, size: Dim, padding: str, align_corners: bool) -> Tensor:
     """Return a position that is inside of an axis, unless there are zeros around it."""
-    if padding == "zeros":
-        return place
+    if padding == "zeros":  # further away all is zero, too, but infinity has no neighbours
+        return tf.where(place < -2, -2, tf.where(place > size + 1, size + 1, place))
     if padding == "reflection":
         low, span = (0.0, real((size - 1).max(1))) if align_corners else (-0.5, real(size))
         distance = tf.abs(place - low)
