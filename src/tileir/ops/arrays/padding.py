@@ -58,10 +58,11 @@ def pad(x: Tensor, pads: Pads, *, mode: str = "constant", value: Operand = 0) ->
     widths = _widths(x, pads)
     if mode == "constant":
         return _constant(x, widths, value)
+    result = call("widen", x)  # in which gradients of what is repeated are added up
     for axis, (before, behind) in enumerate(widths):
         if (before.value, behind.value) != (0, 0):
-            x = _repeated(x, axis, before, behind, mode)
-    return x
+            result = _repeated(result, axis, before, behind, mode)
+    return call("as_like", result, x)
 
 
 def _widths(x: Tensor, pads: Pads) -> list[tuple[Dim, Dim]]:

@@ -190,7 +190,10 @@ class _Update:
         """Return rows with the updates at these numbers of rows."""
         mode = self.options.mode
         update = self if self.options.unique or mode == "add" else self._merged()
-        summed = call("scatter", update._masked(update.values, 0), numbers, rows)
+        values = (
+            call("widen", update.values) if mode == "add" else update.values
+        )  # whose sums are rounded with the rest
+        summed = call("scatter", update._masked(values, 0), numbers, rows)
         if mode == "add":
             return tf.as_like(rows + summed, rows)
         ones = update._masked(full(rows, dims_of(numbers), 1), 0)

@@ -45,6 +45,7 @@ from tileir.typed.rules import contraction_types
 from tileir.typed.simplify.distribution import distributed
 from tileir.typed.simplify.factorisation import factorised
 from tileir.typed.simplify.narrow_factors import with_narrow_factors
+from tileir.typed.simplify.narrow_moves import with_narrow_moves
 from tileir.typed.simplify.prefixes import with_ends
 from tileir.typed.simplify.separation import separated
 from tileir.typed.simplify.simplifier import simplify
@@ -57,6 +58,9 @@ def prepared(function: Function, *, doubles: bool = True) -> Function:
     separated last, since what they become has no derivative as simple as theirs.
     """
     simple = simplify(with_assignments(function))
+    moved = with_narrow_moves(simple)
+    if moved is not simple:
+        simple = simplify(moved)
     if _has_markers(simple):
         recalls = any(isinstance(operation, Recall) for operation in simple.operations)
         simple = simplify(unmarked(simple), merge=not recalls)
