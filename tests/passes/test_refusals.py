@@ -62,6 +62,9 @@ def told(program: Program, *steps: Pass) -> tuple[Program, list[Remark]]:
     return after, [remark for remark in kept.all() if remark.position == len(steps) - 1]
 
 
+STEPS = "S = scan(A; ; ) 3 times function (H[I, J]) -> (G, Y) { G = H * 2; Y = H + 1; }; O = element(S, 1);"
+
+
 @pytest.mark.parametrize(
     ("code", "body", "steps"),
     [
@@ -80,6 +83,7 @@ def told(program: Program, *steps: Pass) -> tuple[Program, list[Remark]]:
             "E[i:M] = +(A[i, j]); O = scatter(E, index(E, 0), A);",
             (Accumulate(), Fuse(a_reqs=("contraction",))),
         ),
+        ("TR691", STEPS, (Fuse(a_reqs=("other",)),)),
         ("TR003", BOTH, (Fuse(a_reqs=("other",)),)),
         ("TR003", BOTH, (Fuse(exclude=("kernel",)),)),
         ("TR628", SUM, (Scan(),)),

@@ -13,7 +13,7 @@ from tileir.runtime.offers import ArrayQueue, BatchedQueue, Queue, QueueingExecu
 from tileir.runtime.plans.resources import Spare
 from tileir.runtime.plans.running import RunningEvent
 from tileir.runtime.plans.submission import Submission
-from tileir.runtime.plans.workspace import Layout, bound, unrolled
+from tileir.runtime.plans.workspace import Layout, Step, all_of_host, bound, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,12 +57,14 @@ class _QueuedWorkspace:
     Attributes:
         nbytes: How much memory it holds.
         queue: What launches.
+        bound: What makes one launch of a batch of it; None where it takes part in none.
         call: The same as a function of arrays; None where there is none, or nobody asked so far.
 
     """
 
     nbytes: int
     queue: Queue
+    bound: Callable[[Sequence[int]], object] | None
     call: Callable[..., Any] | None = None
 
     @classmethod
@@ -74,7 +76,8 @@ class _QueuedWorkspace:
             arguments[slot.number] = position
         steps = layout.steps if takes_loops(executor) else unrolled(layout.steps)
         works: list[Any] = [bound(step, arguments) for step in steps]
-        return cls(layout.nbytes, executor.queue(works, len(slots)))
+        queue = executor.queue(works, len(slots))
+        return cls(layout.nbytes, queue, queue.bound if isinstance(queue, BatchedQueue) else None)
 
 
 @attrs.frozen(eq=False)
@@ -91,8 +94,13 @@ class QueuedRuns:
     alignments: tuple[int, ...]
     _layout: Layout = attrs.field(repr=False)
     _resources: Resources = attrs.field(repr=False)
+    _loops: bool = attrs.field(init=False, repr=False)
     _spare: Spare[_QueuedWorkspace] = attrs.field(factory=Spare, init=False, repr=False)
     _only: list[_QueuedWorkspace] = attrs.field(factory=list, init=False, repr=False)
+
+    @_loops.default
+    def _has_loops(self) -> bool:
+        return any(not isinstance(step, Step) for step in self._layout.steps)
 
     @classmethod
     def of(cls, layout: Layout, resources: Resources) -> QueuedRuns | None:
@@ -150,16 +158,18 @@ class QueuedRuns:
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> bool:
         """Do what :meth:`tileir.runtime.plans.plan.Plan.run` does, as one batch of the device.
 
-        False, with nothing done, where it takes none, or some memory cannot be used as it is.
+        False, with nothing done, where it takes none, or some memory cannot be used as it is, and for arrays of the host
+        without a loop, as workspaces bind such launches once.
         """
         memory: list[Any] = []
+        if not self._loops and all_of_host(inputs) and all_of_host(outputs):
+            return False
         arriving, leaving = self._moved(inputs, outputs, memory)
         workspace = self._taken()
-        queue = workspace.queue
-        if len(memory) < len(inputs) + len(outputs) or not isinstance(queue, BatchedQueue):
+        if len(memory) < len(inputs) + len(outputs) or workspace.bound is None:
             self._give_back(workspace)
             return False
-        launches = [queue.bound([buffer.address for buffer in memory])]
+        launches = [workspace.bound([buffer.address for buffer in memory])]
         self.executor.run_batch(arriving, launches, leaving)
         self._give_back(workspace)  # what fails is not used again, as the device may not be done with it
         return True
