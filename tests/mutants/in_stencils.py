@@ -101,8 +101,8 @@ IN_STENCILS: Final = (
     Mutant(
         "rows that lie elsewhere shared",
         "passes.regions.join_parts",
-        "return (axis, index.range, step, int(place.offset))",
-        "return (axis, index.range, 1, 0)",
+        "yield index.range, step, int(place.offset), view",
+        "yield index.range, 1, 0, view",
         tests="passes/test_join_parts.py",
     ),
 )

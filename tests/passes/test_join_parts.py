@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import tileir
 from strategies.effort import examples
 from strategies.passes import assert_same_meaning, program_of, programs
+from strategies.pipelines import cpu
+from tileir.core.dtype import DType
+from tileir.core.targets.target import Target
 from tileir.passes.base import run
 from tileir.passes.regions.join_parts import JoinParts
 from tileir.passes.schedules.vectors.thread import Thread
 from tileir.passes.schedules.vectors.vectorise import Vectorise
 from tileir.stripe.blocks import Binding
 from tileir.stripe.check.verifier import verify
+from tileir.stripe.interpret.interpreter import interpret
 from tileir.stripe.ir import Program
+from tileir.stripe.lower.lowering import lower
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
+from tileir.typed.simplify.preparation import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +82,24 @@ def test_rows_that_are_not_the_same_are_not_shared() -> None:
     every_second = [copy("A", 4, 24), copy("B", 4, 24, step=2)]
     program = run(STEPS, program_of([copy("A", 4, 24, row=4), *every_second], shapes, ("Y",)))
     assert len(run((JoinParts(most_bytes=0),), program).main.blocks) == 3
+
+
+@pytest.mark.parametrize("sizes", [(40, 16, 16), (9, 30, 21), (12, 18, 40)])
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_borders_are_copied_with_the_plane_that_they_belong_to(
+    mode: Literal["reflect", "edge", "wrap"], sizes: tuple[int, int, int]
+) -> None:
+    """Middle, sides and corners of a plane lie between each other in memory, and may be read at computed places."""
+    builder = tileir.FunctionBuilder()
+    x = builder.input("X", "C", "H", "W")
+    function = builder.build(Y=tileir.ops.pad(x, ((0, 0), (3, 3), (3, 3)), mode=mode))
+    types = {"X": TensorType(DType.F32, sizes)}
+    target = Target(vector_bytes=64, vector_registers=32, threads=2, shuffles=True)
+    program = run(cpu(target), lower(prepared(infer(function, types))))
+    assert grids(program) == [[sizes[0]]]
+    image = np.arange(math.prod(sizes), dtype=np.float32).reshape(sizes)
+    (found,) = interpret(program, {"X": image}).values()
+    np.testing.assert_array_equal(found, np.pad(image, ((0, 0), (3, 3), (3, 3)), mode=mode))
 
 
 def test_rows_that_begin_elsewhere_are_not_shared() -> None:

@@ -5,22 +5,28 @@ The borders of one kernel as one kernel again, so that they cost one launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final, TypeVar
 
 from tileir.core.nodes import attrs
+from tileir.passes.analysis.accesses import address
 from tileir.passes.base import at_least, selected_kernel, with_kernels
 from tileir.passes.fusion.in_turn import in_turn
 from tileir.stripe.aliases import allocations
 from tileir.stripe.ir import (
     Binding,
     Block,
+    Constant,
+    Convert,
     Index,
+    Intrinsic,
     Load,
+    LoadIndex,
     Program,
     Refinement,
     Statement,
     Store,
+    scalar_inputs,
     views_read,
     views_written,
 )
@@ -58,9 +64,9 @@ class JoinParts:
 
     def _goes_on(self, run: Sequence[_Part], part: _Part) -> bool:
         first = run[0]
-        if first.written.source != part.written.source:
+        if first.tensor != part.tensor:
             return False
-        if first.rows is not None and first.rows == part.rows and first.rows[1] >= self.least_rows:
+        if part.index is not None and part.index.range >= self.least_rows and _same_rows([*run, part]):
             return True
         return sum(each.nbytes for each in (*run, part)) <= self.most_bytes and len(run) < _MOST_BLOCKS
 
@@ -75,52 +81,81 @@ class _Part:
 
     Attributes:
         kernel: The kernel.
-        written: Its view of the tensor.
+        written: Its views of the tensor.
         index: Its outermost index of a grid, if that leads to rows of the tensor.
-        rows: The axis of these, how many there are, how far apart they are, and where they begin.
+        rows: These, as places on an axis and as stretches of memory: how many there are, how far apart, and the first.
 
     """
 
     kernel: Block
-    written: Refinement
+    written: tuple[Refinement, ...]
     index: Index | None
-    rows: tuple[int, int, int, int] | None
+    rows: frozenset[tuple[int, ...]]
 
     @classmethod
     def of(cls, kernel: Block) -> _Part | None:
         """Return a kernel as a part; None for one that does anything but copy to one tensor it does not read."""
-        written = [r for r in kernel.refinements if r.direction.writes]
-        if len(written) != 1 or written[0].merges or kernel.constraints or not _copies(kernel):
+        written = tuple(r for r in kernel.refinements if r.direction.writes)
+        if len({r.source for r in written}) != 1 or kernel.constraints or not _copies(kernel):
             return None
-        (view,) = written
-        if any(r.source == view.source for r in kernel.refinements if r is not view):
+        if any(r.merges for r in written) or any(
+            r.direction.reads and r.source == written[0].source for r in kernel.refinements
+        ):
             return None
         index = next((i for i in kernel.indices if i.binding is Binding.GRID), None)
-        rows = None if index is None else _rows(view, index)
-        return cls(kernel, view, None if rows is None else index, rows)
+        every = [frozenset(() if index is None else _rows(kernel, view, index)) for view in written]
+        rows = frozenset.intersection(*every)
+        return cls(kernel, written, index if rows else None, rows)
+
+    @property
+    def tensor(self) -> str:
+        """The tensor."""
+        return self.written[0].source
 
     @property
     def nbytes(self) -> int:
         """Bytes that are written."""
-        return self.kernel.points * self.written.shape.elements * self.written.shape.dtype.itemsize
+        return self.kernel.points * sum(view.shape.elements * view.shape.dtype.itemsize for view in self.written)
 
 
 def _copies(kernel: Block) -> bool:
-    """Return whether a kernel only loads and stores, in blocks that allocate nothing; nesting is bounded."""
-    statements = (s for block in kernel.nested() for s in block.statements if not isinstance(s, Block))
-    only = all(isinstance(s, Load | Store) and s.index is None for s in statements)
-    return only and next(allocations(kernel), None) is None
+    """Return whether a kernel only loads and stores, at places that it may compute, in blocks that allocate nothing.
+
+    Nesting is bounded.
+    """
+    statements = [s for block in kernel.nested() for s in block.statements if not isinstance(s, Block)]
+    loaded = {s.into for s in statements if isinstance(s, Load)}
+    places = {name for s in statements if not isinstance(s, Store) for name in scalar_inputs(s)}
+    only = all(s.source in loaded and s.index is None if isinstance(s, Store) else _is_scalar(s) for s in statements)
+    return only and loaded.isdisjoint(places) and next(allocations(kernel), None) is None
 
 
-def _rows(view: Refinement, index: Index) -> tuple[int, int, int, int] | None:
-    """Return the rows of a tensor that an index leads to, each value to its own; None if it leads to none."""
+def _is_scalar(statement: Statement) -> bool:
+    return isinstance(statement, Load | LoadIndex | Constant | Intrinsic | Convert)
+
+
+def _same_rows(run: Sequence[_Part]) -> bool:
+    """Return whether the outermost indices of kernels lead to the same rows of a tensor."""
+    return bool(frozenset.intersection(*(part.rows for part in run)))
+
+
+def _rows(kernel: Block, view: Refinement, index: Index) -> Iterator[tuple[int, ...]]:
+    """Yield the rows of a tensor that an index leads to, each value to its own: places of an axis, or of memory."""
+    if index.affine is not None:
+        return
     axes = [axis for axis, place in enumerate(view.access) if place.coefficient(index.name)]
-    if len(axes) != 1 or index.affine is not None:
-        return None
-    (axis,) = axes
-    place, size = view.access[axis], view.shape.sizes[axis]
-    step = int(place.coefficient(index.name))
-    return (axis, index.range, step, int(place.offset)) if len(place.terms) == 1 and step >= size else None
+    for axis in axes if len(axes) == 1 else ():
+        place, size = view.access[axis], view.shape.sizes[axis]
+        step = int(place.coefficient(index.name))
+        if len(place.terms) == 1 and step >= size:
+            yield index.range, step, int(place.offset), view.shape.dims[axis].stride, axis
+    whole = address(view)
+    step = int(whole.coefficient(index.name))
+    others = [(i.range - 1) * int(whole.coefficient(i.name)) for i in kernel.indices if i is not index]
+    inside = [(dim.size - 1) * dim.stride for dim in view.shape.dims]
+    low, high = (int(whole.offset) + sum(limit(0, each) for each in (*others, *inside)) for limit in (min, max))
+    if step > 0 and low // step == high // step:
+        yield index.range, step, low // step
 
 
 def _joined(run: Sequence[_Part], main: Block) -> Block:
@@ -128,8 +163,8 @@ def _joined(run: Sequence[_Part], main: Block) -> Block:
     first = run[0]
     if len(run) == 1:
         return first.kernel
-    same = first.rows is not None and all(part.rows == first.rows for part in run)
-    shared = Index("row", first.rows[1], binding=Binding.GRID) if same and first.rows is not None else None
+    same = _same_rows(run)
+    shared = Index("row", first.index.range, binding=Binding.GRID) if same and first.index is not None else None
     own = [part.index if same else None for part in run]
     return in_turn([part.kernel for part in run], main, shared, own, {})
 

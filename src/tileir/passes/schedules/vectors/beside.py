@@ -26,7 +26,7 @@ from tileir.schedule.rearranging import Rearrangement
 from tileir.schedule.sizes import Known
 from tileir.schedule.steps.loops import Bind, Cut, Reorder, Split
 from tileir.schedule.tree import Item, Leaf, Loop, Replaced, Tail, Tree, with_loops_replaced
-from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, scalar_inputs, scalar_output
+from tileir.stripe.ir import Binding, Convert, Intrinsic, Load, LoadIndex, scalar_inputs, scalar_output
 
 _SAVED: Final = 4
 """Vectors are computed beside each other where that saves at least one of so many loads."""
@@ -81,25 +81,29 @@ def vectors_abreast(nest: Nest, registers: int) -> int:
     return sch.power_of_two_below(max(1, min(registers // held, _ABREAST)))
 
 
-def computed_apart(nest: Nest, points: int) -> bool:
+def computed_apart(nest: Nest, vector: str, points: int) -> bool:
     """Return whether ``points`` at the side of a picture, whose places are constants, are better computed one by one.
 
     Lanes that lie apart are loaded one by one whatever is done, and a vector made of them; where little is computed of
     each, that takes longer than to compute it of scalars, whose places cost nothing where they are known beforehand.
     """
     (segment,) = nest.segments
-    data: set[str | None] = set()
+    data, lanes = set[str | None](), set[str | None]()
     loads, operations = 0, 0
     for statement in segment.statements:
+        if not lanes.isdisjoint(scalar_inputs(statement)) or (
+            isinstance(statement, LoadIndex) and statement.affine.coefficient(vector)
+        ):
+            lanes.add(scalar_output(statement))
         if isinstance(statement, Load):
-            loads += statement.index is not None
+            loads += statement.index in lanes
             data.add(statement.into)
         elif not data.isdisjoint(scalar_inputs(statement)):
             data.add(scalar_output(statement))
             operations += isinstance(statement, Intrinsic | Convert)
             if isinstance(statement, Intrinsic) and statement.op not in (*CHEAP, Op.FMA):
                 return False
-    return operations <= _DATA * loads and loads * points <= _PLACES
+    return bool(loads) and operations <= _DATA * loads and loads * points <= _PLACES
 
 
 def _place(use: Use) -> Affine:

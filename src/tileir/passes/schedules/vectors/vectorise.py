@@ -152,7 +152,7 @@ class Vectorise:
             # One group takes whole rows while rows are short, else a part of one row.
             per_group = max(1, self.chunk // lanes)
         several = sch.present(others) and "border" not in nest.kernel.tags
-        blocks, grid, loops = self._grid(others, vector.range, names, strips=STRIP in nest.kernel.tags)
+        blocks, grid, loops = self._grid(nest, others, vector.range, names)
         yield from blocks
         groups, rest = divmod(vectors, per_group)
         chunked = groups > 1 or not (rest or left)
@@ -175,25 +175,30 @@ class Vectorise:
         groups_of = chunks if groups > 1 or not loops else []
         yield from (Bind(loop, stripe.Binding.GRID) for loop in (*grid, *groups_of))
         sides = [loop for loop in loops if loop in _sides(nest)]
-        if sides and computed_apart(nest, 2 ** len(sides) * vector.range):
+        if sides and computed_apart(nest, name, 2 ** len(sides) * vector.range):
             yield from (Bind(loop, stripe.Binding.UNROLL) for loop in (*sides, *inside))
             return
         for (_, own), part in zip(parts, inside, strict=True):
             yield from shape.steps(part, own)
 
     def _grid(
-        self, others: Sequence[stripe.Index], row: int, names: NameScope, *, strips: bool
+        self, nest: Nest, others: Sequence[stripe.Index], row: int, names: NameScope
     ) -> tuple[list[Rearrangement], list[str], list[str]]:
         """Return which of the outer loops are axes of the grid, which others there are, and a step that makes them so.
 
-        A group that would have one short row gets several.
+        A group that would have one short row gets several, unless other kernels write more between the rows: these are
+        joined with it, a row for each group.
         """
         grid = [index.name for index in self._grid_of_rows(sch.present(others), row)]
         loops = [index.name for index in others if index.name not in grid]
         points = product(index.range for index in others if index.name in loops) * row
         many = next((index for index in others if grid[-1:] == [index.name]), None)
-        size = 1 if many is None or strips else _divisor_up_to(many.range, max(1, self.chunk // points))
+        size = (
+            1 if many is None or STRIP in nest.kernel.tags else _divisor_up_to(many.range, max(1, self.chunk // points))
+        )
         if many is None or size == 1 or points >= _SHORT_GROUP:
+            return [], grid, loops
+        if all(use.stride(many.name) >= max(_SHORT_GROUP, points + 1) for use in sch.written_uses(nest)):
             return [], grid, loops
         block, within = (names.fresh(f"{many.name}_{what}") for what in ("block", "row"))
         split = Split(many.name, size, (block, within), Tail.EVEN)
