@@ -231,7 +231,7 @@ class Executable(Generic[R_co]):
         """Log, once, which inputs are copied to the device at each call while others are there."""
         if self.home.works_in_place or self._told:
             return
-        pairs = zip(self.inputs, call.inputs, strict=True)
+        pairs = zip((tensor.name for tensor in self._plan.inputs), call.inputs, strict=True)  # numbers are no inputs
         names = [name for name, array in pairs if isinstance(array, np.ndarray)]
         if 0 < len(names) < len(call.inputs):
             import logging  # few programs need it
