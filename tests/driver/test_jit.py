@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import attrs
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import tileir
 from tileir.core.errors import ArgumentError, BackendError
 from tileir.driver.jit import evaluate, jit
+from tileir.runtime.arrays import Array
 from tileir.runtime.context import Context
 from tileir.runtime.interface import Options
 
@@ -140,3 +142,27 @@ def test_calls_are_submitted_and_awaited() -> None:
     with pytest.raises(tileir.TileError, match=r"TIL30\d"):
         add.submit(a, a[:3])
     context.close()
+
+
+class Lent:
+    """An array that counts how often it hands out its memory."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.asked = 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.asked += 1
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_arrays_of_others_are_asked_for_their_memory_once() -> None:
+    double = jit("function (X[N]) -> (Y) { Y = X * 2; }")
+    lent = Lent(np.arange(3, dtype=np.float32))
+    np.testing.assert_array_equal(double(lent), [0, 2, 4])
+    lent.asked = 0
+    np.testing.assert_array_equal(double(lent), [0, 2, 4])
+    assert lent.asked == 1

@@ -78,13 +78,19 @@ def destinations(names: Sequence[str], out: Any) -> Sequence[Any] | None:
 
 
 def residents(names: Sequence[str], values: Sequence[Any], context: Context) -> list[Any]:
-    """Return values, with arrays of devices for what is in their memory, and belongs to other libraries.
+    """Return values, with arrays of devices and of NumPy for those of other libraries, which are asked once.
 
     Raises:
-        ArgumentError: TIL714, no device of the context shares it.
+        ArgumentError: TIL714, no device of the context shares the memory of one; TIL702, one cannot be shared.
 
     """
-    return [resident(name, value, context) for name, value in zip(names, values, strict=True)]
+
+    def found(name: str, value: Any) -> Any:
+        array = resident(name, value, context)
+        is_known = isinstance(array, np.ndarray | DeviceArray) or not hasattr(array, "__dlpack__")
+        return array if is_known else to_array(name, array)
+
+    return [found(name, value) for name, value in zip(names, values, strict=True)]
 
 
 def home_of_any(values: Sequence[Any]) -> Home | None:
