@@ -196,10 +196,10 @@ def _read_through(kernel: stripe.Block, turned: Mapping[str, Sequence[int]]) -> 
     """Return a kernel with the steps of its inputs as they are where these come from, for looking at only."""
 
     def seen(view: stripe.Refinement) -> stripe.Refinement:
-        if view.direction is not stripe.Direction.IN or view.source not in turned:
+        strides = turned.get(view.source, ())
+        if view.direction is not stripe.Direction.IN or len(strides) != len(view.shape.dims):  # it is reshaped
             return view
-        pairs = zip(view.shape.dims, turned[view.source], strict=True)
-        dims = tuple(attrs.evolve(dim, stride=stride) for dim, stride in pairs)
+        dims = tuple(attrs.evolve(dim, stride=stride) for dim, stride in zip(view.shape.dims, strides, strict=True))
         return attrs.evolve(view, shape=attrs.evolve(view.shape, dims=dims))
 
     return attrs.evolve(kernel, refinements=tuple(map(seen, kernel.refinements)))
