@@ -15,6 +15,7 @@ from card_attention import HALVES, attention
 from card_convolutions import bottlenecks, gradients
 from card_orders import orders
 from card_scans import scans
+from card_scatters import scatters
 from card_workload import Size, Workload, full
 from tileir import DType, ops
 from tileir.tile.builder_functions import gradient
@@ -29,6 +30,7 @@ def workloads(size: Size = full) -> Iterator[Workload]:
     yield from _rows(size)
     yield from _axes(size)
     yield from orders(size)
+    yield from scatters(size)
     yield from _copies(size)
     yield from _networks(size)
     yield from bottlenecks(size)

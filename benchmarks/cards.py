@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no workload after these")
     parser.add_argument("--runs", type=int, default=11)
     parser.add_argument("--only", default="", help="part of the names of the workloads to run")
-    parser.add_argument("--groups", nargs="*", help="products, convolutions, attention, memory, orders, networks")
+    parser.add_argument("--groups", nargs="*", help="such as products, convolutions, scatters, networks")
     parser.add_argument("--compiled", action="store_true", help="let PyTorch's compiler fuse, too")
     parser.add_argument("--jobs", type=int, default=0, help="compile all in so many processes first")
     parser.add_argument("--check", action="store_true", help="compare values at small sizes, without a card")

@@ -1,4 +1,4 @@
-"""Histograms and gradients of embeddings on tileir, NumPy and PyTorch, in one process and in turns.
+"""Histograms, gradients of embeddings and other scatters on tileir, NumPy and PyTorch, in one process and in turns.
 
     python benchmarks/scatters.py [--threads 2] [--only REGEX] [--rounds 7]
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class Case:
     """Updates of rows of a table: ``count`` of them, into ``size`` rows of ``row`` elements; () for single ones.
 
-    ``counting`` is for those that add 1 to the bin of a value from 0 to 1.
+    ``counting`` is for those that add 1 to the bin of a value from 0 to 1. ``mode`` is that of :func:`ops.scatter`; the
+    rows of ``set`` are a permutation, which is told.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Case:
     size: int
     row: tuple[int, ...] = ()
     counting: bool = False
+    mode: str = "add"
 
 
 CASES: Final = (
@@ -51,6 +53,13 @@ CASES: Final = (
     Case("sums of classes", 1 << 18, 100, (16,)),
     Case("embedding", 8192, 30_000, (64,)),
     Case("wide embedding", 4096, 50_000, (768,)),
+    Case("messages", 1 << 17, 1 << 14, (64,)),
+    Case("odd columns", 1 << 16, 1 << 12, (37,)),
+    Case("permutation", 1 << 20, 1 << 20, mode="set"),
+    Case("permuted rows", 1 << 14, 1 << 14, (64,), mode="set"),
+    Case("greatest", 1 << 18, 1 << 16, mode="max"),
+    Case("greatest rows", 1 << 14, 1 << 12, (64,), mode="max"),
+    Case("products of rows", 1 << 14, 1 << 12, (64,), mode="mul"),
 )
 
 
@@ -64,8 +73,10 @@ def own(case: Case, places: Array, terms: Array, threads: int) -> Callable[[Arra
         result = tf.scatter(ops.ones_like(x), tf.cast(x * case.size, "i32"), ops.zeros(x, [case.size]))
         arrays = [terms]
     else:
-        d, i = f.input("D", "N", *axes), f.input("I", "N")
-        result = tf.scatter(d, i, f.input("T", "V", *axes))
+        d, i, t = f.input("D", "N", *axes), f.input("I", "N"), f.input("T", "V", *axes)
+        result = tf.scatter(d, i, t)
+        if case.mode != "add":
+            result = ops.scatter(t, i, d, mode=case.mode, unique=case.mode == "set")
         arrays = [terms, places, np.zeros_like(table)]
     context = tileir.Context(options=tileir.Options(threads=threads))
     executable = tileir.compile(f.build(O=result), arrays, context=context)
@@ -75,6 +86,9 @@ def own(case: Case, places: Array, terms: Array, threads: int) -> Callable[[Arra
 def peers(case: Case, places: Array, terms: Array, threads: int) -> Iterator[tuple[str, Callable[[Array], Any]]]:
     """Yield peers by name: NumPy, and PyTorch where it is installed."""
     table = np.zeros((case.size, *case.row), np.float32)
+    if case.mode != "add":
+        yield from others(case, places, terms, threads)
+        return
 
     def numpy(_: Array) -> Any:
         if case.counting:
@@ -109,10 +123,41 @@ def peers(case: Case, places: Array, terms: Array, threads: int) -> Iterator[tup
         yield "index_add", added
 
 
+def others(case: Case, places: Array, terms: Array, threads: int) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield peers of scatters that do not add, into zeros as above."""
+    table = np.zeros((case.size, *case.row), np.float32)
+    function = {"max": np.maximum, "mul": np.multiply, "set": None}[case.mode]
+
+    def numpy(_: Array) -> Any:
+        result = table.copy()
+        if function is None:
+            result[places] = terms
+        else:
+            function.at(result, places, terms)
+        return result
+
+    yield "NumPy", numpy
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError:
+        return
+    torch.set_num_threads(threads)
+    t, d, i = torch.from_numpy(table), torch.from_numpy(terms), torch.from_numpy(places).long()
+    if function is None:
+        yield "index_copy", lambda _: t.index_copy(0, i, d).numpy()
+        return
+    name = {"max": "amax", "mul": "prod"}[case.mode]
+    yield "index_reduce", lambda _: t.index_reduce(0, i, d, name).numpy()
+    if not case.row:
+        yield "scatter_reduce", lambda _: t.scatter_reduce(0, i, d, name).numpy()
+
+
 def row(case: Case, options: argparse.Namespace) -> str:
     """Return a row of the table."""
     random = np.random.default_rng(0)
     places = random.integers(0, case.size, case.count).astype(np.int32)
+    if case.mode == "set":
+        places = random.permutation(case.size)[: case.count].astype(np.int32)
     terms = random.random((case.count, *case.row), np.float32)
     filters: Mapping[str, Callable[[Array], Any]] = {
         "tileir": own(case, places, terms, options.threads),
@@ -122,7 +167,7 @@ def row(case: Case, options: argparse.Namespace) -> str:
     mine = times.pop("tileir")
     best = min(times, key=times.__getitem__)
     expected = np.asarray(filters[best](terms), np.float64)
-    difference = np.abs(np.asarray(filters["tileir"](terms)) - expected).max() / np.abs(expected).max()
+    difference = np.abs(np.asarray(filters["tileir"](terms)) - expected).max() / max(np.abs(expected).max(), 1e-30)
     others = ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in times.items())
     return f"| {case.name} | {mine * 1e3:.3f} | {others} | {times[best] / mine:.2f} | {difference:.1e} |"
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,8 +11,11 @@ from hypothesis import given, strategies as st
 import tileir
 from strategies.passes import assert_same_meaning
 from strategies.scatters import added, scattering, values
+from tileir import ops
 from tileir.core.dtype import DType
 from tileir.core.targets.target import Target
+from tileir.core.targets.target_file import with_facts
+from tileir.driver.compiler import compile_stages
 from tileir.passes.algorithms.split_scatter import SplitScatter
 from tileir.passes.base import run
 from tileir.passes.pipelines.catalog import parse_pipeline
@@ -21,6 +25,10 @@ from tileir.schedule.remarks import Remarks, listening
 from tileir.semtree.interpret.interpreter import run_program
 from tileir.semtree.lower.lowering import lower as lower_to_kernels
 from tileir.stripe.blocks import Binding
+from tileir.stripe.lower.lowering import lower
+from tileir.tile.text.parser import parse
+from tileir.typed.inference.inference import infer
+from tileir.typed.ir import TensorType
 
 if TYPE_CHECKING:
     from tileir.stripe.ir import Block, Program
@@ -142,3 +150,34 @@ def test_sums_are_those_of_numpy_with_the_same_bits_on_any_number_of_threads(
     for each in found[1:]:
         assert each.tobytes() == found[0].tobytes()
     np.testing.assert_allclose(found[0], added({"T": target.astype(np.float64), "I": places, "D": terms}), rtol=1e-5)
+
+
+def test_rows_that_are_stored_are_the_grid() -> None:
+    text = "function (D[N, M], I[N], T[V, M]) -> (R) { R = scatter_assign(D, I, T); }"
+    types = {name: TensorType(DType.F32, shape) for name, shape in {"D": (6, 8), "T": (9, 8)}.items()}
+    program = lower(infer(parse(text), {**types, "I": TensorType(DType.I32, (6,))}))
+    after = run((VECTORS,), program)
+    assert bound(scatter_of(after), Binding.GRID) == [("i1", 6)]
+    assert {name for name, _ in bound(scatter_of(after), Binding.LANE)} == {"i2_lane"}
+    random = np.random.default_rng(0)
+    arrays = {"D": random.normal(size=(6, 8)), "T": random.normal(size=(9, 8)), "I": random.permutation(9)[:6]}
+    arrays = {name: array.astype(np.int32 if name == "I" else np.float32) for name, array in arrays.items()}
+    assert_same_meaning(program, after, arrays)
+
+
+def test_rows_of_elements_that_data_choose_along_run_side_by_side() -> None:
+    f = tileir.FunctionBuilder()
+    x, i, u = (f.input(name, "N", "M") for name in "XIU")
+    function = f.build(O=ops.scatter_along_axis(x, i, u, 1))
+    types = {name: TensorType(DType.I32 if name == "I" else DType.F32, (12, 40)) for name in "XIU"}
+    program = compile_stages(function, types, Target(threads=2)).passed
+    assert program is not None
+    assert ("i1", 12) in bound(scatter_of(program), Binding.GRID)
+
+
+def test_threads_of_cards_take_columns_whatever_computes_the_places() -> None:
+    text = "function (D[N, M], X[N], T[V]) -> (R) { I = as_i32(abs(X * 100)); R = scatter(D, I, T); }"
+    shapes = {"D": (256, 1024), "X": (256,), "T": (500,)}
+    types = {name: TensorType(DType.F32, shape) for name, shape in shapes.items()}
+    program = compile_stages(parse(text), types, with_facts(Target(pipeline="nvidia-hopper"))).sem
+    assert all(math.prod((*kernel.grid, *kernel.group)) >= 64 for kernel in program.kernels)

@@ -93,6 +93,7 @@ ELEMENTWISE = [
     ("gather(A, B)", S, "i32[3]", "TIL305", "A"),
     ("gather(A, B)", "f32[0,2]", "i32[3]", "TIL310", "A"),
     ("scatter(A, B, A)", F23, "i32[3]", "TIL310", "A"),
+    ("scatter_assign(B, B, A)", F23, "i32[3]", "TIL310", "A"),
     ("scatter(A, B, 1)", F3, "i32[3]", "TIL305", "1"),
     ("scatter(A, B, reshape(B, 0, 3))", F3, "i32[3]", "TIL310", "reshape(B, 0, 3)"),
     ("scatter(A, B, A)", "f32[0]", "f32[0]", "TIL302", "B"),

@@ -159,6 +159,26 @@ def scatter(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
     return call("scatter", updates, indices, like)
 
 
+def scatter_assign(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
+    """Replace rows of ``like`` at ``indices`` by ``updates``, no two of which have the same index."""
+    return call("scatter_assign", updates, indices, like)
+
+
+def scatter_max(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
+    """Return the greatest of the updates at each of ``indices``; the least number of the dtype where there is none."""
+    return call("scatter_max", updates, indices, like)
+
+
+def scatter_min(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
+    """Return the least of the updates at each of ``indices``; the greatest number of the dtype where there is none."""
+    return call("scatter_min", updates, indices, like)
+
+
+def scatter_mul(updates: Tensor, indices: Tensor, like: Tensor) -> Tensor:
+    """Multiply ``updates`` at ``indices`` of the first axis of ones; only the first size of ``like`` counts."""
+    return call("scatter_mul", updates, indices, like)
+
+
 def softmax(x: Tensor) -> Tensor:
     """Return the softmax over the last axis of a tensor of rank 2."""
     return call("builtin_softmax", x)

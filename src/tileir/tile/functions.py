@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core import Combine, DType, attrs
-from tileir.core.ops import OPS, Op
+from tileir.core.ops import OPS, Aggregation, Op
 from tileir.core.text.advice import meant, own_form
 
 
@@ -61,6 +61,17 @@ _FOLDS: Final = frozenset(
     }
 )  # fmt: skip
 
+SCATTERS: Final[Mapping[str, Aggregation]] = MappingProxyType(
+    {"scatter": Aggregation.SUM, **{f"scatter_{how.value}": how for how in Aggregation if how is not Aggregation.SUM}}
+)
+"""What functions that put updates into rows do where several of them meet."""
+
+
+def scatter_name(how: Aggregation) -> str:
+    """Return the function that aggregates so."""
+    return next(name for name, each in SCATTERS.items() if each is how)
+
+
 _ASSERTION: Final = Builtin("assert_", 1, 1, constants=0)  # assert_anything(c): c is a constant other than 0
 
 
@@ -108,7 +119,7 @@ def _rows() -> tuple[Builtin, ...]:
         _function("reshape", 1, None, constants=1),  # (T, sizes…); no sizes make rank 0
         _function("argsort", 2, 4, constants=1),  # (T, axis, descending, count): where the elements in order stand
         _function("gather", 2),  # (data, indices)
-        _function("scatter", 3),  # (updates, indices, like)
+        *(_function(name, 3) for name in SCATTERS),  # (updates, indices, like)
         _function("simple_reduce", 1, None, constants=1),  # (T, sizes…): sum down to these sizes
         *(  # (T, axes…): the components of a state, a tuple
             _function(f"reduce_{combine.value}", 1, None, constants=1) for combine in Combine

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
-from tileir.core import Aggregation, ArgumentError, Combination, Diagnostic, DType, Op
+from tileir.core import ArgumentError, Combination, Diagnostic, DType, Op
 from tileir.core.combines import reduce_elements
 from tileir.core.numbers.number_system import REAL, NumberSystem
 from tileir.typed.dataflow import loop_of, result_type, results_of
@@ -133,7 +133,7 @@ def _evaluate(
         case Gather(data=data, indices=indices):
             return _gather(values[data], values[indices])
         case Scatter():
-            return _scatter(operation, values[operation.updates], values[operation.indices], numbers)
+            return _scatter(operation, values, numbers)
         case Contraction():
             return _contract(operation, values, numbers)
         case Reduce(input=name):
@@ -164,13 +164,17 @@ def _gather(data: Array, indices: Array) -> Array:
     return np.asarray(data[np.clip(indices, 0, data.shape[0] - 1)])
 
 
-def _scatter(operation: Scatter, updates: Array, indices: Array, numbers: NumberSystem) -> Array:
-    out = np.zeros(operation.shape, numbers.storage(operation.accumulator))
+def _scatter(operation: Scatter, values: Mapping[str, Array], numbers: NumberSystem) -> Array:
+    updates, indices, how = values[operation.updates], values[operation.indices], operation.aggregation
+    identity = numbers.constant(how.identity(operation.accumulator), operation.accumulator)
+    out = np.full(operation.shape, identity, numbers.storage(operation.accumulator))
+    if operation.into is not None:
+        out[...] = values[operation.into]
     if updates.size > 0:
         rows = out.size // operation.shape[0]
         place = np.clip(indices, 0, operation.shape[0] - 1).astype(np.int64).reshape(-1, 1) * rows + np.arange(rows)
         terms = numbers.cast(updates, operation.accumulator).reshape(-1)
-        numbers.merge_at(Aggregation.SUM, operation.accumulator, out.reshape(-1), place.reshape(-1), terms)
+        numbers.merge_at(how, operation.accumulator, out.reshape(-1), place.reshape(-1), terms)
     return numbers.cast(out, operation.dtype)
 
 

@@ -162,9 +162,10 @@ class Gather(Node):
 
 @attrs.frozen(cache_hash=True, repr=False)
 class Scatter(Node):
-    """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros.
+    """``out[clamp(indices[i…], 0, shape[0] - 1), r…] += updates[i…, r…]`` into zeros, or another aggregation.
 
-    ``accumulator`` is the dtype in which duplicates are added up.
+    ``accumulator`` is the dtype in which duplicates are aggregated. A row without updates holds the identity of the
+    aggregation. ``ASSIGN`` replaces rows of ``into``, and promises that no row has two updates: of several any counts.
     """
 
     name: str = attrs.field(metadata=INTRODUCES)
@@ -173,6 +174,8 @@ class Scatter(Node):
     accumulator: DType
     dtype: DType
     shape: Shape
+    aggregation: Aggregation = Aggregation.SUM
+    into: str | None = attrs.field(default=None, metadata=USES)
     span: Span | None = span_field()
 
 

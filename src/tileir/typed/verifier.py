@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
-from tileir.core import Combination, Diagnostic, DType, Op, VerifyError, accumulator, arithmetic_type, rounded
+from tileir.core import Aggregation, Combination, Diagnostic, DType, Op, VerifyError, arithmetic_type, rounded
 from tileir.poly.bounds import unbounded_indices
 from tileir.typed.dataflow import MAX_NESTING, result_type, results_of
 from tileir.typed.inference.emission import broadcast_shape, broadcasts_to
@@ -163,7 +163,7 @@ def _check_computation(operation: Computation, defined: Mapping[str, Value | Ope
         case Gather():
             yield from _check_gather(operation, defined[operation.data], defined[operation.indices])
         case Scatter():
-            yield from _check_scatter(operation, defined[operation.updates], defined[operation.indices])
+            yield from _check_scatter(operation, defined)
         case Contraction():
             yield from _check_contraction(operation, defined)
         case Reduce(input=name):
@@ -248,17 +248,23 @@ def _check_gather(operation: Gather, data: Value | Operation, indices: Value | O
         yield f"has dtype {operation.dtype.value}, not that of its data, {data.dtype.value}"
 
 
-def _check_scatter(operation: Scatter, updates: Value | Operation, indices: Value | Operation) -> Iterator[str]:
+def _check_scatter(operation: Scatter, defined: Mapping[str, Value | Operation]) -> Iterator[str]:
+    updates, indices = defined[operation.updates], defined[operation.indices]
     rank = len(indices.shape)
+    if operation.into is not None:
+        yield from _check_same(operation, defined[operation.into])
+    if (operation.into is None) is (operation.aggregation is Aggregation.ASSIGN):
+        yield "replaces rows of nothing" if operation.into is None else "aggregates into rows of another value"
     if indices.dtype not in (DType.I32, DType.I64):
         yield f"has indices of {indices.dtype.value}"
     if updates.shape[:rank] != indices.shape or operation.shape[1:] != updates.shape[rank:] or not operation.shape:
         yield "does not have the shape that its updates and indices give"
     elif operation.shape[0] == 0 and math.prod(updates.shape) > 0:
         yield "scatters to an empty axis"
-    if operation.dtype is not updates.dtype or not Op.ADD.works_on(operation.dtype):
+    types = contraction_types(operation.aggregation, Combination.NONE, [operation.dtype])
+    if operation.dtype is not updates.dtype or operation.dtype is not types.result:
         yield f"has dtype {operation.dtype.value}, but adds {updates.dtype.value}"
-    if operation.accumulator is not accumulator(operation.dtype):
+    if operation.accumulator is not types.accumulator:
         yield f"accumulates in {operation.accumulator.value}"
 
 

@@ -8,13 +8,14 @@
 ``bounds`` says what becomes of positions outside: ``"clamp"`` moves them to the nearest element, ``"drop"`` leaves them
 out, and ``"wrap"`` counts on from the other end. Results have the dtype of ``x``.
 
-Additions are Tile's ``scatter``, linear in the updates. Other modes first bring together updates of one position, by
-comparing each with each along the axis of the positions; ``unique`` promises that there are none, and spares that.
+Aggregations are Tile's ``scatter`` and its like. ``unique`` promises that no two updates have one position: they are
+then stored in any order, all at the same time. Of replacements without it the numbers are aggregated first, which tells
+the last update of each position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tileir.core.nodes import attrs
@@ -88,12 +89,12 @@ def scatter(
     dims, count = dims_of(source), product(x, dims_of(indices))
     rows = tf.reshape(source, product(x, dims[: place + 1]), *dims[place + 1 :])
     aligned = tf.reshape(indices, *[1] * place, count)
-    number = position = within(aligned, dims[place], rows, bounds)
+    number = within(aligned, dims[place], rows, bounds)
     if place > 0:
-        number = row_numbers(rows, dims[:place], 1) * dims[place] + position
+        number = row_numbers(rows, dims[:place], 1) * dims[place] + number
     given = _given(x, updates, [*dims[:place], count, *dims[place + 1 :]])
-    update = _Update(position, _kept(aligned, dims_of(x)[place], options), given, place, options)
-    return resized(tf.reshape(update.put(rows, number), *dims), dims_of(x))
+    update = _Update(number, _kept(aligned, dims_of(x)[place], options), given, options)
+    return resized(tf.reshape(update.put(rows), *dims), dims_of(x))
 
 
 def scatter_along_axis(
@@ -122,10 +123,9 @@ def scatter_along_axis(
     dims = dims_of(source)
     flat = tf.reshape(source, product(x, dims))
     number = element_numbers(flat, dims, indices, place, bounds)
-    position = within(indices, dims[place], flat, bounds)
     given = _given(x, updates, dims_of(number))
-    update = _Update(position, _kept(indices, dims_of(x)[place], options), given, place, options)
-    return resized(tf.reshape(update.put(flat, number), *dims), dims_of(x))
+    update = _Update(number, _kept(indices, dims_of(x)[place], options), given, options)
+    return resized(tf.reshape(update.put(flat), *dims), dims_of(x))
 
 
 def scatter_nd(
@@ -163,8 +163,8 @@ def scatter_nd(
     assert number is not None  # there is a coordinate
     flat = tf.reshape(number, count)
     given = _given(x, updates, [count, *dims[len(parts) :]])
-    update = _Update(flat, None if kept is None else tf.reshape(kept, count), given, 0, options)
-    return resized(tf.reshape(update.put(rows, flat), *dims), dims_of(x))
+    update = _Update(flat, None if kept is None else tf.reshape(kept, count), given, options)
+    return resized(tf.reshape(update.put(rows), *dims), dims_of(x))
 
 
 @attrs.frozen(repr=False)
@@ -172,84 +172,85 @@ class _Update:
     """What is put where.
 
     Attributes:
-        positions: Where along an axis; their shape broadcasts with the first axes of ``values``.
-        kept: Which of them count, in the same shape; None for all.
-        values: What is put there.
-        axis: The axis of both along which positions may come twice.
+        numbers: The rows that they are put into.
+        kept: Which of them count, in a shape that broadcasts to that of the numbers; None for all.
+        values: What is put there; the numbers are for its first axes.
         options: How it is put.
 
     """
 
-    positions: Tensor
+    numbers: Tensor
     kept: Tensor | None
     values: Tensor
-    axis: int
     options: _Options
 
-    def put(self, rows: Tensor, numbers: Tensor) -> Tensor:
-        """Return rows with the updates at these numbers of rows."""
+    def put(self, rows: Tensor) -> Tensor:
+        """Return rows with the updates."""
         mode = self.options.mode
-        update = self if self.options.unique or mode == "add" else self._merged()
-        values = (
-            call("widen", update.values) if mode == "add" else update.values
-        )  # whose sums are rounded with the rest
-        summed = call("scatter", update._masked(values, 0), numbers, rows)
+        if mode == "set":
+            return self._assigned(rows) if self.options.unique else self._replaced(rows)
+        if not self.options.unique:
+            # Sums and products are rounded with the rest.
+            values = call("widen", self.values) if mode in ("add", "mul") else self.values
+            return tf.as_like(_MERGES[mode](rows, self._scattered(f"scatter{_NAMES[mode]}", values, rows)), rows)
         if mode == "add":
-            return tf.as_like(rows + summed, rows)
-        ones = update._masked(full(rows, dims_of(numbers), 1), 0)
-        hit = call("scatter", ones, numbers, rows) > 0
-        hit = tf.reshape(hit, *dims_of(hit), *[1] * (rank_of(rows) - 1))
-        summed = tf.as_like(summed, rows)
-        match mode:
-            case "mul":
-                new = rows * summed
-            case "max":
-                new = tf.max(rows, summed)
-            case "min":
-                new = tf.min(rows, summed)
-            case _:
-                new = summed
-        return tf.as_like(tf.where(hit, new, rows), rows)
+            return tf.as_like(rows + self._assigned(tf.as_like(full(rows, dims_of(rows), 0), rows)), rows)
+        before = call("gather", rows, self.numbers)
+        return attrs.evolve(self, values=_MERGES[mode](before, self.values))._assigned(rows)
 
-    def _masked(self, values: Tensor, otherwise: int) -> Tensor:
-        """Return values where they are kept."""
+    def _assigned(self, rows: Tensor) -> Tensor:
+        """Return rows of which each is its update, if there is one."""
         if self.kept is None:
-            return values
-        behind = rank_of(values) - rank_of(self.kept)
-        return tf.where(tf.reshape(self.kept, *dims_of(self.kept), *[1] * behind), values, otherwise)
+            return call("scatter_assign", self.values, self.numbers, rows)
+        indices = indices_of(rows)
+        more = aggregate(Aggregation.ASSIGN, rows[indices], indices, [dims_of(rows)[0] + 1, *dims_of(rows)[1:]])
+        return _first(call("scatter_assign", self.values, self._places(rows), more), rows)
 
-    def _merged(self) -> _Update:
-        """Return updates of which only the last of each position is kept, with the others brought into it."""
-        one, other = self._pairs(self.positions)
-        same = one == other
-        if self.kept is not None:
-            same = tf.logical_and(same, self._pairs(self.kept)[1])
-        order = tf.index(same, self.axis + 1) > tf.index(same, self.axis)
-        last = tf.logical_not(self._over_others(Aggregation.MAX, tf.logical_and(same, order)))
-        kept = last if self.kept is None else tf.logical_and(last, self.kept)
-        aggregation = _AGGREGATIONS.get(self.options.mode)
-        if aggregation is None:
-            return attrs.evolve(self, kept=kept)
-        mine, others = self._pairs(self.values)
-        wide = tf.reshape(same, *dims_of(same), *[1] * (rank_of(mine) - rank_of(same)))
-        # What is not of this position must change nothing, and take no part of the gradient.
-        values = tf.where(wide, others, 1 if self.options.mode == "mul" else tf.stop_gradient(mine))
-        return attrs.evolve(self, kept=kept, values=self._over_others(aggregation, values))
+    def _replaced(self, rows: Tensor) -> Tensor:
+        """Return rows of which each is the last update of it, if there is one."""
+        sizes = dims_of(self.numbers)
+        count = product(rows, sizes)
+        number = row_numbers(full(rows, [count], 0), sizes, 0)
+        last = self._scattered("scatter_max", number, rows)
+        flat = tf.reshape(self.values, count, *dims_of(rows)[1:])
+        indices = indices_of(flat)  # with a row to read even where there are no updates
+        flat = aggregate(Aggregation.ASSIGN, flat[indices], indices, [count.max(1), *dims_of(rows)[1:]])
+        hit = tf.reshape(last >= 0, *dims_of(last), *[1] * (rank_of(rows) - 1))
+        return tf.as_like(tf.where(hit, call("gather", flat, last), rows), rows)
 
-    def _pairs(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return values twice, so that each meets each along the axis and the one behind it."""
-        sizes = dims_of(values)
-        before, size, after = sizes[: self.axis], sizes[self.axis], sizes[self.axis + 1 :]
-        return tf.reshape(values, *before, size, 1, *after), tf.reshape(values, *before, 1, size, *after)
+    def _scattered(self, function: str, values: Tensor, rows: Tensor) -> Tensor:
+        """Return updates aggregated in as many rows."""
+        if self.kept is None:
+            return call(function, values, self.numbers, rows)
+        return _first(call(function, values, self._places(rows), _longer(rows)), rows)
 
-    def _over_others(self, aggregation: Aggregation, values: Tensor) -> Tensor:
-        """Aggregate over the axis behind the axis."""
-        indices, sizes, gone = indices_of(values), dims_of(values), self.axis + 1
-        kept = [*indices[:gone], *indices[gone + 1 :]]
-        return aggregate(aggregation, values[indices], kept, [*sizes[:gone], *sizes[gone + 1 :]])
+    def _places(self, rows: Tensor) -> Tensor:
+        """Return the rows that updates are put into: one behind all others for those that do not count."""
+        if self.kept is None:
+            return self.numbers
+        longer = _longer(rows)
+        return tf.where(self.kept, tf.as_like(self.numbers, tf.index(longer, 0)), dims_of(rows)[0])
 
 
-_AGGREGATIONS: Final = {"mul": Aggregation.PROD, "max": Aggregation.MAX, "min": Aggregation.MIN}
+_NAMES: Final = {"add": "", "mul": "_mul", "max": "_max", "min": "_min"}
+
+_MERGES: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "add": lambda rows, found: rows + found,
+    "mul": lambda rows, found: rows * found,
+    "max": tf.max,
+    "min": tf.min,
+}
+
+
+def _longer(rows: Tensor) -> Tensor:
+    """Return a tensor with one row more."""
+    return full(rows, [dims_of(rows)[0] + 1], 0)
+
+
+def _first(found: Tensor, rows: Tensor) -> Tensor:
+    """Return as many rows as ``rows`` has."""
+    indices = indices_of(found)
+    return aggregate(Aggregation.ASSIGN, found[indices], indices, [dims_of(rows)[0], *dims_of(found)[1:]])
 
 
 def _with_places(x: Tensor, axes: Sequence[int], options: _Options) -> Tensor:

@@ -146,13 +146,20 @@ def parallel_indices(nest: Nest) -> tuple[stripe.Index, ...]:
     index that moves every such access to elements of its own may.
     """
     merging = [use for use in written_uses(nest) if use.merges]
-    indirect = frozenset(name for s in nest.segments for name in indirect_names(s))
-    return tuple(index for index in nest.indices if all(_moves_alone(use, index.name, indirect) for use in merging))
+    indirect, ranges = frozenset(name for s in nest.segments for name in indirect_names(s)), nest.kernel.ranges
+    return tuple(i for i in nest.indices if all(_moves_alone(use, i.name, indirect, ranges) for use in merging))
 
 
-def _moves_alone(use: Use, index: str, indirect: frozenset[str]) -> bool:
+def _moves_alone(use: Use, index: str, indirect: frozenset[str], ranges: Mapping[str, int]) -> bool:
     axes = use.access[1:] if use.name in indirect else use.access
-    return any(affine.indices == (index,) for affine in axes)
+    if use.name not in indirect or any(affine.indices == (index,) for affine in axes):
+        return any(affine.indices == (index,) for affine in axes)
+    # Data choose among neighbours of a first element: steps from one to the next pass all of them.
+    first = use.access[0]
+    if not use.sizes or not ranges.keys() >= set(first.indices):
+        return False
+    beside = sum(abs(int(step)) * (ranges[name] - 1) for name, step in first.terms if name != index)
+    return abs(int(first.coefficient(index))) >= use.sizes[0] + beside
 
 
 def part_of(nest: Nest, index: str, start: int, count: int) -> Nest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tileir.core import Aggregation, DType, NameScope, Op, attrs, rounded
+from tileir.core import Aggregation, DType, NameScope, Op, attrs, merges, rounded
 from tileir.poly.affine import Affine
 from tileir.stripe.dtypes import intrinsic_dtype
 from tileir.stripe.ir import (
@@ -88,11 +88,22 @@ class KernelBuilder:
         name = self._add_view(value, tensor, Direction.OUT, access, tensor.column_shape())
         self._statements.append(Store(scalar.name, name, index.name))
 
-    def merge_at(
-        self, value: str, scalar: Scalar, tensor: Tensor, index: Scalar, access: tuple[Affine, ...], how: Aggregation
+    def put_at(
+        self,
+        value: str,
+        scalar: Scalar,
+        tensor: Tensor,
+        index: Scalar,
+        access: tuple[Affine, ...],
+        how: Aggregation,
+        size: int | None = None,
     ) -> None:
-        """Merge ``scalar`` with what is at an element displaced by ``index`` along axis 0, where ``access`` is 0."""
-        name = self._add_view(value, tensor, Direction.INOUT, access, tensor.column_shape(), how)
+        """Merge ``scalar`` with an element displaced by ``index`` along axis 0, or store it there.
+
+        ``access`` leads to the first of ``size`` elements.
+        """
+        direction, into = (Direction.INOUT, how) if merges(how) else (Direction.OUT, None)
+        name = self._add_view(value, tensor, direction, access, tensor.column_shape(size), into)
         self._statements.append(Store(scalar.name, name, index.name))
 
     def order(self, value: str, keys: Tensor, name: str, target: Tensor, axis: int, *, descending: bool) -> None:
@@ -108,9 +119,9 @@ class KernelBuilder:
         """Define a constant."""
         return self._define(stem, dtype, lambda into: Constant(into, dtype, value))
 
-    def zero(self, dtype: DType) -> Scalar:
-        """Define the constant 0."""
-        return self.constant("ZERO", dtype, rounded(0, dtype))
+    def number(self, value: bool | int | float, dtype: DType) -> Scalar:
+        """Define the constant 0, or another number."""
+        return self.constant("ZERO" if value == 0 else "NUMBER", dtype, rounded(value, dtype))
 
     def coordinate(self, stem: str, affine: Affine, dtype: DType) -> Scalar:
         """Define the value of ``affine``."""

@@ -192,8 +192,8 @@ def _gather(builder: ProgramBuilder, operation: Gather) -> None:
     builder.add(kernel, operation, Tags.of("gather"))
 
 
-def _place(builder: ProgramBuilder, operation: Gather, leading: Shape, size: int) -> IndirectIndex | None:
-    """Return the places of a gather in parts, if coordinates decide more than nothing and all of them are inside."""
+def _place(builder: ProgramBuilder, operation: Gather | Scatter, leading: Shape, size: int) -> IndirectIndex | None:
+    """Return the places in parts, if coordinates decide more than nothing and all of them are inside."""
     if operation.indices in builder.storage.constants:
         return None
     place = Places(builder.definitions, leading).place(operation.indices, size)
@@ -205,16 +205,22 @@ def _scatter(builder: ProgramBuilder, operation: Scatter) -> None:
     same = operation.accumulator is operation.dtype
     stem = f"{operation.name}_sum"
     target = result if same else builder.storage.temporary(stem, operation.accumulator, operation.shape)
-    builder.fill(operation, target, None)
+    how = operation.aggregation
+    builder.fill(operation, target, operation.into, how.identity(target.dtype))
     updates = builder.sizes(operation.updates)
     if 0 not in updates:
         kernel = KernelBuilder.over(updates)
         leading = len(updates) - len(operation.shape) + 1
-        index = _index(builder, kernel, operation.indices, updates[:leading])
+        place = _place(builder, operation, updates[:leading], operation.shape[0])
+        first, size = ZERO, None
+        if place is None or place.rest is None:
+            index = _index(builder, kernel, operation.indices, updates[:leading])
+        else:
+            index, first, size = builder.operand(kernel, place.rest, updates[:leading]), place.affine, place.high + 1
         value = kernel.convert(builder.operand(kernel, operation.updates, updates), operation.accumulator)
-        access = (ZERO, *element(operation.shape[1:], updates))
-        kernel.merge_at(operation.name, value, target, index, access, Aggregation.SUM)
-        builder.add(kernel, operation, Tags.of("scatter", "agg_op_add"))
+        access = (first, *element(operation.shape[1:], updates))
+        kernel.put_at(operation.name, value, target, index, access, how, size)
+        builder.add(kernel, operation, Tags.of("scatter", f"agg_op_{how.value}"))
     if not same:
         builder.convert(operation, target, result)
 
@@ -315,6 +321,6 @@ def _combine(kernel: KernelBuilder, contraction: Contraction, loaded: list[Scala
             return kernel.compute(name, Op.CMP_EQ, *operands)
         case Combination.COND:
             equal = kernel.compute("equal", Op.CMP_EQ, *operands)
-            return kernel.compute(name, Op.COND, equal, loaded[2], kernel.zero(loaded[2].dtype))
+            return kernel.compute(name, Op.COND, equal, loaded[2], kernel.number(0, loaded[2].dtype))
         case _:
             assert_never(combination)

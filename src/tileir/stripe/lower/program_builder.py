@@ -89,11 +89,13 @@ class ProgramBuilder:
         """Return the shape of a value; a constant has none."""
         return () if name in self.storage.constants else self.storage.tensors[name].sizes
 
-    def fill(self, operation: Computation, target: Tensor, default: str | None) -> None:
-        """Add a kernel that gives every element of ``target`` the value of ``default``, or 0."""
+    def fill(
+        self, operation: Computation, target: Tensor, default: str | None, otherwise: bool | int | float = 0
+    ) -> None:
+        """Add a kernel that gives every element of ``target`` the value of ``default``, or else a number."""
         kernel = KernelBuilder.over(target.sizes)
         if default is None:
-            value = kernel.zero(target.dtype)
+            value = kernel.number(otherwise, target.dtype)
         else:
             value = kernel.convert(self.operand(kernel, default, target.sizes), target.dtype)
         kernel.store(operation.name, value, target, element(target.sizes, target.sizes))

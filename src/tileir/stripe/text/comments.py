@@ -8,6 +8,7 @@ from typing import Final, assert_never
 
 from tileir.core.ops import Aggregation, Combination
 from tileir.core.text.writer import listed
+from tileir.tile.functions import scatter_name
 from tileir.typed.ir import (
     Access,
     Argsort,
@@ -24,6 +25,7 @@ from tileir.typed.ir import (
     Scan,
     Scatter,
     ShapeOf,
+    operands,
 )
 
 _AGGREGATION: Final[Mapping[Aggregation, str]] = MappingProxyType(
@@ -62,8 +64,8 @@ def tile_text(operation: Computation, constants: Mapping[str, Constant]) -> str:
             return f"{name} = argsort({value}, {axis}, {int(descending)}, {shape[axis]})"
         case Gather(name=name, data=data, indices=indices):
             return f"{name} = gather({data}, {shown(indices)})"
-        case Scatter(name=name, updates=updates, indices=indices):
-            return f"{name} = scatter({shown(updates)}, {shown(indices)})"
+        case Scatter(name=name, aggregation=how):
+            return f"{name} = {scatter_name(how)}({', '.join(map(shown, operands(operation)))})"
         case Contraction():
             return _contraction(operation, constants)
         case Reduce(name=name, combine=combine, input=value, axes=axes):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tileir.core.ops import Combination
-from tileir.tile.functions import builtin
+from tileir.tile.functions import SCATTERS, builtin
 from tileir.tile.ir import (
     Assignment,
     Binary,
@@ -70,14 +70,14 @@ _COMPARISONS: Final = frozenset(
         BinaryOperator.CMP_NE,
     }
 )
-_ALWAYS: Final[Mapping[str, int]] = MappingProxyType({"gather": 1, "scatter": 1, "prng_step": 0})
+_ALWAYS: Final[Mapping[str, int]] = MappingProxyType({"gather": 1, **dict.fromkeys(SCATTERS, 1), "prng_step": 0})
 """The argument that has to be an integer: indices, and states of random numbers."""
 _ALIKE: Final[Mapping[str, slice]] = MappingProxyType(
     {
         **dict.fromkeys(("ident", "neg", "abs", "floor", "ceil", "round", "trunc"), slice(1)),
         **dict.fromkeys(("add", "sub", "mul", "div", "mod", "max", "min"), slice(2)),
         **dict.fromkeys(("cond", "where"), slice(1, 3)),
-        **dict.fromkeys(("gather", "scatter", "reshape", "simple_reduce", "stop_gradient", "checkpoint"), slice(1)),
+        **dict.fromkeys(("gather", *SCATTERS, "reshape", "simple_reduce", "stop_gradient", "checkpoint"), slice(1)),
     }
 )
 """The arguments that are integers where the result is one, since floats would have made it a float."""

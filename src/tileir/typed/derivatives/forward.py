@@ -15,7 +15,7 @@ from typing import assert_never
 
 from tileir.core import Op, arithmetic_type, attrs, fail
 from tileir.core.graphs.needed import needed
-from tileir.typed.derivatives import contractions, elementwise, reductions, rules
+from tileir.typed.derivatives import contractions, elementwise, reductions, rules, scatters
 from tileir.typed.derivatives.algebra import Algebra
 from tileir.typed.derivatives.reverse import reverse
 from tileir.typed.inference.emission import Emission
@@ -165,10 +165,13 @@ def _elementwise(motion: Motion, operation: Elementwise) -> Tensor | None:
 
 def _scatter(motion: Motion, operation: Scatter) -> Tensor | None:
     tangent = motion.tangent(operation.updates)
+    if operation.into is not None:
+        rows = motion.tangent(operation.into)
+        return None if tangent is None and rows is None else scatters.replaced(motion, operation, tangent, rows)
     if tangent is None:
         return None
-    updates = motion.expanded(tangent, motion.definition(operation.updates).shape)
-    return motion.emission.add(attrs.evolve(operation, name=motion.emission.fresh(), updates=updates.name))
+    moved = scatters.chosen(motion, operation, tangent)
+    return scatters.added(motion, operation, moved)
 
 
 def _override(motion: Motion, operation: Override) -> Tensor | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tileir.core import accumulator, attrs
 from tileir.typed.dataflow import with_operands
-from tileir.typed.derivatives import contractions, elementwise, reductions
+from tileir.typed.derivatives import contractions, elementwise, reductions, scatters
 from tileir.typed.ir import (
     Argsort,
     ArrayConstant,
@@ -103,11 +103,15 @@ def pull_gather(sweep: Sweep, operation: Gather, cotangent: Tensor) -> Iterator[
 
 
 def pull_scatter(sweep: Sweep, operation: Scatter, cotangent: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield for each update what arrives at the row that it was added to."""
+    """Yield for each update what arrives at the row that it was put into, and for rows what was not replaced."""
+    if operation.into is not None and sweep.wanted(operation.into):
+        sweep.toward(operation.into)
+        yield operation.into, scatters.replaced(sweep, operation, None, cotangent)
     if not sweep.wanted(operation.updates):
         return
     sweep.toward(operation.updates)
-    yield operation.updates, gathered(sweep, cotangent, operation.shape, operation.indices)
+    arriving = gathered(sweep, cotangent, operation.shape, operation.indices)
+    yield operation.updates, scatters.chosen(sweep, operation, arriving)
 
 
 def gathered(algebra: Algebra, value: Tensor, full: Shape, indices: str) -> Tensor:

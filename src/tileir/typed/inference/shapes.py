@@ -21,6 +21,7 @@ from tileir.core import (
     float_for,
 )
 from tileir.poly.affine import Affine
+from tileir.tile.functions import SCATTERS
 from tileir.typed.dims import known_integer, size
 from tileir.typed.inference.elementwise import scalar, tensor
 from tileir.typed.inference.emission import Emission
@@ -104,7 +105,7 @@ def _gather(emission: Emission, operands: Sequence[Operand], span: Span | None) 
     return emission.add(Gather(emission.fresh(), data.name, indices.name, data.dtype, shape, span=span))
 
 
-def _scatter(emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
+def _scatter(how: Aggregation, emission: Emission, operands: Sequence[Operand], span: Span | None) -> Result:
     updates = tensor(emission, operands[0])
     indices = _indices(emission, operands[1])
     like = scalar(operands[2])
@@ -120,11 +121,18 @@ def _scatter(emission: Emission, operands: Sequence[Operand], span: Span | None)
         )
     if like.shape[0] == 0 and math.prod(updates.shape) > 0:
         raise fail("TIL310", f"{operands[2].label} has no elements to scatter to", operands[2].span)
-    summed = contraction_types(Aggregation.SUM, Combination.NONE, [updates.dtype])
-    updates = emission.cast(updates, summed.result, span)
-    shape = (like.shape[0], *updates.shape[rank:])
+    types = contraction_types(how, Combination.NONE, [updates.dtype])
+    shape, into = (like.shape[0], *updates.shape[rank:]), None
+    if how is Aggregation.ASSIGN:
+        rows = tensor(emission, operands[2])
+        if rows.shape != shape:
+            told = f"{operands[2].label} has shape {list(rows.shape)}; with rows like the updates it is {list(shape)}"
+            raise fail("TIL310", told, operands[2].span)
+        types, into = contraction_types(how, Combination.NONE, [rows.dtype]), rows.name
+    updates = emission.cast(updates, types.result, span)
+    name, dtype = emission.fresh(), updates.dtype
     return emission.add(
-        Scatter(emission.fresh(), updates.name, indices.name, summed.accumulator, updates.dtype, shape, span=span)
+        Scatter(name, updates.name, indices.name, types.accumulator, dtype, shape, how, into, span=span)
     )
 
 
@@ -248,7 +256,7 @@ SHAPES: Final[Mapping[str, Callable[[Emission, Sequence[Operand], Span | None], 
         "shape": _shape,
         "reshape": _reshape,
         "gather": _gather,
-        "scatter": _scatter,
+        **{name: partial(_scatter, how) for name, how in SCATTERS.items()},
         "simple_reduce": _simple_reduce,
         **{f"reduce_{combine.value}": partial(_reduce, combine) for combine in Combine},
     }

@@ -12,6 +12,7 @@ import attrs
 
 from tileir.core import Diagnostic, DType, NameScope, Op, TileError, fail, grouped, rounded
 from tileir.tile import ir as tile
+from tileir.tile.functions import scatter_name
 from tileir.tile.ir import Assignment, Attribute, Call, Expr, IntLiteral, Name, Statement
 from tileir.tile.text.grammar import is_tensor_name
 from tileir.tile.traversal import walk
@@ -234,8 +235,9 @@ class _Raising:
                 return Call("argsort", (self._lone(name), *map(IntLiteral, options)))
             case Gather(data=data, indices=indices):
                 return Call("gather", (self._lone(data), self._lone(indices)))
-            case Scatter(updates=updates, indices=indices, shape=shape):
-                return Call("scatter", (self._lone(updates), self._lone(indices), self._rows(shape[0])))
+            case Scatter(updates=updates, indices=indices, into=into, shape=shape, aggregation=how):
+                like = self._rows(shape[0]) if into is None else self._lone(into)
+                return Call(scatter_name(how), (self._lone(updates), self._lone(indices), like))
             case Reduce(combine=combine, input=name, axes=axes, result=result):
                 state = Call(f"reduce_{combine.value}", (self._lone(name), *map(IntLiteral, axes)))
                 return Call("element", (state, IntLiteral(result)))

@@ -7,8 +7,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from tileir.core import Combine, DType, Op, Span, attrs, nearest
+from tileir.core import Aggregation, Combine, DType, Op, Span, attrs, nearest
 from tileir.core.text.lexing import AbandonError
+from tileir.tile.functions import SCATTERS
 from tileir.tile.text.constant_parser import ConstantParser
 from tileir.tile.text.contraction_parser import combined
 from tileir.tile.text.grammar import AGGREGATIONS
@@ -148,11 +149,16 @@ class DefinitionParser:
     def _gather(self, head: Head) -> Operation:
         return Gather(head.name, *self._with_name(self.cursor.name), head.dtype, head.shape, span=self._span(head))
 
-    def _scatter(self, head: Head) -> Operation:
-        updates, indices = self._with_name(self.cursor.name)
+    def _scatter(self, head: Head, how: Aggregation) -> Operation:
+        self.cursor.expect("(")
+        updates = self.cursor.name()
+        self.cursor.expect(",")
+        indices = self.cursor.name()
+        into = self.cursor.name() if self.cursor.skip(",") else None
+        self.cursor.expect(")")
         self.cursor.word("in")
-        accumulator = self.cursor.dtype()
-        return Scatter(head.name, updates, indices, accumulator, head.dtype, head.shape, span=self._span(head))
+        dtype, span = self.cursor.dtype(), self._span(head)
+        return Scatter(head.name, updates, indices, dtype, head.dtype, head.shape, how, into, span=span)
 
     def _reduce(self, head: Head, combine: Combine) -> Operation:
         cursor = self.cursor
@@ -283,7 +289,7 @@ _READERS: Final[Mapping[str, Callable[[DefinitionParser, Head], Operation]]] = M
         "reshape": partial(DefinitionParser._of_one, kind=Reshape),
         "argsort": DefinitionParser._argsort,
         "gather": DefinitionParser._gather,
-        "scatter": DefinitionParser._scatter,
+        **{name: partial(DefinitionParser._scatter, how=how) for name, how in SCATTERS.items()},
         "scan": DefinitionParser._scan,
         "override_gradient": DefinitionParser._override,
         "upstream": DefinitionParser._upstream,

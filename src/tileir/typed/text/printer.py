@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from tileir.core import Combination, grouped
 from tileir.core.text.writer import Writer, listed
 from tileir.poly.affine import Affine
+from tileir.tile.functions import scatter_name
 from tileir.tile.text.grammar import AGGREGATIONS, COMBINATIONS
 from tileir.tile.text.printer import value_text
 from tileir.typed.ir import (
@@ -36,6 +37,7 @@ from tileir.typed.ir import (
     TensorType,
     Upstream,
     Value,
+    operands,
 )
 from tileir.typed.node import Node
 from tileir.typed.number_steps import NumberArithmetic, NumberCast, NumberLiteral, NumberStep
@@ -154,8 +156,8 @@ def _definition(operation: Operation, steps: Mapping[Function, str]) -> str:
             return f"argsort({spell(name)}, {axis}){' descending' if descending else ''}"
         case Gather(data=data, indices=indices):
             return f"gather({_names((data, indices))})"
-        case Scatter(updates=updates, indices=indices, accumulator=accumulator):
-            return f"scatter({_names((updates, indices))}) in {accumulator.value}"
+        case Scatter(accumulator=accumulator, aggregation=how):
+            return f"{scatter_name(how)}({_names(operands(operation))}) in {accumulator.value}"
         case Contraction():
             return _contraction(operation)
         case Reduce(combine=combine, input=name, axes=axes, result=result):

@@ -1,4 +1,4 @@
-"""Vector lanes and a grid for kernels that merge into places that data choose, such as histograms."""
+"""Vector lanes and a grid for kernels that merge into places that data choose, such as histograms, or store there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tileir.stripe import ir as stripe
 class VectoriseScatter:
     """Compute what is merged, and where, in vectors.
 
-    Rows of the target have lanes along them, and a grid of parts of a row where nothing else makes one. Where a row has
+    Rows of the target have lanes along them, and a grid of updates that are stored as they are, or of parts of a row
+    where nothing else makes one. Where a row has
     no elements for that, lanes run along the updates: their places and values are computed side by side, and then
     merged one after the other, as lanes may meet in one element.
 
@@ -47,9 +48,11 @@ class VectoriseScatter:
     def _kernel(self, kernel: stripe.Block) -> Done | Refused:
         nest = accepted(elementwise_nest(kernel))
         (segment,) = nest.segments
-        if not any(use.merges and use.name in chosen_by_data(segment.statements) for use in sch.written_uses(nest)):
+        written = [use for use in sch.written_uses(nest) if use.name in chosen_by_data(segment.statements)]
+        along = accepted(self._along(nest)) if written else None
+        # What is stored, and not merged, has lanes along updates like any other kernel.
+        if along is None or (sch.scatters(segment, along.name) and not any(use.merges for use in written)):
             return refused("TR664")
-        along = accepted(self._along(nest))
         lanes = min(
             sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
             sch.power_of_two_below(along.range),
