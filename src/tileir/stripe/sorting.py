@@ -46,6 +46,11 @@ class Sorting:
         """Elements of a group."""
         return self.threads * self.items
 
+    @property
+    def behind(self) -> int:
+        """Elements behind those of a group, which a thread may read where runs end before it has all that it takes."""
+        return self.items + 1
+
     def stretches(self, size: int) -> Iterator[tuple[int, int]]:
         """Yield where parts of a row of so many elements begin and end."""
         step = self.part or size

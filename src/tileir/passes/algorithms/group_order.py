@@ -78,7 +78,7 @@ class GroupOrder:
         """Return how many elements of a thread fit, an odd number; 0 where none do."""
         each = max(keys.itemsize, 4) + places.itemsize
         beside = (self.threads + 2) * DType.I64.itemsize  # what threads tell each other when they join runs
-        fitting = (self.local_bytes - beside) // (self.threads * each)
+        fitting = (self.local_bytes - beside - each) // ((self.threads + 1) * each)
         return max(0, (min(self.items * 8 // each, fitting) - 1) // 2 * 2 + 1)
 
     def _plans(self, size: int, count: int, items: int, start: Sorting) -> list[Sorting]:

@@ -133,7 +133,8 @@ class Group:
     def _declare(self, body: Body) -> None:
         """Declare the arrays of a group, and the number of a thread."""
         plan, local = self.plan, sem.Region.LOCAL
-        body += [sem.DeclareArray(self.keys[word], self.types[word].dtype, plan.tile, local) for word in range(2)]
+        size = plan.tile + plan.behind
+        body += [sem.DeclareArray(self.keys[word], self.types[word].dtype, size, local) for word in range(2)]
         body += [sem.DeclareArray(self.own[word], self.types[word].dtype, plan.items) for word in range(2)]
         if plan.runs:
             body.append(sem.DeclareArray(self.keys[2], self.blocks.offsets.dtype, plan.threads + 2, local))
@@ -161,6 +162,12 @@ class Group:
             inside = self._op(Op.CMP_LT, self._at(place), self._at(length))
             key = self._op(Op.COND, inside, self._own(0, number), greatest)
             inner += [sem.Assign(self._shared(0, place), key), sem.Assign(self._shared(1, place), self._own(1, number))]
+        nothing = sem.Const(0, self.types[1])
+        with self._unrolled(body, -(-self.plan.behind // self.plan.threads)) as (inner, number):
+            behind = self._op(Op.CMP_LT, self._at(self._place(number)), self._number(self.plan.behind))
+            place = self._place(number) + self.plan.tile
+            rest = sem.Assign(self._shared(0, place), greatest), sem.Assign(self._shared(1, place), nothing)
+            inner.append(sem.If(behind, rest))
 
     def _place(self, number: Affine) -> Affine:
         """Return where an element of a thread stands when neighbours are those of neighbouring threads."""
@@ -225,20 +232,18 @@ class Group:
 
     def _take_least(self, body: Body, places: tuple[sem.Var, sem.Var], ends: tuple[sem.Expr, sem.Expr]) -> None:
         """Take as many elements as a thread has, the lesser one of two runs each time, the left one of equals."""
-        (a, b), last = places, self._number(self.plan.tile - 1)
-        keys = [self._variable(body, "key", self._shared_at(0, self._op(Op.MIN, place, last))) for place in places]
+        a, b = places
+        both = self._named(body, "both", self._op(Op.ADD, a, b))
+        keys = [self._variable(body, "key", self._shared_at(0, place)) for place in places]
         with self._unrolled(body, self.plan.items) as (inner, number):
             lesser = self._op(Op.BIT_AND, self._op(Op.CMP_LT, a, ends[0]), self._op(Op.CMP_LE, *keys))
-            is_left = self._variable(inner, "is_left",
-                                     self._op(Op.BIT_OR, self._op(Op.CMP_GE, b, ends[1]), lesser))  # fmt: skip
-            source = self._op(Op.MIN, self._op(Op.COND, is_left, a, b), last)
+            left = self._op(Op.BIT_OR, self._op(Op.CMP_GE, b, ends[1]), lesser)
+            is_left = self._variable(inner, "is_left", left)
             inner.append(sem.Assign(self._own(0, number), self._op(Op.COND, is_left, *keys)))
-            inner.append(sem.Assign(self._own(1, number), self._shared_at(1, source)))
-            step = self._variable(inner, "step", cast(is_left, a.type.dtype))
-            inner.append(sem.Assign(a, self._op(Op.ADD, a, step)))
-            inner.append(sem.Assign(b, self._op(Op.ADD, b, self._op(Op.SUB, self._number(1), step))))
-            following = self._op(Op.MIN, self._op(Op.COND, is_left, a, b), last)
-            key = self._variable(inner, "key", self._shared_at(0, following))
+            inner.append(sem.Assign(self._own(1, number), self._shared_at(1, self._op(Op.COND, is_left, a, b))))
+            inner.append(sem.Assign(a, self._op(Op.COND, is_left, self._op(Op.ADD, a, self._number(1)), a)))
+            inner.append(sem.Assign(b, self._op(Op.SUB, self._at(both + number + 1), a)))
+            key = self._variable(inner, "key", self._shared_at(0, self._op(Op.COND, is_left, a, b)))
             inner.append(sem.Assign(keys[0], self._op(Op.COND, is_left, key, keys[0])))
             inner.append(sem.Assign(keys[1], self._op(Op.COND, is_left, keys[1], key)))
 
