@@ -80,4 +80,25 @@ IN_KERNELS: Final = (
         "for bound in (0, size - 1))",
         "for bound in (0, size))",
     ),
+    Mutant(
+        "equal elements of two runs in another order",
+        "semtree.lower.orders.groups",
+        "self._op(Op.CMP_LE, *keys)",
+        "self._op(Op.CMP_LT, *keys)",
+        tests="passes/test_group_order.py",
+    ),
+    Mutant(
+        "no barrier before joined elements are put back",
+        "semtree.lower.orders.groups",
+        "sem.If(active, tuple(merge)), sem.Barrier(), ",
+        "sem.If(active, tuple(merge)), ",
+        tests="passes/test_group_order.py",
+    ),
+    Mutant(
+        "part of a row too long for what is left",
+        "semtree.lower.orders.groups",
+        "Affine.constant(step), size - part * step)",
+        "Affine.constant(step), size - part * 0)",
+        tests="passes/test_group_order.py",
+    ),
 )
