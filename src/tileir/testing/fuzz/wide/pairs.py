@@ -44,7 +44,7 @@ def _where(draw: Draw) -> Arguments:
 
 def _masked_fill(draw: Draw) -> Arguments:
     shape = draw.shape()
-    return [draw.tensor(shape), draw.tensor(shape, "zeros", "bool"), draw.pick((0, 1, -3.5))], {}
+    return [draw.tensor(shape), draw.tensor(shape, "zeros", "bool"), draw.pick((0, 1, 3.5))], {}
 
 
 def _lerp(draw: Draw) -> Arguments:
