@@ -48,7 +48,7 @@ def products(ops: Any, np: Any, torch: Any) -> Iterator[Row]:
     odd += [(510, 256, 512), (200, 200, 1000), (128, 128, 1024), (64, 64, 1024), (64, 65536, 64)]
     small = [(size,) * 3 for size in (8, 16, 31, 63, 64, 65, 100, 127, 128, 129, 255, 256, 500, 1000)]
     others = [(64, 4096, 4096), (1500, 300, 700), (2000, 600, 300), (1024, 1024, 256), (4096, 512, 256)]
-    others += [(size,) * 3 for size in (127, 768, 1000, 1024)]
+    others += [(1, 768, 768), (8, 768, 768), *((size,) * 3 for size in (127, 768, 1000, 1024))]
     for kind in ("NN", "NT", "TN", "TT"):
         shapes = (*few, *odd, *small) if kind == "NN" else others
         for rows, depth, columns in shapes:
@@ -129,7 +129,7 @@ def layers(ops: Any, _: Any, torch: Any) -> Iterator[Row]:
             None,
             torch and (lambda x, w, c, v, d: torch.addmm(d, torch.relu(torch.addmm(c, x, w)), v)),
         )
-    for n, c, size in ((8, 64, 56), (2, 128, 16)):
+    for n, c, size in ((8, 64, 56), (32, 64, 28), (1, 320, 32), (2, 128, 16)):
         yield Row(
             f"reflected_{n}x{c}x{size}",
             ((n, c, size, size),),
