@@ -127,6 +127,10 @@ CASES: Final = {
         "H2 = H * 0.5 + U; Y[b, n : B, N] = +(H2[b, n, d] * X[b, d]);", {"H": "B, N, D"}, "B, D", "B, N, D",
         lambda h, x, u: (h / 2 + u, np.einsum("bns,bs->bn", h / 2 + u, x)), most=2,
     ),
+    "slices of rows": Case(
+        "E[b, n, 0 : B, N, 1] = +(X[b, n]); H2 = H * E + U; Y[b, n : B, N] = +(H2[b, n, d]);", {"H": "B, N, D"}, "B, N",
+        "B, N, D", lambda h, x, u: (h * x[..., None] + u, (h * x[..., None] + u).sum(-1)), most=2,
+    ),
     "product": Case(
         "C[b, n : B, N] = +(H[b, m] * U[m, n]); H2 = tanh(X + C); Y = H2 * 2;", {"H": "B, N"}, "B, N", "N, N",
         lambda h, x, u: (np.tanh(x + h @ u), 2 * np.tanh(x + h @ u)), most=2,

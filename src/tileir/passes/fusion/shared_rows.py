@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tileir.passes.analysis.accesses import views_in_one_place
 from tileir.passes.fusion.match import Shared, lies_side_by_side, runs_along_memory, runs_in_stretches
 from tileir.passes.fusion.sink import is_direct
-from tileir.schedule.nest import product
-from tileir.stripe.ir import Block, Load, Store, views_read, views_written
+from tileir.schedule.nest import chosen_by_data, product
+from tileir.stripe.ir import Block, views_read, views_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,9 +82,10 @@ def with_long_rows(options: Fuse, first: FusionGroup, second: FusionGroup, share
 
 
 def _has_chosen_places(*groups: FusionGroup) -> bool:
-    """Return whether data decide which elements groups read or write."""
-    statements = (s for group in groups for block in (group.block, *group.nested) for s in block.statements)
-    return any(isinstance(s, Load | Store) and s.index is not None for s in statements)
+    """Return whether data decide which elements groups read or write, but for slices that all points read or write."""
+    blocks = [(tuple(each.views.values()), tuple(each.statements)) for each in groups]
+    blocks += [(block.refinements, block.statements) for each in groups for block in each.nested]
+    return any(not chosen_by_data(inside) <= views_in_one_place(views, inside) for views, inside in blocks)
 
 
 def _with_columns(options: Fuse, first: FusionGroup, second: FusionGroup, shared: Shared) -> Shared | None:
