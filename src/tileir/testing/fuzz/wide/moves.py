@@ -114,12 +114,6 @@ def _diff(draw: Draw) -> Arguments:
     return [draw.tensor(shape), draw.integer(1, 2), draw.axis(shape)], {}
 
 
-def _differences(x: Array, order: int, axis: int) -> Array:
-    if x.shape[axis] < order:
-        raise ValueError
-    return np.diff(x, order, axis)
-
-
 def _flatten(draw: Draw) -> Arguments:
     shape = draw.shape(0, 4)
     first = draw.integer(0, max(0, len(shape) - 1))
@@ -274,7 +268,7 @@ ROWS_MOVES: Final = (
     Row(
         "diff",
         _diff,
-        _differences,
+        np.diff,
         FLOATS + INTEGERS,
         terms=lambda x, order, axis: 4 * np.max(np.where(np.isfinite(x), abs(x), 0), initial=0),
     ),

@@ -339,7 +339,7 @@ ROWS_ALONG: Final = (
         flavours=SQUARED,
         terms=lambda *a, **o: np.sqrt(variance(*a, **o)) * 4,
     ),
-    Row("norm", _normed, norm, tied=True, units=64, flavours=SQUARED),
+    Row("norm", _normed, norm, tied=True, units=64, flavours=(*FLAVOURS[:3], "large")),
     Row("logsumexp", _filled, logsumexp, (*ALL[:4], "i8"), terms=_shifted),
     Row("softmax", _along, softmax, units=32, terms=lambda x, axis: 4 * softmax(x, axis)),
     Row("log_softmax", _along, log_softmax, terms=_shifted),
