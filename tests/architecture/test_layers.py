@@ -87,6 +87,7 @@ def test_stages_import_stages_at_the_top() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tileir")
     ]
     assert sorted(inner) == [
+        ("src/tileir/core/text/markup.py", "tileir_pygments"),
         ("src/tileir/core/text/shown.py", "tileir.core.drawing.svg"),
         ("src/tileir/formula/node.py", "tileir.formula.text.printer"),
         ("src/tileir/passes/algorithms/scan.py", "tileir.passes.schedules.groups.scan"),

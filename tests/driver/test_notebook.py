@@ -15,13 +15,14 @@ from tileir.driver.explain.notebook import MOST_KERNELS, explanation_html
 
 PROGRAM = "function (A[M, K], B[K, N]) -> (Y) { C[i, j : M, N] = +(A[i, k] * B[k, j]); Y = C < 3.0 ? C : 0.5; }"
 TYPES = {"A": "f32[20, 30]", "B": "f32[30, 40]"}
-ALLOWED = {"b", "i", "p", "pre", "table", "thead", "tbody", "tr", "th", "td", "details", "summary"}
+ALLOWED = {"b", "i", "p", "pre", "span", "table", "thead", "tbody", "tr", "th", "td", "details", "summary"}
+COLOUR = re.compile(r"style=color:#[0-9a-f]{6}")
 
 
 def text_of(value: object) -> str:
     found = read(value._repr_html_())  # type: ignore[attr-defined]
     assert set(found.tags) <= ALLOWED
-    assert set(found.attributes) <= {("scope", "col")}
+    assert all(each == ("scope", "col") or COLOUR.fullmatch(f"{each[0]}={each[1]}") for each in found.attributes)
     return found.text
 
 

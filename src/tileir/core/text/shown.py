@@ -52,7 +52,7 @@ class ShownWhole(Shown):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the text, with its words in bold and its comments in italics."""
+        """Return what notebooks show: the text, highlighted."""
         return highlighted(str(self))
 
 

@@ -59,7 +59,7 @@ def formula_html(formula: CraftedFormula) -> str:
     live = f", passes {', '.join(sorted(formula.live))}" if formula.live else ""
     where = formula.device if isinstance(formula.device, str | None) else formula.device.id
     said = f"reads {', '.join(formula.formula.inputs)}; runs on {where or 'the default device'}{live}"
-    return preformatted(formula.text) + paragraph(said)
+    return highlighted(formula.text, formula=True) + paragraph(said)
 
 
 def formula_explanation_html(found: FormulaExplanation) -> str:
