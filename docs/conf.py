@@ -15,7 +15,14 @@ project = "tileir"
 author = "The tileir developers"
 release = metadata.version("tileir")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "highlighting",
+]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
@@ -39,6 +46,8 @@ myst_substitutions = {
     "remarks": tables.remarks(),
 }
 
+highlight_language = "python-tile"
+copybutton_exclude = ".linenos, .gp, .go"
 html_theme = "furo"
 html_title = f"tileir {release}"
 html_show_copyright = False

@@ -11,7 +11,6 @@ import pytest
 
 import tileir
 from tileir.core.errors import ArgumentError, TileError
-from tileir.driver.formulas.crafting import craft_file
 from tileir.formula.definitions.function_file import read_functions
 from tileir.runtime.caches.disk_cache import DiskCache
 
@@ -148,18 +147,20 @@ def test_faults_of_formulas_are_told_at_once() -> None:
         tileir.craft("gaussian", live="steps[0].arguments.sgma")
     with pytest.raises(ArgumentError, match=r"TIL707.*a tolerance is a share"):
         tileir.craft("gaussian", tolerance="little")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="cannot read"):
-        craft_file(Path("nowhere.formula"))
+    with pytest.raises(TileError, match="cannot read"):
+        tileir.craft(Path("nowhere.formula"))
 
 
 def test_files_name_themselves(tmp_path: Path) -> None:
     path = tmp_path / "broken.formula"
     path.write_text("gausian")
     with pytest.raises(TileError, match=r"broken\.formula:1:1"):
-        craft_file(path)
+        tileir.craft(path)
+    path.write_text("invert")
+    assert tileir.craft(path)(np.zeros((1, 1), np.uint8)) == 255
     path.write_bytes(b"\xff")
-    with pytest.raises(ArgumentError, match="cannot read"):
-        craft_file(path)
+    with pytest.raises(TileError, match="cannot read"):
+        tileir.craft(path)
 
 
 def test_a_formula_is_explained() -> None:

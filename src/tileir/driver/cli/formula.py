@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tileir.core import fail, to_json
 from tileir.driver.cli.values import destinations, save, type_of
-from tileir.driver.formulas.crafting import CraftedFormula, craft_file
+from tileir.driver.formulas.crafting import CraftedFormula, craft
 from tileir.driver.formulas.frames import frames_of, load_picture, written_to
 from tileir.driver.formulas.pictures import depth_of
 from tileir.driver.texts import write_whole
@@ -207,7 +207,7 @@ _EDITS: dict[str, Callable[[CraftedFormula, str, str], str]] = {
 
 def _crafted(file: Path, libraries: Sequence[Path], device: str | None = None) -> CraftedFormula:
     functions = [function for path in libraries for function in read_file(path)]
-    return craft_file(file, functions=default_catalogue().extended(functions).functions, device=device)
+    return craft(file, functions=default_catalogue().extended(functions).functions, device=device)
 
 
 def _results(results: Any) -> tuple[Array, ...]:

@@ -19,6 +19,7 @@ from tileir.driver.formulas.faults import Trial
 from tileir.driver.formulas.function import RANKS, FormulaFunction, as_passed, dtype_of, shown
 from tileir.driver.formulas.picture_parts import MOST_PIXELS, Array, Rectangle, check_inside, in_tiles, part, part_read
 from tileir.driver.jit import jit
+from tileir.driver.texts import read
 from tileir.formula.definitions.catalogue import default_catalogue
 from tileir.formula.definitions.functions import Function
 from tileir.formula.editing import edits
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 @at_the_call
 def craft(
-    source: Formula | str,
+    source: Formula | str | Path,
     functions: Mapping[str, Function] | None = None,
     *,
     device: str | DeviceInfo | None = None,
@@ -49,12 +50,12 @@ def craft(
     live: str | Iterable[str] = (),
     tolerance: float = 0.0,
     options: Options | None = None,
-    name: str = "<formula>",
+    name: str | None = None,
 ) -> CraftedFormula:
     """Return a formula that runs on pictures.
 
     Args:
-        source: A formula, or its text.
+        source: A formula, its text, or the file of it.
         functions: What its steps may call, by name; by default tileir's functions and those of installed distributions.
         device: A device or its id; by default what the context chooses.
         context: Owner of devices and caches; by default the process-wide one.
@@ -63,18 +64,22 @@ def craft(
         tolerance: How far windows of weights may be from sums of such of rank one, which are faster: the sum of the
             absolute differences, as a share of the sum of the absolute weights. :meth:`CraftedFormula.explain` tells.
         options: How to compile; by default as the context does.
-        name: What errors call the text.
+        name: What errors call the text; by default the path of a file.
 
     Raises:
         ParseError: The text is no formula; all faults.
         VerifyError: The formula breaks rules; all of them.
-        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, an argument is of another kind.
+        ArgumentError: TIL221, a path of ``live`` leads to no parameter; TIL707, an argument is of another kind;
+            TIL901, the file cannot be read, or is no UTF-8.
 
     """
-    check_kind("source", source, str | Formula, "a formula or its text")
+    check_kind("source", source, str | Formula | Path, "a formula, its text or a pathlib.Path")
     check_kind("functions", functions, Mapping | None, "a mapping of functions by their names")
     check_kind("live", live, Iterable, "the path of a parameter, or several")
+    if isinstance(source, Path):
+        name, source = name or str(source), read(source)
     text = source if isinstance(source, str) else to_text(source)
+    name = name or "<formula>"
     known = default_catalogue().functions if functions is None else functions
     paths = frozenset((live,) if isinstance(live, str) else live)
     check_options(options)
@@ -373,17 +378,3 @@ def _read(
     wanted = Rectangle(*region)
     check_inside(wanted, arrays[0].shape)
     return [array[part_read(wanted, reach, array.shape).slices] for array in arrays]
-
-
-def craft_file(path: Path, **options: Any) -> CraftedFormula:
-    """Return the formula of a file; options as for :func:`craft`.
-
-    Raises:
-        ArgumentError: TIL901, the file cannot be read, or is no UTF-8.
-        TileError: What :func:`craft` raises.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise ArgumentError.of("TIL901", f"cannot read {path}: {error}") from None
-    return craft(text, **options, name=str(path))
