@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -22,7 +23,7 @@ HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
 WIDTH = 400
 """Of each picture, in pixels."""
-OVERVIEW = ("photograph", "edges", "cartoon", "old_photograph")
+OVERVIEW = ("photograph", "cartoon", "old_photograph", "tilt_shift")
 """Panels of the picture on the first page."""
 
 
@@ -32,7 +33,7 @@ def keep(picture: Image.Image, name: str) -> None:
     picture.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS).save(HERE / f"{name}.jpg", quality=85)
 
 
-def make_formulas(photograph: np.ndarray) -> None:
+def make_formulas(photograph: np.ndarray[Any, np.dtype[Any]]) -> None:
     """Apply each formula among the examples to the photograph."""
     for path in sorted(EXAMPLES.glob("*.formula")):
         keep(Image.fromarray(tileir.craft(path)(photograph)), path.stem)
@@ -40,13 +41,15 @@ def make_formulas(photograph: np.ndarray) -> None:
 
 def make_programs(folder: Path) -> None:
     """Run the examples that draw pictures."""
-    for name, *options in (
-        ("photograph", "--output", folder),
-        ("heat_equation", "--output", folder / "heat_equation.png"),
-        ("train_digits", "--quick", "--output", folder / "train_digits.png"),
-        ("fit_filter", "--output", folder / "fit_filter.png"),
+    pictures = {name: str(folder / f"{name}.png") for name in ("heat_equation", "train_digits", "fit_filter")}
+    for name, options in (
+        ("photograph", ["--output", str(folder)]),
+        ("heat_equation", ["--output", pictures["heat_equation"]]),
+        ("train_digits", ["--quick", "--output", pictures["train_digits"]]),
+        ("fit_filter", ["--output", pictures["fit_filter"]]),
     ):
-        subprocess.run([sys.executable, EXAMPLES / f"{name}.py", *options], check=True, stdout=subprocess.DEVNULL)
+        command = [sys.executable, str(EXAMPLES / f"{name}.py"), *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     for path in sorted(folder.glob("*.png")):
         keep(Image.open(path), path.stem)
 

@@ -76,10 +76,11 @@ def craft(
     check_kind("source", source, str | Formula | Path, "a formula, its text or a pathlib.Path")
     check_kind("functions", functions, Mapping | None, "a mapping of functions by their names")
     check_kind("live", live, Iterable, "the path of a parameter, or several")
-    if isinstance(source, Path):
-        name, source = name or str(source), read(source)
-    text = source if isinstance(source, str) else to_text(source)
-    name = name or "<formula>"
+    name = name or (str(source) if isinstance(source, Path) else "<formula>")
+    content = read(source) if isinstance(source, Path) else source
+    if isinstance(content, bytes):
+        raise ArgumentError.of("TIL901", f"cannot read {source}: it is a bundle, and no formula")
+    text = content if isinstance(content, str) else to_text(content)
     known = default_catalogue().functions if functions is None else functions
     paths = frozenset((live,) if isinstance(live, str) else live)
     check_options(options)
