@@ -89,9 +89,11 @@ def morph(image: Picture, mode: str, names: str, footprint: Picture | None = Non
 
 def zero_sum_laplace(image: Picture, sigma: float, mode: str) -> Picture:
     """Return SciPy's filter less what it makes of flat pictures."""
-    flat = ndimage.gaussian_laplace(np.ones((1, 1)), sigma, mode="nearest")[0, 0]
-    blurred = ndimage.gaussian_filter(image, (sigma, sigma, 0), mode=mode)
-    return ndimage.gaussian_laplace(image, sigma, mode=mode, axes=(0, 1)) - flat * blurred
+    flat = float(ndimage.gaussian_laplace(np.ones((1, 1)), sigma, mode="nearest")[0, 0])
+    blurred: Picture = ndimage.gaussian_filter(image, (sigma, sigma, 0), mode=mode)
+    curved: Picture = ndimage.gaussian_laplace(image, sigma, mode=mode, axes=(0, 1))
+    result: Picture = curved - flat * blurred
+    return result
 
 
 CASES: dict[str, Callable[[Picture, str], Picture]] = {

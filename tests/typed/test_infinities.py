@@ -68,8 +68,9 @@ def test_what_overflows_or_is_infinite_means_the_same(name: str, doubles: bool, 
         largest = interpret(wide, sizes)["O"] if "+(" in EDGES[name] else np.abs(exact)
         left, written = interpret(after, arrays)["O"], interpret(function, arrays)["O"]
     bound = (1e-12 if doubles else 1e-5) * largest + 1e-6 * np.abs(exact) + 1e-44
-    # Without f64, terms may overflow as they do as written.
-    sound = np.full(exact.shape, doubles) | np.isfinite(written) | ~np.isfinite(exact)
+    # Without f64, terms may overflow as they do as written, and an infinity of the other sign makes NaN of that.
+    small = largest <= np.finfo(np.float32).max
+    sound = np.full(exact.shape, doubles) | np.isfinite(written) | (~np.isfinite(exact) & small)
     assert_near(left[sound], exact[sound], bound[sound])
 
 
@@ -102,7 +103,7 @@ def test_doubles_that_overflow_mean_the_same(name: str, seed: int) -> None:
     with np.errstate(all="ignore"):
         exact = interpret(function, arrays)["O"]
         sizes = {each: np.abs(np.where(np.isfinite(array), array, 0)) for each, array in arrays.items()}
-        bound = 1e-14 * interpret(function, sizes)["O"] + 1e-14 * np.abs(exact) + 1e-321
+        bound = 1e-13 * interpret(function, sizes)["O"] + 1e-13 * np.abs(exact) + 1e-321  # of up to N * N terms
         left = interpret(after, arrays)["O"]
     assert_near(left, exact, bound)
 
