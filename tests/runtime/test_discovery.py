@@ -139,7 +139,7 @@ def test_a_broken_back_end_is_reported_and_skipped(distribution: Path, value: st
     failure = context.failures()["broken"]
     assert failure.diagnostics[0].code == "TIL802"
     assert reason in str(failure)
-    assert context.notes() == {}
+    assert context.notes().keys() <= {"opencl"}  # whose drivers may be too old for the processor
     with pytest.raises(BackendError, match=r"broken|driver|other|oops"):
         context.registry.devices("broken")
 

@@ -158,8 +158,8 @@ class QueuedRuns:
     def run(self, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> bool:
         """Do what :meth:`tileir.runtime.plans.plan.Plan.run` does, as one batch of the device.
 
-        False, with nothing done, where it takes none, or some memory cannot be used as it is, and for arrays of the host
-        without a loop, as workspaces bind such launches once.
+        False, with nothing done, where it takes none, or some memory cannot be used as it is, and for arrays of the
+        host without a loop, as workspaces bind such launches once.
         """
         memory: list[Any] = []
         if not self._loops and all_of_host(inputs) and all_of_host(outputs):

@@ -118,11 +118,22 @@ def _gather_and_scatter() -> Iterator[Conformance]:
     full = as_array([[6, 8], [0, 0], [3, 4], [0, 0], [7, 8]], "f4")
     inputs = {"U": updates, "I": indices, "V": np.zeros(5, np.float32)}
     yield Conformance("scatter_adds_duplicates_and_clamps", text, inputs, {"O": full})
+    for name, ufunc, identity in (("mul", np.multiply, 1), ("max", np.maximum, -np.inf), ("min", np.minimum, np.inf)):
+        text = f"function (U, I, V) -> (O) {{ O = scatter_{name}(U, I, V); }}"
+        expected = np.full((5, 2), identity, np.float32)
+        ufunc.at(expected, np.minimum(indices, 4), updates)
+        yield Conformance(f"scatter_{name}", text, inputs, {"O": expected})
+    text = "function (U, I, L) -> (O) { O = scatter_assign(U, I, L); }"
+    rows = as_array([0, 2, 1, 4], "i4")
+    table = np.arange(10, dtype=np.float32).reshape(5, 2)
+    expected = table.copy()
+    expected[rows] = updates
+    yield Conformance("scatter_assign", text, {"U": updates, "I": rows, "L": table}, {"O": expected})
     text = "function (A[N, M]) -> (O) { O = shape(A); }"
     yield Conformance("shape", text, {"A": data}, {"O": as_array([4, 3], "i4")})
     text = "function (A[N, M]) -> (I, J) { I = index(A, 0); J = index(A, 1); }"
-    rows, columns = np.indices(data.shape, np.int32)
-    yield Conformance("index", text, {"A": data}, {"I": rows, "J": columns})
+    row, column = np.indices(data.shape, np.int32)
+    yield Conformance("index", text, {"A": data}, {"I": row, "J": column})
     text = "function (A[N, M]) -> (O) { O = reshape(A, M, 2, N / 2); }"
     yield Conformance("reshape", text, {"A": data}, {"O": data.reshape(3, 2, 2)})
     text = "function (A[N, M]) -> (O, P) { O = simple_reduce(A, 1, M); P = simple_reduce(A, M); }"

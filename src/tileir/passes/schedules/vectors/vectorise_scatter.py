@@ -23,9 +23,8 @@ class VectoriseScatter:
     """Compute what is merged, and where, in vectors.
 
     Rows of the target have lanes along them, and a grid of updates that are stored as they are, or of parts of a row
-    where nothing else makes one. Where a row has
-    no elements for that, lanes run along the updates: their places and values are computed side by side, and then
-    merged one after the other, as lanes may meet in one element.
+    where nothing else makes one. Where a row has no elements for that, lanes run along the updates: their places and
+    values are computed side by side, and then merged one after the other, as lanes may meet in one element.
 
     Attributes:
         vector_bytes: Width of a vector register.
@@ -50,14 +49,22 @@ class VectoriseScatter:
         (segment,) = nest.segments
         written = [use for use in sch.written_uses(nest) if use.name in chosen_by_data(segment.statements)]
         along = accepted(self._along(nest)) if written else None
-        # What is stored, and not merged, has lanes along updates like any other kernel.
-        if along is None or (sch.scatters(segment, along.name) and not any(use.merges for use in written)):
+        if along is None or not (any(use.merges for use in written) or self._stores_rows(nest, along)):
             return refused("TR664")
         lanes = min(
             sch.vector_lanes(self.vector_bytes, sch.widest_itemsize(nest), self.max_lanes),
             sch.power_of_two_below(along.range),
         )
         return done(in_turn([(nest, self._steps(nest, along, lanes))]), index=along.name, lanes=lanes)
+
+    def _stores_rows(self, nest: Nest, along: stripe.Index) -> bool:
+        """Return whether lanes along an index are columns of rows that updates choose.
+
+        What is stored along updates, or at a place that is the same for all points, has lanes like any other kernel.
+        """
+        (segment,) = nest.segments
+        moves = [index.name for index in nest.indices if sch.scatters(segment, index.name)]
+        return bool(moves) and along.name not in moves
 
     def _along(self, nest: Nest) -> stripe.Index | Refused:
         """Return the index of the lanes: that of a row, or the innermost of updates that reads are contiguous along."""
